@@ -1,0 +1,91 @@
+# Every target sets itself up: all it needs is make and Python 3.11 or newer (PYTHON=python3.12 to choose one).
+# .venv holds what developers need, .venv-demo what users get. A stamp in each says what it was made from, so a second
+# call starts at once and a changed lock is installed again.
+
+PYTHON ?= python3
+JOBS ?= auto
+PYTEST_ARGS ?=
+
+# Errors only: what pip warns about concerns the machine, not the project.
+PIP := -m pip --disable-pip-version-check -qq install
+DEV := .venv/.installed
+DEMO := .venv-demo/.installed
+BIN := .venv/bin
+
+.PHONY: help demo test long check format bench lock clean
+.DEFAULT_GOAL := help
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(DEMO) ## See a plan fail, heal, be killed and finish (offline, under a minute)
+	@.venv-demo/bin/rerail demo
+
+test: $(DEV) ## Run the tests (JOBS=0 in one process, PYTEST_ARGS="-k chain" to choose)
+	$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
+
+long: $(DEV) ## Run the tests that take minutes: kill -9, laws with many examples
+	$(BIN)/python -m pytest -n $(JOBS) -m long $(PYTEST_ARGS)
+
+check: $(DEV) ## Everything that must hold before a change lands: format, lint, types, layers, tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy src $(wildcard benchmarks)
+	$(BIN)/lint-imports --no-logo
+	@$(MAKE) --no-print-directory test
+
+format: $(DEV) ## Format the code and mend what ruff can mend
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(DEV) ## Measure speed against a bare asyncio and SQLite program
+	$(BIN)/python -m benchmarks.speed
+
+# The core lock is the part of the whole lock that users need: the second call takes its versions from the first.
+COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	--custom-compile-command 'make lock' pyproject.toml
+
+lock: ## Choose versions anew and write both lock files (UPGRADE= keeps the versions that still fit)
+	@$(call venv,.venv)
+	@test -x $(BIN)/uv || $(BIN)/python $(PIP) uv
+	$(COMPILE) $(UPGRADE) --all-extras --group dev --output-file requirements.lock
+	$(COMPILE) --upgrade --constraints requirements.lock --output-file requirements-core.lock
+
+UPGRADE ?= --upgrade
+
+clean: ## Remove caches, builds and the demo's environment (.venv stays)
+	rm -rf .venv-demo build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# --- environments
+
+define version_check
+import sys
+if sys.version_info < (3, 11):
+    sys.exit("Rerail needs Python 3.11 or newer; this is {0}.{1}. Name another one: make PYTHON=python3.11".format(*sys.version_info))
+endef
+export version_check
+
+# Make the environment $(1), or make it anew when its Python is gone or too old.
+venv = if ! $(1)/bin/python -c "$$version_check" 2>/dev/null; then \
+	command -v $(PYTHON) >/dev/null || { echo "No $(PYTHON) here. Name one: make PYTHON=/path/to/python3.11"; exit 1; }; \
+	$(PYTHON) -c "$$version_check" && \
+	{ $(PYTHON) -m venv --clear $(1) || { echo "$(PYTHON) cannot make environments (on Debian and Ubuntu: apt install python3-venv)"; exit 1; }; }; \
+	fi
+
+$(DEV): pyproject.toml requirements.lock
+	@$(call venv,.venv)
+	@echo "Setting up .venv ..."
+	@$(BIN)/python $(PIP) --require-hashes -r requirements.lock
+	@$(BIN)/python $(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# Not editable: the demo shows what a user gets, so it must be installed again when the source changes.
+SOURCES := $(shell find src -type f ! -name '*.pyc')
+
+$(DEMO): pyproject.toml requirements-core.lock $(SOURCES)
+	@$(call venv,.venv-demo)
+	@echo "Setting up .venv-demo ..."
+	@.venv-demo/bin/python $(PIP) --require-hashes -r requirements-core.lock
+	@.venv-demo/bin/python $(PIP) --no-deps --force-reinstall .
+	@touch $@

@@ -1,0 +1,199 @@
+"""What a worker process and its parent say to each other: JSON, each message behind its length.
+
+Rules of this file:
+- JSON and no pickle: a worker runs code that the parent does not trust with its own memory (SPEC M4).
+- An exception travels as its names, its words and the attributes the engine reads, and comes back as an exception of
+  the same name that is also an instance of every class both sides know.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import struct
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import msgspec
+
+from rerail.core.codes import Category
+
+# What the engine reads from an exception, if it is there.
+ATTRIBUTES = ("code", "category", "suggest", "retry_after", "status", "exit_code", "lost")
+
+_LENGTH = struct.Struct(">Q")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a worker finds a function: in a module that it can import, or in a file."""
+
+    module: str
+    qualname: str
+    file: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.file or self.module}:{self.qualname}"
+
+
+def target_of(fn: Any) -> Target:
+    """Where a worker finds this function; ValueError if it cannot."""
+    name, home = getattr(fn, "__qualname__", ""), getattr(fn, "__module__", "")
+    if not name or "<" in name or not home:
+        raise ValueError(
+            f"{name or fn!r} cannot run isolated: a worker process finds a function by its name; "
+            "define it with `def` at the top level of a module"
+        )
+    module = sys.modules.get(home)
+    if home == "__main__":
+        return _target_in_main(module, name)
+    return Target(home, name, getattr(module, "__rerail_file__", ""))
+
+
+def _target_in_main(module: Any, name: str) -> Target:
+    spec = getattr(module, "__spec__", None)
+    if spec is not None:  # python -m package.module
+        return Target(spec.name, name)
+    file = getattr(module, "__file__", None)
+    if not file:
+        raise ValueError(f"{name} cannot run isolated: it was typed in, so there is no file to read it from")
+    return Target("__main__", name, str(file))
+
+
+# --- Messages ------------------------------------------------------------------------------------------------------
+
+
+def pack(message: Mapping[str, Any]) -> bytes:
+    """A message as bytes; TypeError, ValueError or OverflowError if it is not JSON."""
+    data = msgspec.json.encode(message, enc_hook=_plain)
+    return _LENGTH.pack(len(data)) + data
+
+
+def _plain(value: Any) -> Any:
+    """Pydantic's models, by what they can do, so that pydantic is not imported for it."""
+    if callable(dump := getattr(value, "model_dump", None)) and not isinstance(value, type):
+        return dump(mode="json")
+    raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+def unpack(stream: BinaryIO) -> dict[str, Any] | None:
+    """The next message; None at the end of the stream, also in the middle of a message."""
+    head = stream.read(_LENGTH.size)
+    if len(head) < _LENGTH.size:
+        return None
+    (length,) = _LENGTH.unpack(head)
+    data = stream.read(length)
+    if len(data) < length:
+        return None
+    return msgspec.json.decode(data, type=dict[str, Any])
+
+
+# --- Exceptions ----------------------------------------------------------------------------------------------------
+
+
+class RemoteTraceback(Exception):
+    """The traceback in the worker, as the cause of what it raised: printed wherever tracebacks are."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+    def __str__(self) -> str:
+        return f"\n{self.text}"
+
+
+class Remote:
+    """What all exceptions that come from a worker have in common."""
+
+    remote_message = ""
+    remote_traceback = ""
+
+    def __str__(self) -> str:
+        return self.remote_message
+
+
+def describe(error: BaseException) -> dict[str, Any]:
+    """An exception as plain data."""
+    return {
+        "types": [_name(kind) for kind in type(error).__mro__ if issubclass(kind, BaseException)],
+        "message": _message(error),
+        "traceback": "".join(traceback.format_exception(error)),
+        "attributes": {name: value for name in ATTRIBUTES if _is_json(value := getattr(error, name, None))},
+    }
+
+
+def _name(kind: type) -> str:
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}:{kind.__qualname__}"
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as broken:  # noqa: BLE001  # users' classes may fail at anything, and a failure must get through
+        return f"{type(error).__name__} (its message cannot be read: {type(broken).__name__})"
+
+
+def _is_json(value: object) -> bool:
+    if value is None:
+        return False
+    try:
+        msgspec.json.encode(value)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return True
+
+
+def revive(described: Mapping[str, Any]) -> Exception:
+    """The exception that was described, raised elsewhere."""
+    names, message = described["types"], str(described["message"])
+    error = _instance(names, message)
+    attributes = dict(described["attributes"])
+    if "category" in attributes:
+        attributes["category"] = _category(attributes["category"])
+    attributes |= {"message": message, "remote_message": message, "remote_traceback": described["traceback"]}
+    for name, value in attributes.items():
+        with contextlib.suppress(AttributeError):  # a class of the user's may have a property of that name
+            setattr(error, name, value)
+    error.__cause__ = RemoteTraceback(described["traceback"])
+    return error
+
+
+def _category(value: object) -> Category | None:
+    with contextlib.suppress(ValueError):
+        return Category(str(value))
+    return None
+
+
+def _instance(names: Sequence[str], message: str) -> Exception:
+    at, base = next(((at, found) for at, name in enumerate(names) if (found := _class(name))), (len(names), Exception))
+    try:
+        error = _made(base, names[: at + 1], message)
+    except Exception:  # noqa: BLE001  # a class of the user's with a constructor of its own
+        error = _made(Exception, names, message)
+    # Never initialised, because the constructor's arguments stayed behind; but args is what many people print.
+    error.args = (message,)
+    return error
+
+
+def _made(base: type[Exception], names: Sequence[str], message: str) -> Exception:
+    """An instance of a class like the first of the names, below one class for each of the others, below the base."""
+    kind: type[Exception] = type("RemoteError", (Remote, base), {})
+    for name in reversed(names):
+        module, _, qualname = name.rpartition(":")
+        inside = {"__module__": module or "builtins", "__qualname__": qualname}
+        kind = type(qualname.rpartition(".")[2], (kind,), inside)
+    return kind.__new__(kind, message)
+
+
+def _class(name: str) -> type[Exception] | None:
+    """The class of that name, if this process knows it already; nothing is imported on a worker's word."""
+    module, _, qualname = name.rpartition(":")
+    found: Any = sys.modules.get(module) if module else builtins
+    for part in qualname.split("."):
+        found = getattr(found, part, None)
+    # StopIteration is the one Exception that a future refuses.
+    usable = isinstance(found, type) and issubclass(found, Exception) and not issubclass(found, StopIteration)
+    return found if usable else None

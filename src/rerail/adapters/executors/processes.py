@@ -1,0 +1,316 @@
+"""Processes for tools that must be killable: `@tool(isolated=True)` (SPEC X4).
+
+Rules of this file:
+- A worker serves one call at a time and is kept for the next one. Cancelling a call kills its worker: TERM, a short
+  grace in which a tool may clean up, then KILL, its children included; the call ends when the worker is gone.
+- A worker that dies in the middle of a call leaves a lost answer, never a silent failure.
+- Pipes are read by threads and not by the event loop, so that warm workers outlive the loop that first needed them.
+- Every worker that was started is waited for: no zombies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from rerail.adapters.executors.frames import Target, pack, revive, target_of, unpack
+from rerail.adapters.executors.threads import THREADS
+from rerail.errors import ToolError
+
+__all__ = ["GRACE", "PROCESSES", "ProcessPool", "Target", "WorkerDied", "target_of"]
+
+# -P: a file in the working folder that is named like a standard module must not be taken for it.
+COMMAND: Final = (sys.executable, "-P", "-m", "rerail.adapters.executors.worker")
+GRACE: Final = 1.0
+
+Listen = Callable[[Mapping[str, Any]], None]
+
+
+class WorkerDied(Exception):
+    """The worker process ended in the middle of a call; whether the tool did its work is not known."""
+
+    lost = True
+    code = "ANSWER_LOST"
+
+
+class _NotSent(Exception):
+    """The worker had gone before it got the whole request, so the tool has not been called."""
+
+
+class _Worker:
+    """One child process; all methods block."""
+
+    def __init__(self) -> None:
+        # A session of its own: Ctrl-C in a terminal is for the parent to handle, and one signal reaches the whole group.
+        self._process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._requests, self._replies = self._process.stdin, self._process.stdout
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def greet(self) -> None:
+        """Wait until the worker is ready; RuntimeError if it never is."""
+        if unpack(self._replies) is None:
+            self.kill()
+            self.close()
+            raise RuntimeError(f"the worker process could not start (exit status {self._process.returncode})")
+
+    def ask(self, request: bytes, listen: Listen) -> dict[str, Any]:
+        """Send one request and read until its answer; what is said meanwhile is passed on."""
+        try:
+            self._requests.write(request)
+            self._requests.flush()
+        except OSError as error:
+            raise _NotSent from error
+        while True:
+            message = self._read()
+            if message["kind"] in ("result", "error"):
+                return message
+            listen(message)
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            message = unpack(self._replies)
+        except msgspec.DecodeError as error:
+            raise WorkerDied(f"worker process {self.pid} sent something unreadable") from error
+        if message is None:
+            raise WorkerDied(f"worker process {self.pid} died in the middle of the call ({self._end()})")
+        return message
+
+    def _end(self) -> str:
+        """How the process ended, in words."""
+        try:
+            status = self._process.wait(GRACE)
+        except subprocess.TimeoutExpired:
+            return "it closed its pipe"
+        if status >= 0:
+            return f"exit status {status}"
+        try:
+            return f"signal {signal.Signals(-status).name}"
+        except ValueError:
+            return f"signal {-status}"
+
+    def stop(self) -> None:
+        """End an idle worker: it ends by itself when nobody can ask it any more."""
+        with contextlib.suppress(OSError):
+            self._requests.close()
+        try:
+            self._process.wait(GRACE)
+        except subprocess.TimeoutExpired:
+            self.kill(grace=0)
+        self.close()
+
+    def kill(self, grace: float = GRACE) -> None:
+        """End the worker and whatever it started, and wait until it has ended."""
+        if grace > 0:
+            self._signal(signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(grace)
+        self._signal(signal.SIGKILL)
+        self._process.wait()
+
+    def _signal(self, number: signal.Signals) -> None:
+        # The group may outlive the worker: a tool's own children are in it.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, number)
+
+    def close(self) -> None:
+        """Let go of the pipes; only the thread that reads may do that, or nobody if the worker is idle."""
+        for pipe in (self._requests, self._replies):
+            with contextlib.suppress(OSError):
+                pipe.close()
+
+
+class _Call:
+    """One call on its way: run in a thread, abandoned from another."""
+
+    def __init__(self, pool: ProcessPool, request: bytes, listen: Listen) -> None:
+        self._pool = pool
+        self._request = request
+        self._listen = listen
+        self._lock = threading.Lock()
+        self._worker: _Worker | None = None
+        self._abandoned = False
+
+    def run(self) -> dict[str, Any]:
+        """The worker's answer; a worker that died while it was idle is replaced without a word."""
+        while True:
+            worker = self._pool.take()
+            if not self._hold(worker):
+                self._pool.give(worker)
+                raise WorkerDied("the call was cancelled before it began")
+            try:
+                answer = worker.ask(self._request, self._listen)
+            except BaseException as error:
+                self._drop(worker)
+                if not isinstance(error, _NotSent):
+                    raise
+            else:
+                if self._let_go():
+                    self._pool.give(worker)
+                else:
+                    self._drop(worker)
+                return answer
+
+    def abandon(self) -> None:
+        """Kill the worker; returns when it is gone."""
+        with self._lock:
+            self._abandoned = True
+            worker = self._worker
+        if worker is not None:
+            worker.kill()
+
+    def _hold(self, worker: _Worker) -> bool:
+        with self._lock:
+            self._worker = None if self._abandoned else worker
+            return not self._abandoned
+
+    def _let_go(self) -> bool:
+        """Whether the worker is still good for others; from here on it cannot be killed on account of this call."""
+        with self._lock:
+            self._worker = None
+            return not self._abandoned
+
+    def _drop(self, worker: _Worker) -> None:
+        self._let_go()
+        worker.kill(grace=0)
+        worker.close()
+        self._pool.forget(worker)
+
+
+class ProcessPool:
+    """Worker processes, started on demand; a few are kept warm."""
+
+    def __init__(self, keep: int = 2) -> None:
+        """Take how many idle workers are kept."""
+        self._keep = keep
+        self._lock = threading.Lock()
+        self._idle: list[_Worker] = []
+        self._all: set[_Worker] = set()
+        # Idle workers would notice the end of this process by themselves; busy ones are not given the time.
+        atexit.register(self._end)
+
+    async def call(self, target: Target, args: Mapping[str, Any], ctx: Any = None) -> Any:
+        """Call the function in a worker; raises what it raised, or `WorkerDied`. Cancelling kills the worker."""
+        call = _Call(self, _request(target, args, ctx), _listener(ctx))
+        try:
+            answer = await THREADS.run(call.run)
+        except asyncio.CancelledError:
+            await _finished(call.abandon)
+            raise
+        spent = answer.get("usage")
+        if ctx is not None and spent:
+            ctx.usage(**spent)
+        if answer["kind"] == "error":
+            raise revive(answer["error"])
+        return answer["value"]
+
+    async def close(self) -> None:
+        """End the workers that are idle. Busy ones belong to their calls, and end when these are cancelled."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for worker in idle:
+            await _finished(worker.stop)
+            self.forget(worker)
+
+    def pids(self) -> list[int]:
+        """The processes there are now."""
+        with self._lock:
+            return sorted(worker.pid for worker in self._all if worker.is_alive())
+
+    def take(self) -> _Worker:
+        """An idle worker, or a new one; blocks."""
+        while True:
+            with self._lock:
+                worker = self._idle.pop() if self._idle else None
+            if worker is None:
+                return self._start()
+            if worker.is_alive():
+                return worker
+            worker.close()
+            self.forget(worker)
+
+    def _start(self) -> _Worker:
+        worker = _Worker()
+        with self._lock:
+            self._all.add(worker)
+        try:
+            worker.greet()
+        except BaseException:
+            self.forget(worker)
+            raise
+        return worker
+
+    def give(self, worker: _Worker) -> None:
+        """Take a worker back; blocks while a surplus one ends."""
+        with self._lock:
+            kept = len(self._idle) < self._keep
+            if kept:
+                self._idle.append(worker)
+        if not kept:
+            worker.stop()
+            self.forget(worker)
+
+    def forget(self, worker: _Worker) -> None:
+        """The worker has ended."""
+        with self._lock:
+            self._all.discard(worker)
+
+    def _end(self) -> None:
+        with self._lock:
+            left = list(self._all)
+        for worker in left:
+            worker.kill(grace=0)
+
+
+def _request(target: Target, args: Mapping[str, Any], ctx: Any) -> bytes:
+    where = {"module": target.module, "qualname": target.qualname, "file": target.file}
+    context = None if ctx is None else ctx.to_dict()
+    try:
+        # What this process can import, the worker can: sys.path may have grown since it was started.
+        return pack({"target": where, "args": args, "context": context, "path": sys.path})
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ToolError(f"the arguments of {target} are not JSON: {error}", code="ARGS_INVALID") from error
+
+
+def _listener(ctx: Any) -> Listen:
+    def listen(message: Mapping[str, Any]) -> None:
+        if ctx is not None and message["kind"] == "log":
+            ctx.log(message["message"])
+        elif ctx is not None and message["kind"] == "progress":
+            ctx.progress(message["fraction"], message["message"])
+
+    return listen
+
+
+async def _finished(work: Callable[[], None]) -> None:
+    """Do it in a thread and wait for its end, also if the waiting is cancelled meanwhile."""
+    task = asyncio.ensure_future(THREADS.run(work))
+    cancelled = False
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            cancelled = True
+    task.result()
+    if cancelled:
+        raise asyncio.CancelledError
+
+
+PROCESSES: Final = ProcessPool()

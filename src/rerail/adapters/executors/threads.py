@@ -1,0 +1,133 @@
+"""Threads for tools that block.
+
+Rules of this file:
+- The threads are daemons: one that hangs in a tool is abandoned, and never keeps the interpreter from ending.
+- There is no upper bound here, because the engine bounds how many calls run at once; a waiting call would count its
+  waiting as its own time.
+- Whatever a tool raises comes back as an exception that can be awaited safely.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any, Final, Generic, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_KEEP_SECONDS = 30.0
+
+
+class Escaped(Exception):
+    """A tool raised what would end more than its own call, such as SystemExit."""
+
+
+def carried(error: BaseException) -> Exception:
+    """The error itself, or, where awaiting it would stop the event loop or look like a cancellation, one about it."""
+    if isinstance(error, Exception) and not isinstance(error, StopIteration):
+        return error
+    said = f": {error}" if str(error) else ""
+    escaped = Escaped(f"the tool raised {type(error).__name__}{said}; a tool ends by returning or raising an Exception")
+    escaped.__cause__ = error
+    return escaped
+
+
+class _Job(Generic[T]):
+    """One call, and the future that waits for it."""
+
+    __slots__ = ("_call", "_context", "_error", "_future", "_loop", "_output")
+
+    def __init__(self, call: Callable[[], T], future: asyncio.Future[T]) -> None:
+        self._call = call
+        self._future = future
+        self._loop = future.get_loop()
+        self._context = contextvars.copy_context()
+        self._output: T | None = None
+        self._error: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            self._output = self._context.run(self._call)
+        except BaseException as error:  # noqa: BLE001  # nobody above this frame could report it
+            self._error = carried(error)
+
+    def deliver(self) -> None:
+        # A closed loop has nobody left who waits.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._settle)
+
+    def _settle(self) -> None:
+        # Cancelled means abandoned: the answer of an abandoned call is nobody's.
+        if self._future.cancelled():
+            return
+        if self._error is not None:
+            self._future.set_exception(self._error)
+        else:
+            self._future.set_result(self._output)  # type: ignore[arg-type]  # None only where T allows it
+
+
+class ThreadPool:
+    """Daemon threads, started on demand and used again."""
+
+    __slots__ = ("_idle", "_keep_seconds", "_lock", "_started", "size")
+
+    def __init__(self, keep_seconds: float = _KEEP_SECONDS) -> None:
+        """Take how long a thread without work is kept."""
+        self.size = 0
+        self._started = 0
+        self._keep_seconds = keep_seconds
+        self._lock = threading.Lock()
+        # Last in, first out, so that threads nobody needs grow old and end.
+        self._idle: list[queue.SimpleQueue[_Job[Any]]] = []
+
+    async def run(self, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call the function in a thread, in the caller's contextvars; cancelling abandons the call."""
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._dispatch(_Job(lambda: fn(*args, **kwargs), future))
+        return await future
+
+    def _dispatch(self, job: _Job[Any]) -> None:
+        with self._lock:
+            inbox = self._idle.pop() if self._idle else None
+        if inbox is None:
+            inbox = self._start()
+        inbox.put(job)
+
+    def _start(self) -> queue.SimpleQueue[_Job[Any]]:
+        inbox: queue.SimpleQueue[_Job[Any]] = queue.SimpleQueue()
+        with self._lock:
+            self._started += 1
+            name = f"rerail-tool-{self._started}"
+        threading.Thread(target=self._work, args=(inbox,), name=name, daemon=True).start()
+        with self._lock:
+            self.size += 1
+        return inbox
+
+    def _work(self, inbox: queue.SimpleQueue[_Job[Any]]) -> None:
+        while (job := self._next(inbox)) is not None:
+            job.run()
+            # Idle before the answer is out: the call that follows from it finds this thread, and starts no other.
+            with self._lock:
+                self._idle.append(inbox)
+            job.deliver()
+            del job  # or an idle thread would keep the last output alive
+
+    def _next(self, inbox: queue.SimpleQueue[_Job[Any]]) -> _Job[Any] | None:
+        try:
+            return inbox.get(timeout=self._keep_seconds)
+        except queue.Empty:
+            with self._lock:
+                if inbox in self._idle:
+                    self._idle.remove(inbox)
+                    self.size -= 1
+                    return None
+        # Somebody took this thread from the idle ones just now: the job is on its way.
+        return inbox.get()
+
+
+THREADS: Final = ThreadPool()

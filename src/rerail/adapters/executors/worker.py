@@ -1,0 +1,143 @@
+"""A worker process: reads calls from its parent, makes them, answers (`python -m rerail.adapters.executors.worker`).
+
+Rules of this file:
+- The tool owns the process's stdin, stdout and stderr; the parent is spoken to through copies that the tool does not see.
+- The main thread makes the calls, so that a TERM interrupts the tool; another thread reads, so that the parent's death
+  is noticed while a tool runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import importlib
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any, BinaryIO, NoReturn
+
+from rerail.adapters.executors.frames import describe, pack, unpack
+from rerail.adapters.executors.threads import carried
+from rerail.context import Context
+from rerail.errors import ToolError
+
+_GRACE = 1.0
+
+
+class _Terminated(BaseException):
+    """The parent wants this process to end; raised inside the tool, so that its `finally` blocks run."""
+
+
+class Worker:
+    """Answers one call after the other until there is nobody to answer."""
+
+    def __init__(self, requests: BinaryIO, replies: BinaryIO) -> None:
+        self._requests = requests
+        self._replies = replies
+        self._sending = threading.Lock()
+        self._inbox: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self._current: Context | None = None
+
+    def serve(self) -> None:
+        """Work until the parent closes its end."""
+        signal.signal(signal.SIGTERM, self._terminate)
+        threading.Thread(target=self._read, name="rerail-reader", daemon=True).start()
+        self._send({"kind": "ready"})
+        while (request := self._inbox.get()) is not None:
+            self._answer(request)
+
+    def _terminate(self, number: int, frame: object) -> NoReturn:
+        if self._current is not None:
+            self._current.cancelled.set()
+        raise _Terminated
+
+    def _read(self) -> None:
+        while (request := unpack(self._requests)) is not None:
+            self._inbox.put(request)
+        self._inbox.put(None)
+        # Nobody would get the answer, and whoever takes over may call the tool again: it must not go on beside that.
+        if self._current is not None:
+            os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(_GRACE)
+        os._exit(1)
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        data = pack(message)
+        with self._sending:
+            self._replies.write(data)
+            self._replies.flush()
+
+    def _answer(self, request: Mapping[str, Any]) -> None:
+        ctx = Context(**(request["context"] or {}), sink=self._say)
+        self._current = ctx
+        try:
+            answer = {"kind": "result", "value": _call(request, ctx)}
+        except _Terminated:
+            raise
+        except BaseException as error:  # noqa: BLE001  # whatever the tool raises is its answer
+            answer = {"kind": "error", "error": describe(carried(error))}
+        self._current = None
+        spent = {"tokens": ctx.tokens, "cost": ctx.cost}
+        try:
+            self._send({**answer, "usage": spent})
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            refusal = ToolError(f"the tool returned something that is not JSON: {error}", code="OUTPUT_NOT_JSON")
+            self._send({"kind": "error", "error": describe(refusal), "usage": spent})
+
+    def _say(self, kind: str, said: Mapping[str, Any]) -> None:
+        self._send({"kind": kind, **said})
+
+
+def _call(request: Mapping[str, Any], ctx: Context) -> Any:
+    from rerail.adapters.tools.functions import settled
+
+    tool = _find(request["target"], request["path"])
+    kwargs = tool.bind(request["args"], ctx)
+    output = tool.fn(**kwargs)
+    return settled(asyncio.run(output) if tool.is_async else output)
+
+
+def _find(target: Mapping[str, str], path: list[str]) -> Any:
+    """The tool as this process knows it."""
+    from rerail.adapters.tools.functions import FunctionTool
+    from rerail.adapters.tools.loading import load_file
+
+    sys.path += [folder for folder in path if folder not in sys.path]
+    found: Any = load_file(target["file"]) if target["file"] else importlib.import_module(target["module"])
+    for part in target["qualname"].split("."):
+        found = getattr(found, part)
+    return found if isinstance(found, FunctionTool) else _wrapped(found)
+
+
+@functools.cache
+def _wrapped(fn: Any) -> Any:
+    """A plain function as a tool; kept, because reading its signature takes longer than most calls."""
+    from rerail.adapters.tools.functions import FunctionTool
+
+    return FunctionTool(fn)
+
+
+def main() -> None:
+    """Keep the pipes to the parent out of the tool's reach, and serve."""
+    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)  # what a tool prints is for people, and must not corrupt the answers
+    try:
+        Worker(requests, replies).serve()
+    except (_Terminated, BrokenPipeError):
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        # Not sys.exit: threads that the tool left behind would keep the process alive.
+        os._exit(128 + signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    main()

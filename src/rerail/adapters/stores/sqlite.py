@@ -1,0 +1,540 @@
+"""A store in one SQLite file: the default, for as many processes of one machine as like.
+
+Rules of this file:
+- One connection writes, one reads; a reader never waits for a writer.
+- Every write is one transaction that checks before it writes, so a refusal leaves nothing behind and harms no other.
+- When and where a transaction happens is `sqlite_writer`'s business; what it does is here.
+- No error of SQLite leaves this file; each becomes `Unavailable` or `Unusable`, with what to do next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack, nullcontext
+from functools import partial
+from typing import Any, Literal, TypeVar
+
+import apsw
+
+from rerail.adapters.stores.sqlite_writer import INLINE_BELOW, External, Work, Writer
+from rerail.adapters.stores.waiting import Waiters
+from rerail.ports import Batch, Conflict, Fenced, Head, Lease, Owner, Row, Taken, Unavailable, Unusable
+
+T = TypeVar("T")
+Durability = Literal["full", "normal"]
+Values = tuple[str | int | float | bytes | None, ...]
+
+POLL_SECONDS = 0.05  # how soon another process's writes are noticed
+PATIENCE_SECONDS = 5.0  # how long another process may hold the write lock
+
+APPLICATION_ID = 0x5272616C  # "Rral": tells a store of ours from any other SQLite file
+
+# Each entry takes a file from the version of its place to the next; entries are added, never changed.
+MIGRATIONS = (
+    """
+    CREATE TABLE runs(
+        number INTEGER PRIMARY KEY,
+        run TEXT NOT NULL UNIQUE,
+        seq INTEGER NOT NULL,
+        updated_at REAL NOT NULL,
+        status TEXT NOT NULL,
+        fence INTEGER NOT NULL,
+        host TEXT,
+        pid INTEGER,
+        started REAL,
+        renewed_at REAL NOT NULL,
+        created_at REAL NOT NULL,
+        parent TEXT NOT NULL,
+        objective TEXT NOT NULL
+    );
+    CREATE INDEX runs_by_age ON runs(created_at);
+    CREATE INDEX runs_by_parent ON runs(parent, created_at);
+    CREATE TABLE events(
+        run TEXT NOT NULL,
+        seq INTEGER NOT NULL,
+        at REAL NOT NULL,
+        data BLOB NOT NULL,
+        PRIMARY KEY(run, seq)
+    ) WITHOUT ROWID;
+    CREATE TABLE blobs(digest TEXT PRIMARY KEY NOT NULL, data BLOB NOT NULL);
+    CREATE TABLE run_blobs(digest TEXT NOT NULL, run TEXT NOT NULL, PRIMARY KEY(digest, run)) WITHOUT ROWID;
+    CREATE TABLE inbox(
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        run TEXT NOT NULL,
+        data BLOB NOT NULL,
+        answer BLOB
+    );
+    CREATE INDEX inbox_open ON inbox(run, number) WHERE answer IS NULL;
+    """,
+)
+
+_CREATE = """
+    INSERT INTO runs(run, seq, status, objective, parent, created_at, updated_at, host, pid, started, fence, renewed_at)
+    VALUES (?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT(run) DO NOTHING
+    """
+_ADVANCE = """
+    UPDATE runs SET seq = ?, updated_at = ifnull(?, updated_at), status = ifnull(?, status),
+        objective = ifnull(?, objective)
+    WHERE run = ? AND seq = ? AND fence = ?
+    """
+_EVENT = "INSERT INTO events(run, seq, at, data) VALUES (?, ?, ?, ?)"
+_BLOB = "INSERT INTO blobs(digest, data) VALUES (?, ?) ON CONFLICT DO NOTHING"
+_RUN_BLOB = "INSERT INTO run_blobs(digest, run) VALUES (?, ?) ON CONFLICT DO NOTHING"
+_READ = "SELECT seq, at, data FROM events WHERE run = ? AND seq > ? ORDER BY seq LIMIT ?"
+_HEADS = """
+    SELECT run, seq, status, objective, parent, created_at, updated_at, host, pid, started, fence, renewed_at FROM runs
+    """
+_HEAD = _HEADS + "WHERE run = ?"
+_CLAIM = """
+    UPDATE runs SET host = ?, pid = ?, started = ?, renewed_at = ?, fence = fence + 1
+    WHERE run = ? AND (host IS NULL OR fence = ?) RETURNING fence
+    """
+_RENEW = "UPDATE runs SET renewed_at = ? WHERE run = ? AND fence = ? AND host IS NOT NULL"
+_RELEASE = "UPDATE runs SET host = NULL, pid = NULL, started = NULL WHERE run = ? AND fence = ?"
+_POST = "INSERT INTO inbox(run, data) SELECT run, ? FROM runs WHERE run = ? RETURNING number"
+_INBOX = "SELECT number, data FROM inbox WHERE run = ? AND answer IS NULL ORDER BY number"
+_ANSWER = "UPDATE inbox SET answer = ? WHERE run = ? AND number = ? AND answer IS NULL"
+_ANSWERED = "SELECT answer FROM inbox WHERE run = ? AND number = ?"
+# A content goes when every run that refers to it completed long enough ago.
+_SWEEP = """
+    DELETE FROM blobs WHERE digest IN (
+        SELECT digest FROM run_blobs JOIN runs USING (run)
+        GROUP BY digest HAVING min(status = 'completed' AND updated_at < ?)
+    )
+    """
+_FORGET = "DELETE FROM run_blobs WHERE NOT EXISTS (SELECT 1 FROM blobs WHERE blobs.digest = run_blobs.digest)"
+_NEWS = """
+    SELECT ifnull((SELECT seq FROM runs WHERE run = ?1), 0),
+        EXISTS(SELECT 1 FROM inbox WHERE run = ?1 AND answer IS NULL)
+    """
+
+_NOT_OPEN = "{path} is not open. Open the store first."
+
+# What SQLite's errors mean to a user. Whatever stands here may pass or has a cure; the rest is our own mistake.
+_MEANINGS: Sequence[tuple[type[apsw.Error], type[Unavailable] | type[Unusable], str]] = (
+    (apsw.BusyError, Unavailable, "{path} is locked by another process. Try again; if it stays, see who holds it."),
+    (apsw.LockedError, Unavailable, "{path} is locked by another process. Try again; if it stays, see who holds it."),
+    (apsw.FullError, Unusable, "The disk of {path} is full. Free some space, then resume."),
+    (apsw.ReadOnlyError, Unusable, "{path} cannot be written. Make it writable, or name another file with --store."),
+    (
+        apsw.NotADBError,
+        Unusable,
+        "{path} is not a database. Name another file with --store, or move this one out of the way.",
+    ),
+    (apsw.CorruptError, Unusable, "{path} is damaged ({error}). Restore a copy, or name another file with --store."),
+    (apsw.IOError, Unavailable, "{path} cannot be read or written now ({error}). Check the disk, then try again."),
+    (apsw.CantOpenError, Unavailable, "{path} cannot be opened now ({error}). Check the folder, then try again."),
+    (apsw.NoMemError, Unavailable, "There is not enough memory to use {path}. Try again when there is."),
+    (apsw.ProtocolError, Unavailable, "{path} is too busy to be locked. Try again."),
+    (apsw.InterruptError, Unavailable, "The work on {path} was interrupted. Try again."),
+    (apsw.ConnectionClosedError, Unavailable, _NOT_OPEN),
+    (apsw.CursorClosedError, Unavailable, _NOT_OPEN),
+)
+
+
+def meaning(error: apsw.Error, path: str) -> Unavailable | Unusable:
+    """An error of SQLite in the words of the port."""
+    for kind, become, sentence in _MEANINGS:
+        if isinstance(error, kind):
+            return become(sentence.format(path=path, error=error))
+    return Unusable(f"SQLite refused the work on {path}: {error}. Please report this.")
+
+
+class SqliteStore:
+    """Histories in a SQLite file with a write-ahead log."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        durability: Durability = "full",
+        *,
+        inline_below: float = INLINE_BELOW,
+        patience: float = PATIENCE_SECONDS,
+        external: External = nullcontext,
+    ) -> None:
+        self._name = os.fspath(path)
+        self._path = os.path.abspath(self._name)  # a working folder may change under a long run
+        self._durability = durability
+        self._patience = patience
+        self._external = external
+        self._writer = Writer(self._path, self._commit, inline_below, patience, external)
+        self._reader: apsw.Cursor | None = None
+        self._create = True  # connecting anew must not put an empty file in the place of a lost one
+        self._gate = asyncio.Lock()  # several runs may want to connect anew at once
+        self._waiters = Waiters()
+        self._poll: asyncio.TimerHandle | None = None
+        self._version = -1
+
+    @property
+    def url(self) -> str:
+        """The address the store was opened with."""
+        return f"sqlite:///{self._name}"
+
+    async def open(self) -> None:
+        """Connect and prepare; an open store is connected anew, to the file it had."""
+        async with self._gate:
+            await self._close()
+            with self._external():
+                await asyncio.to_thread(self._connect)
+            self._create = False
+
+    async def close(self) -> None:
+        """Let go of everything; what is being written is finished first."""
+        async with self._gate:
+            await self._close()
+            self._create = True
+
+    async def _close(self) -> None:
+        if self._reader is None:
+            return
+        await self._writer.idle()
+        with self._external():
+            await asyncio.to_thread(self._disconnect)
+        for run in self._waiters.runs():
+            self._waiters.ring(run)
+
+    # -- Histories ------------------------------------------------------------------------------------------------
+
+    async def create(self, head: Head) -> None:
+        """Make a run with an empty history; `Conflict` if its id is taken."""
+        await self._write(partial(_create, head=head))
+
+    async def append(self, batch: Batch) -> None:
+        """Write all rows and contents, durably, or nothing; one's own batch again is not doubled."""
+        await self._write(partial(_append, batch=batch))
+        self._waiters.ring(batch.run, batch.after + len(batch.rows))
+
+    async def read(self, run: str, after: int = 0, limit: int = 1000) -> list[Row]:
+        """The next rows of a history, in order; empty at its end."""
+        return [Row(seq, at, data) for seq, at, data in self._read(_READ, (run, after, limit))]
+
+    async def head(self, run: str) -> Head | None:
+        """One run as lists show it."""
+        found = self._read(_HEAD, (run,))
+        return _head(found[0]) if found else None
+
+    async def heads(
+        self, *, prefix: str = "", status: Sequence[str] = (), parent: str | None = None, limit: int = 1000
+    ) -> list[Head]:
+        """Runs, newest first; `prefix` is of the run id, `parent` an exact id."""
+        where, values = _filters(prefix, status, parent)
+        # Only the number of placeholders varies; every value is bound.
+        query = f"{_HEADS}{where} ORDER BY created_at DESC, number DESC LIMIT ?"
+        return [_head(row) for row in self._read(query, (*values, limit))]
+
+    # -- Leases ---------------------------------------------------------------------------------------------------
+
+    async def claim(self, run: str, owner: Owner, now: float, *, over: int | None = None) -> Lease:
+        """Take the lease if nobody has it, or if its fence is `over`; `Taken` otherwise."""
+        return await self._write(partial(_claim, run=run, owner=owner, now=now, over=over))
+
+    async def renew(self, lease: Lease, now: float) -> None:
+        """Say that the holder lives; `Fenced` if it is not the holder any more."""
+        if not await self._write(partial(_change, sql=_RENEW, values=(now, lease.run, lease.fence))):
+            raise Fenced(f"run {lease.run} is not held with fence {lease.fence} any more")
+
+    async def release(self, lease: Lease) -> None:
+        """Give the lease back; nothing happens if it was lost already."""
+        await self._write(partial(_change, sql=_RELEASE, values=(lease.run, lease.fence)))
+
+    # -- People's actions -----------------------------------------------------------------------------------------
+
+    async def post(self, run: str, data: bytes) -> int:
+        """Put a person's action into the run's inbox; returns its number."""
+        number = await self._write(partial(_post, run=run, data=data))
+        self._waiters.ring(run)
+        return number
+
+    async def inbox(self, run: str) -> list[tuple[int, bytes]]:
+        """The actions nobody has answered yet, in order."""
+        return [(number, data) for number, data in self._read(_INBOX, (run,))]
+
+    async def answer(self, run: str, number: int, data: bytes) -> None:
+        """Answer an action; it leaves the inbox. The first answer stays."""
+        await self._write(partial(_change, sql=_ANSWER, values=(data, run, number)))
+
+    async def answered(self, run: str, number: int) -> bytes | None:
+        """The answer to an action, once there is one."""
+        return self._value(_ANSWERED, (run, number))
+
+    # -- Contents -------------------------------------------------------------------------------------------------
+
+    async def blob(self, digest: str) -> bytes | None:
+        """A content by its digest; None if it is not there (any more)."""
+        return self._value("SELECT data FROM blobs WHERE digest = ?", (digest,))
+
+    async def sweep(self, before: float) -> int:
+        """Drop contents that only runs completed before that time refer to; returns how many."""
+        return await self._write(partial(_sweep, before=before), long=True)
+
+    # -- News -----------------------------------------------------------------------------------------------------
+
+    async def changed(self, run: str, after: int, timeout: float) -> bool:  # noqa: ASYNC109 (the port's name)
+        """Wait until the history goes past `after`, or the inbox has something; False if the time is over."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + timeout
+        try:
+            while not self._news(run, after):
+                left = until - loop.time()
+                if left <= 0:
+                    return False
+                self._watch(loop)
+                await self._waiters.wait(run, after, left)
+        finally:
+            self._unwatch()
+        return True
+
+    def _news(self, run: str, after: int) -> bool:
+        [(seq, posted)] = self._read(_NEWS, (run,))
+        return bool(posted) or seq > after
+
+    def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._poll is None:
+            # No version yet: what was written since the waiter looked is seen by the first poll.
+            self._version = -1
+            self._poll = loop.call_later(POLL_SECONDS, self._look, loop)
+
+    def _unwatch(self) -> None:
+        if self._poll is not None and not self._waiters.runs():
+            self._poll.cancel()
+            self._poll = None
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        """See whether anybody else wrote: one pragma for all who wait."""
+        self._poll = loop.call_later(POLL_SECONDS, self._look, loop)
+        try:
+            [(version,)] = self._read("PRAGMA data_version", ())
+            if version != self._version:
+                self._version = version
+                self._tell()
+        except (Unavailable, Unusable):
+            # Each of those who wait looks for itself, and raises to whom it concerns.
+            for run in self._waiters.runs():
+                self._waiters.ring(run)
+
+    def _tell(self) -> None:
+        for run in self._waiters.runs():
+            [(seq, posted)] = self._read(_NEWS, (run,))
+            self._waiters.ring(run, None if posted else seq)
+
+    # -- Reading and writing --------------------------------------------------------------------------------------
+
+    def _read(self, sql: str, values: Values) -> list[tuple[Any, ...]]:
+        if self._reader is None:
+            raise Unavailable(_NOT_OPEN.format(path=self._path))
+        try:
+            return self._reader.execute(sql, values).fetchall()
+        except apsw.Error as error:
+            raise meaning(error, self._path) from error
+
+    def _value(self, sql: str, values: Values) -> bytes | None:
+        found = self._read(sql, values)
+        return found[0][0] if found else None
+
+    async def _write(self, work: Work[T], *, long: bool = False) -> T:
+        try:
+            return await self._writer.write(work, long)
+        except apsw.Error as error:
+            raise meaning(error, self._path) from error
+
+    def _commit(self, cursor: apsw.Cursor) -> None:
+        """Make a transaction durable; where the time goes on a slow disk, so tests slow it down here."""
+        cursor.execute("COMMIT")
+
+    # -- Opening --------------------------------------------------------------------------------------------------
+
+    def _connect(self) -> None:
+        if self._name in {"", ":memory:"}:
+            raise Unusable(f"{self.url} names no file. Name one, or use memory:// for a store in memory.")
+        if self._create:
+            _make_file(self._path)
+        with ExitStack() as undo:
+            try:
+                writer = self._connection(undo)
+                prepare(writer, self._path, self._durability)
+                reader = self._connection(undo)
+                reader.pragma("query_only", True)
+            except apsw.Error as error:
+                raise _why_not(error, self._path) from error
+            undo.pop_all()
+        self._writer.use(writer)
+        self._reader = reader.cursor()
+
+    def _connection(self, undo: ExitStack) -> apsw.Connection:
+        connection = apsw.Connection(self._path, flags=apsw.SQLITE_OPEN_READWRITE)
+        undo.callback(connection.close)
+        connection.set_busy_timeout(round(self._patience * 1000))
+        return connection
+
+    def _disconnect(self) -> None:
+        reader, self._reader = self._reader, None
+        try:
+            if reader is not None:
+                reader.connection.close()
+            self._writer.drop()
+        except apsw.Error as error:
+            raise meaning(error, self._path) from error
+
+
+# -- What a transaction does --------------------------------------------------------------------------------------
+
+
+def _change(cursor: apsw.Cursor, sql: str, values: Values) -> int:
+    cursor.execute(sql, values)
+    return cursor.connection.changes()
+
+
+def _create(cursor: apsw.Cursor, head: Head) -> None:
+    owner = head.owner
+    who = (owner.host, owner.pid, owner.started) if owner else (None, None, None)
+    times = (head.created_at, head.updated_at)
+    values = (head.run, head.status, head.objective, head.parent, *times, *who, head.fence, head.renewed_at)
+    if not _change(cursor, _CREATE, values):
+        raise Conflict(f"there is a run {head.run} already")
+
+
+def _append(cursor: apsw.Cursor, batch: Batch) -> None:
+    run, after, rows = batch.run, batch.after, batch.rows
+    at = rows[-1][0] if rows else None
+    head = (after + len(rows), at, batch.status or None, batch.objective or None)
+    cursor.execute(_ADVANCE, (*head, run, after, batch.fence))
+    if cursor.connection.changes() != 1:
+        _accept_own(cursor, batch)
+        return
+    if batch.blobs:
+        cursor.executemany(_BLOB, batch.blobs.items())
+        cursor.executemany(_RUN_BLOB, [(digest, run) for digest in batch.blobs])
+    cursor.executemany(_EVENT, [(run, seq, at, data) for seq, (at, data) in enumerate(rows, after + 1)])
+
+
+def _accept_own(cursor: apsw.Cursor, batch: Batch) -> None:
+    """Accept rows that are there already: the holder of a fence is one writer, so the same rows are its own."""
+    found = cursor.execute("SELECT seq, fence FROM runs WHERE run = ?", (batch.run,)).fetchall()
+    if not found:
+        raise Conflict(f"there is no run {batch.run}")
+    [(seq, fence)] = found
+    if fence != batch.fence:
+        raise Fenced(f"run {batch.run} is at fence {fence}, not {batch.fence}")
+    there = cursor.execute(_READ, (batch.run, batch.after, len(batch.rows))).fetchall()
+    if not there or [(at, data) for _, at, data in there] != list(batch.rows):
+        raise Conflict(f"run {batch.run} is at {seq}, not {batch.after}")
+
+
+def _claim(cursor: apsw.Cursor, run: str, owner: Owner, now: float, over: int | None) -> Lease:
+    values = (owner.host, owner.pid, owner.started, now, run, over)
+    claimed: list[tuple[Any, ...]] = cursor.execute(_CLAIM, values).fetchall()
+    if claimed:
+        return Lease(run, owner, claimed[0][0])
+    found = cursor.execute(_HEAD, (run,)).fetchall()
+    if not found:
+        raise Conflict(f"there is no run {run}")
+    raise Taken(_head(found[0]))
+
+
+def _post(cursor: apsw.Cursor, run: str, data: bytes) -> int:
+    posted: list[tuple[Any, ...]] = cursor.execute(_POST, (data, run)).fetchall()
+    if not posted:
+        raise Conflict(f"there is no run {run}")
+    return int(posted[0][0])
+
+
+def _sweep(cursor: apsw.Cursor, before: float) -> int:
+    dropped = _change(cursor, _SWEEP, (before,))
+    if dropped:
+        cursor.execute(_FORGET)
+    return dropped
+
+
+def _head(row: tuple[Any, ...]) -> Head:
+    run, seq, status, objective, parent, created_at, updated_at, host, pid, started, fence, renewed_at = row
+    owner = None if host is None else Owner(host, pid, started)
+    return Head(run, seq, status, objective, parent, created_at, updated_at, owner, fence, renewed_at)
+
+
+def _filters(prefix: str, status: Sequence[str], parent: str | None) -> tuple[str, Values]:
+    terms: list[str] = []
+    values: list[str] = []
+    if prefix:
+        terms.append("run >= ? AND run < ?")  # a range, which the index on the ids can answer
+        values += [prefix, f"{prefix}\U0010ffff"]
+    if status:
+        terms.append(f"status IN ({', '.join('?' * len(status))})")
+        values += status
+    if parent is not None:
+        terms.append("parent = ?")
+        values.append(parent)
+    return ("WHERE " + " AND ".join(terms) if terms else ""), tuple(values)
+
+
+# -- Files --------------------------------------------------------------------------------------------------------
+
+
+def _make_file(path: str) -> None:
+    """Make the file, for its owner's eyes only, if it is not there; histories hold what tools were given and said."""
+    folder = os.path.dirname(path)
+    try:
+        os.makedirs(folder, exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        _check_place(path)
+    except OSError as error:
+        raise Unusable(
+            f"{path} cannot be created ({error.strerror}). Check the folder, or name another file with --store."
+        ) from error
+
+
+def _check_place(path: str) -> None:
+    folder = os.path.dirname(path)
+    if os.path.isdir(path):
+        raise Unusable(f"{path} is a folder. Name a file in it, as in --store sqlite:///{path}/runs.db")
+    if not os.path.isdir(folder):
+        raise Unusable(f"{folder} is not a folder. Name another file with --store.")
+    if not os.access(folder, os.W_OK):
+        # The log of changes lives beside the file, so writing the file is not enough.
+        raise Unusable(f"The folder {folder} cannot be written. Make it writable, or name another file with --store.")
+
+
+def _why_not(error: apsw.Error, path: str) -> Unavailable | Unusable:
+    """Why the file could not be opened, where the system knows better than SQLite."""
+    if isinstance(error, apsw.CantOpenError) and os.path.exists(path) and not os.access(path, os.R_OK | os.W_OK):
+        return Unusable(f"{path} cannot be read or written. Change its permissions, or name another file with --store.")
+    return meaning(error, path)
+
+
+def prepare(connection: apsw.Connection, path: str, durability: Durability) -> None:
+    """Make the database one of ours and up to date; nothing is changed in a file that is not ours."""
+    _check_version(connection, path)
+    if connection.readonly("main"):
+        raise Unusable(f"{path} cannot be written. Change its permissions, or name another file with --store.")
+    if connection.pragma("journal_mode", "wal") != "wal":
+        raise Unusable(f"The file system of {path} cannot hold a store. Name a file on a local disk with --store.")
+    connection.pragma("synchronous", durability)
+    connection.pragma("fullfsync", durability == "full")  # without it, macOS acknowledges what a power cut still loses
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        # Again, under the lock: several processes may open a new file at once.
+        for migration in MIGRATIONS[_check_version(connection, path) :]:
+            connection.execute(migration)
+        connection.pragma("application_id", APPLICATION_ID)
+        connection.pragma("user_version", len(MIGRATIONS))
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _check_version(connection: apsw.Connection, path: str) -> int:
+    version: int = connection.pragma("user_version")
+    tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
+    if tables and connection.pragma("application_id") != APPLICATION_ID:
+        raise Unusable(f"{path} is a database of another program. Name another file with --store.")
+    if version > len(MIGRATIONS):
+        raise Unusable(
+            f"{path} was written by a newer Rerail (its format is {version}, this one knows {len(MIGRATIONS)}). "
+            "Upgrade: pip install --upgrade rerail",
+            code="STORE_NEWER",
+        )
+    return version

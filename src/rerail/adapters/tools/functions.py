@@ -1,0 +1,246 @@
+"""Python functions as tools (SPEC M2): `@tool`, and what it makes of a function.
+
+Rules of this file:
+- A decorated function stays callable as it was written, so that its own tests need no engine.
+- What the engine needs on its hot path (`fn`, `direct`, `is_async`, `wants_context`) are plain attributes.
+- Importing this file imports no pydantic; the first decorated function does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import sys
+import textwrap
+from collections.abc import Callable, Mapping
+from types import CodeType
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
+
+from rerail.adapters.executors.frames import Target, target_of
+from rerail.adapters.executors.threads import THREADS, carried
+from rerail.adapters.tools.docstrings import read
+from rerail.adapters.tools.signatures import Convert, Shape, Unresolved, read_shape
+from rerail.adapters.tools.specs import Looks, Options, is_async, make_spec
+from rerail.context import Context
+from rerail.core.plan import Effect
+from rerail.core.tools import ToolSpec
+from rerail.errors import ToolError
+from rerail.ports import Tool
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Schema = Mapping[str, Any] | bool
+
+_JSON = frozenset({dict, list, str, int, float, bool, type(None)})
+
+
+class FunctionTool(Looks, Generic[P, R]):
+    """A Python function that plans can name."""
+
+    #: The function as it was written.
+    fn: Callable[P, R]
+    #: Whether it is awaited; otherwise it blocks, and runs in a thread.
+    is_async: bool
+    #: Whether it runs in a process of its own, which can be killed.
+    isolated: bool
+    # These four are known once every name in the function's annotations is: see __getattr__.
+    spec: ToolSpec
+    #: Whether `fn(**args)` is all there is to a call: no context, no conversion, no other process.
+    direct: bool
+    wants_context: bool
+    #: The parameter that takes the context.
+    context_name: str | None
+    _convert: Convert | None
+
+    def __init__(
+        self,
+        fn: Callable[P, R],
+        *,
+        name: str | None = None,
+        schema: Schema | None = None,
+        effect: Effect | str = Effect.REPEATABLE,
+        isolated: bool = False,
+        names: Mapping[str, Any] | None = None,
+        **options: Unpack[Options],
+    ) -> None:
+        """Read the function's signature; ValueError says what a plan could not call."""
+        if not callable(fn):
+            raise ValueError(f"a tool is made from a function, not from {fn!r}")
+        self.fn = fn
+        self.name = name if name is not None else _name(fn)
+        self.is_async = is_async(fn)
+        self.isolated = isolated
+        self._target: Target | None = target_of(fn) if isolated else None
+        self._declared = (schema, Effect(effect) if effect in list(Effect) else effect, options)
+        super().__init__(self.name, options)
+        functools.update_wrapper(self, fn)
+        try:
+            self._complete(names or {})
+        except Unresolved:
+            # The class may stand further down in the module; whoever looks at the spec first tries again.
+            pass
+
+    def _complete(self, names: Mapping[str, Any]) -> None:
+        schema, effect, options = self._declared
+        docs = read(getattr(self.fn, "__doc__", None))
+        shape = read_shape(self.name, self.fn, docs, schema, names)
+        self._take(shape)
+        described: Options = {**options, "description": options.get("description", docs.summary)}
+        code = [getattr(self.fn, "__qualname__", ""), _source(self.fn)]
+        self.spec = make_spec(self.name, shape.schema, effect, code, described)
+
+    def _take(self, shape: Shape) -> None:
+        self.context_name = shape.context
+        self.wants_context = shape.context is not None
+        self._convert = shape.convert
+        self.direct = not self.wants_context and shape.convert is None and not self.isolated
+
+    def __getattr__(self, name: str) -> Any:
+        # Only asked for what is not there: what `_complete` sets, if it could not do so at first.
+        if name not in ("spec", "direct", "wants_context", "context_name", "_convert"):
+            raise AttributeError(name)
+        try:
+            self._complete({})
+        except Unresolved as error:
+            raise ValueError(str(error)) from error
+        return object.__getattribute__(self, name)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function itself, as if it had never been decorated."""
+        return self.fn(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<tool {self.name}>"
+
+    def bind(self, args: Mapping[str, Any], ctx: Any) -> dict[str, Any]:
+        """The keyword arguments for `fn`: converted where its types ask for it, and with the context if it wants one."""
+        kwargs = dict(args) if self._convert is None else self._convert(args)
+        if self.context_name is not None:
+            kwargs[self.context_name] = Context() if ctx is None else ctx
+        return kwargs
+
+    async def call(self, args: dict[str, Any], ctx: Any = None) -> Any:
+        """Call the tool: awaited, in a thread, or in a process of its own."""
+        if self._target is not None:
+            # Imported when needed: most programs never start a worker.
+            from rerail.adapters.executors.processes import PROCESSES
+
+            return await PROCESSES.call(self._target, args, ctx)
+        kwargs = self.bind(args, ctx)
+        try:
+            return settled(await (_guarded(self.fn, kwargs) if self.is_async else THREADS.run(self.fn, **kwargs)))
+        except asyncio.CancelledError:
+            # A thread cannot be stopped, but it can be told.
+            if isinstance(ctx, Context):
+                ctx.cancelled.set()
+            raise
+
+
+async def _guarded(fn: Callable[..., Any], kwargs: Mapping[str, Any]) -> Any:
+    """Await an async function; its sys.exit is its own failure, not the program's end."""
+    try:
+        return await fn(**kwargs)
+    except (SystemExit, GeneratorExit) as error:
+        raise carried(error) from error
+
+
+def settled(output: Any) -> Any:
+    """The output, unless it is only a promise of one: a generator or a coroutine that nobody would run."""
+    if type(output) in _JSON:
+        return output
+    for kind, what, advice in (
+        (inspect.isgenerator, "a generator", "return a list"),
+        (inspect.isasyncgen, "an async generator", "return a list"),
+        (inspect.iscoroutine, "a coroutine", "await it, or make the function `async def`"),
+        (asyncio.isfuture, "a future", "await it, or make the function `async def`"),
+    ):
+        if kind(output):
+            if close := getattr(output, "close", None):
+                close()  # or Python warns about a coroutine that was never awaited
+            raise ToolError(f"the tool returned {what}, which is not a result; {advice}", code="OUTPUT_NOT_JSON")
+    return output
+
+
+def _name(fn: Any) -> str:
+    name: str = getattr(getattr(fn, "func", fn), "__name__", "") or type(fn).__name__
+    if name == "<lambda>":
+        raise ValueError("a lambda has no name; write rerail.tool(fn, name=…)")
+    return name
+
+
+def _source(fn: Any) -> object:
+    """What the function does, as text; as bytecode where there is no text."""
+    plain = inspect.unwrap(getattr(fn, "func", fn))
+    plain = plain if hasattr(plain, "__code__") or inspect.ismethod(plain) else type(plain).__call__
+    try:
+        return textwrap.dedent(inspect.getsource(plain))
+    except (OSError, TypeError):
+        return _bytecode(getattr(plain, "__code__", None))
+
+
+def _bytecode(code: CodeType | None) -> object:
+    if code is None:
+        return None
+    inner = [_bytecode(one) if isinstance(one, CodeType) else repr(one) for one in code.co_consts]
+    return [code.co_code.hex(), list(code.co_names), inner]
+
+
+# --- The decorator -------------------------------------------------------------------------------------------------
+
+
+class Decorator(Protocol):
+    """What `tool(…)` without a function gives."""
+
+    def __call__(self, fn: Callable[P, R], /) -> FunctionTool[P, R]: ...
+
+
+@overload
+def tool(
+    fn: Callable[P, R],
+    /,
+    *,
+    name: str | None = None,
+    schema: Schema | None = None,
+    effect: Effect | str = Effect.REPEATABLE,
+    isolated: bool = False,
+    **options: Unpack[Options],
+) -> FunctionTool[P, R]: ...
+
+
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    schema: Schema | None = None,
+    effect: Effect | str = Effect.REPEATABLE,
+    isolated: bool = False,
+    **options: Unpack[Options],
+) -> Decorator: ...
+
+
+def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Make a tool of a function: `@tool`, `@tool(effect="once", …)` or `tool(fn, name=…)`."""
+    if fn is not None:
+        return FunctionTool(fn, names=_locals(), **options)
+    return lambda wrapped: FunctionTool(wrapped, names=_locals(), **options)
+
+
+def _locals() -> Mapping[str, Any]:
+    """The names where the decorator stands: annotations written as text may speak of local classes."""
+    return sys._getframe(2).f_locals
+
+
+def as_tool(obj: Any) -> Tool:
+    """A tool as it is, a function as a tool with its defaults; ValueError for anything else."""
+    if is_tool(obj):
+        found: Tool = obj
+        return found
+    if callable(obj) and not isinstance(obj, type):
+        return FunctionTool(obj)
+    raise ValueError(f"{obj!r} is no tool: give a function, or something made by rerail.tool, shell or http")
+
+
+def is_tool(obj: Any) -> bool:
+    """Whether it is a tool of any kind: something with a spec that can be called."""
+    return not isinstance(obj, type) and isinstance(getattr(obj, "spec", None), ToolSpec) and callable(obj.call)

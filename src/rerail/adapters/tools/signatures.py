@@ -1,0 +1,269 @@
+"""A function's signature as a JSON schema, and its arguments as the types it asks for.
+
+Rules of this file:
+- Pydantic says what a type looks like as JSON; it is imported when the first signature is read, never before.
+- Arguments of plain JSON types are passed on as they are: the engine has checked them against the schema. Only where
+  a type is not plain (a model, a date, a path, an enum) pydantic makes the value, and then checks it once more.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import enum
+import inspect
+import sys
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, NoReturn, Union, cast
+
+from rerail.adapters.tools.docstrings import Docs
+from rerail.context import Context
+from rerail.errors import ToolError
+
+Convert = Callable[[Mapping[str, Any]], dict[str, Any]]
+_Parameters = Mapping[str, inspect.Parameter]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How a function is called: its schema, the parameter that takes the context, and how arguments are converted."""
+
+    schema: Mapping[str, Any] | bool
+    context: str | None = None
+    convert: Convert | None = None
+
+
+class Unresolved(Exception):
+    """A name in an annotation is not known (yet): the class may stand further down in the module."""
+
+
+def read_shape(
+    name: str, fn: Any, docs: Docs, given: Mapping[str, Any] | bool | None, names: Mapping[str, Any]
+) -> Shape:
+    """The shape of a function; a given schema is used as it is. `names` are further names for annotations."""
+    parameters = _parameters(name, fn)
+    hints = _hints(name, fn, names)
+    context = _context_parameter(parameters, hints)
+    anything = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+    fields = {
+        one.name: _hint_of(one, hints)
+        for one in parameters.values()
+        if one.kind is not one.VAR_KEYWORD and one.name != context
+    }
+    if given is not None:
+        return Shape(given, context, _lenient_converter(fields, parameters))
+    adapter = _adapter(name, fields, parameters, anything)
+    schema = _schema(adapter, name, fields, parameters, docs)
+    return Shape(schema, context, _converter(adapter) if _needs_conversion(fields) else None)
+
+
+# --- Parameters ----------------------------------------------------------------------------------------------------
+
+
+def _refuse(name: str, message: str) -> NoReturn:
+    raise ValueError(f"tool {name!r}: {message}")
+
+
+def _parameters(name: str, fn: Any) -> _Parameters:
+    try:
+        parameters = inspect.signature(fn).parameters
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"tool {name!r}: its signature cannot be read ({error}); wrap it in a function") from error
+    first = next(iter(parameters), "")
+    for one in parameters.values():
+        if one.kind is one.POSITIONAL_ONLY:
+            _refuse(name, f"parameter {one.name!r} is positional-only; arguments come by name, so take out the `/`")
+        if one.kind is one.VAR_POSITIONAL:
+            _refuse(name, f"*{one.name} cannot be filled by name; use a list parameter, or **{one.name}")
+    if first in ("self", "cls") and inspect.isfunction(fn) and "." in fn.__qualname__.rpartition("<locals>.")[2]:
+        _refuse(name, f"it is a method and nobody would pass {first!r}; use rerail.tool(instance.{fn.__name__})")
+    return parameters
+
+
+def _hints(name: str, fn: Any, names: Mapping[str, Any]) -> dict[str, Any]:
+    """The annotations as types; `Unresolved` if a name in them is not known."""
+    source = inspect.unwrap(getattr(fn, "func", fn))  # a partial has the hints of its function
+    if not hasattr(source, "__annotations__"):
+        source = type(source).__call__
+    try:
+        return typing.get_type_hints(source, include_extras=True)
+    except NameError:
+        pass  # local classes, or names imported for type checkers only
+    except (TypeError, AttributeError, SyntaxError) as error:
+        _refuse(name, f"its annotations cannot be read: {error}")
+    known = {"Context": Context, "rerail": sys.modules.get("rerail"), **names}
+    try:
+        return typing.get_type_hints(source, localns=known, include_extras=True)
+    except NameError as error:
+        raise Unresolved(f"tool {name!r}: an annotation names something unknown: {error}") from error
+
+
+def _context_parameter(parameters: _Parameters, hints: Mapping[str, Any]) -> str | None:
+    for name, parameter in parameters.items():
+        # The annotation of a **parameter is about its values.
+        if parameter.kind is not parameter.VAR_KEYWORD and _is_context(hints.get(name)):
+            return name
+    plain = parameters.get("ctx")
+    return "ctx" if plain is not None and "ctx" not in hints and plain.kind is not plain.VAR_KEYWORD else None
+
+
+def _is_context(hint: Any) -> bool:
+    return hint is Context or (_is_union(hint) and Context in typing.get_args(hint))
+
+
+def _is_union(hint: Any) -> bool:
+    return typing.get_origin(hint) in (Union, types.UnionType)
+
+
+def _hint_of(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> Any:
+    hint = hints.get(parameter.name, Any)
+    # People write `name: str = None`, and mean that null is fine.
+    return hint | None if parameter.default is None and isinstance(hint, type) else hint
+
+
+# --- Schemas -------------------------------------------------------------------------------------------------------
+
+
+def _adapter(name: str, fields: Mapping[str, Any], parameters: _Parameters, anything: bool) -> Any:
+    """Pydantic's view of the arguments: a typed dict, because its keys, unlike a model's fields, may have any name."""
+    import pydantic
+    from typing_extensions import NotRequired, TypedDict
+
+    wanted = {
+        field: hint if parameters[field].default is inspect.Parameter.empty else NotRequired[hint]
+        for field, hint in fields.items()
+    }
+    arguments = cast(Any, TypedDict)(name, wanted)
+    arguments.__pydantic_config__ = pydantic.ConfigDict(extra="allow" if anything else "forbid")
+    try:
+        return pydantic.TypeAdapter(arguments)
+    except (pydantic.PydanticUserError, pydantic.PydanticUndefinedAnnotation) as error:
+        raise ValueError(_culprit(name, fields, error)) from error
+
+
+def _culprit(name: str, fields: Mapping[str, Any], error: Exception) -> str:
+    """Which parameter it was that has no JSON form."""
+    import pydantic
+
+    for field, hint in fields.items():
+        try:
+            pydantic.TypeAdapter(hint).json_schema()
+        except (pydantic.PydanticUserError, pydantic.PydanticUndefinedAnnotation):
+            return (
+                f"tool {name!r}: parameter {field!r} is of type {hint!r}, which has no JSON schema; "
+                "use a JSON type, a dataclass or a pydantic model, or give schema=…"
+            )
+    return f"tool {name!r}: no JSON schema can be made from its signature: {error}"
+
+
+def _schema(
+    adapter: Any, name: str, fields: Mapping[str, Any], parameters: _Parameters, docs: Docs
+) -> dict[str, Any]:
+    import pydantic
+    from pydantic.json_schema import GenerateJsonSchema
+
+    class Untitled(GenerateJsonSchema):
+        """Without the titles that only repeat the names."""
+
+        def field_title_should_be_set(self, schema: Any) -> bool:
+            return False
+
+    try:
+        schema: dict[str, Any] = adapter.json_schema(schema_generator=Untitled)
+    except pydantic.PydanticUserError as error:
+        raise ValueError(_culprit(name, fields, error)) from error
+    schema.pop("title", None)
+    for field, rules in schema.get("properties", {}).items():
+        if field in docs.parameters:
+            rules.setdefault("description", docs.parameters[field])
+        if field in parameters and _is_plain_value(default := _value_of(parameters[field].default)):
+            rules.setdefault("default", default)
+    schema.setdefault("properties", {})
+    schema.setdefault("additionalProperties", True)
+    return schema
+
+
+def _value_of(default: Any) -> Any:
+    return default.value if isinstance(default, enum.Enum) else default
+
+
+def _is_plain_value(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(map(_is_plain_value, value))
+    if isinstance(value, dict):
+        return all(type(key) is str and _is_plain_value(one) for key, one in value.items())
+    return value is None or type(value) in (bool, int, float, str)
+
+
+# --- Conversion ----------------------------------------------------------------------------------------------------
+
+_PLAIN = frozenset({Any, object, None, type(None), str, int, float, bool, list, dict})
+_PLAIN_ORIGINS = frozenset(
+    {
+        list,
+        dict,
+        collections.abc.Sequence,
+        collections.abc.Collection,
+        collections.abc.Iterable,
+        collections.abc.Mapping,
+        collections.abc.MutableMapping,
+        collections.abc.MutableSequence,
+    }
+)
+
+
+def _needs_conversion(fields: Mapping[str, Any]) -> bool:
+    return not all(map(_is_plain, fields.values()))
+
+
+def _is_plain(hint: Any) -> bool:
+    """Whether a JSON value that fits the schema is already what the function asked for."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin is None:
+        inner = getattr(hint, "__supertype__", None)  # NewType
+        return hint in _PLAIN or hint in _PLAIN_ORIGINS or (inner is not None and _is_plain(inner))
+    if origin is Annotated:
+        return _is_plain(args[0]) and all(map(_is_plain_note, args[1:]))
+    if origin is Literal:
+        return not any(isinstance(one, enum.Enum) for one in args)
+    return (_is_union(hint) or origin in _PLAIN_ORIGINS) and all(map(_is_plain, args))
+
+
+def _is_plain_note(note: Any) -> bool:
+    """Whether an annotation only describes or limits; a limit is in the schema, a validator is not."""
+    if isinstance(note, str):
+        return True
+    kind = type(note)
+    if kind.__module__ == "annotated_types":
+        return kind.__name__ not in ("Predicate", "Not")
+    # A field with an alias is called differently outside and inside.
+    return kind.__name__ == "FieldInfo" and getattr(note, "validation_alias", None) is None
+
+
+def _converter(adapter: Any) -> Convert:
+    import pydantic
+
+    def convert(args: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            return cast("dict[str, Any]", adapter.validate_python(args))
+        except pydantic.ValidationError as error:
+            raise ToolError(_faults(error), code="ARGS_INVALID") from error
+
+    return convert
+
+
+def _faults(error: Any) -> str:
+    faults = [(".".join(map(str, one["loc"])), one["msg"]) for one in error.errors(include_url=False)[:10]]
+    return "the arguments do not fit: " + "; ".join(f"{where}: {what}" for where, what in faults)
+
+
+def _lenient_converter(fields: Mapping[str, Any], parameters: _Parameters) -> Convert | None:
+    """For a tool with a schema of its own, whose types may be anything: they are converted if pydantic knows how."""
+    if not _needs_conversion(fields):
+        return None
+    try:
+        return _converter(_adapter("arguments", fields, parameters, anything=True))
+    except ValueError:
+        return None

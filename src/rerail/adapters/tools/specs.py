@@ -1,0 +1,194 @@
+"""What all kinds of tools declare alike: name, schema, effect, checks, and the two looks at the world around a call.
+
+Rules of this file:
+- A mistake in a declaration is a ValueError when the tool is made, with the tool's name and what to write instead.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NoReturn, TypedDict
+
+import msgspec
+
+from rerail.adapters.executors.threads import THREADS
+from rerail.core.nearest import nearest
+from rerail.core.plan import Check, Effect
+from rerail.core.schema import Schema, problems
+from rerail.core.tools import ToolSpec
+
+Function = Callable[..., Any]
+
+
+class Options(TypedDict, total=False):
+    """What may be said about a tool of any kind."""
+
+    description: str
+    timeout: float | None
+    alternatives: Sequence[Any]
+    provider: str
+    check: Check | Mapping[str, Any] | None
+    trust_output: bool
+    verify: Function | None
+    probe: Function | None
+
+
+def make_spec(
+    name: str,
+    schema: Mapping[str, Any] | bool,
+    effect: Effect | str,
+    fingerprint: object,
+    options: Options,
+) -> ToolSpec:
+    """A tool's spec, each part checked; the fingerprint is a digest of whatever defines what the tool does."""
+    if not isinstance(name, str) or not name.strip():
+        raise ValueError(f"a tool's name is a text that is not empty, not {name!r}")
+    effect = _effect(name, effect)
+    return ToolSpec(
+        name=name,
+        description=options.get("description", ""),
+        schema=_schema(name, schema),
+        effect=effect,
+        timeout=_timeout(name, options.get("timeout")),
+        alternatives=_names(name, options.get("alternatives", ())),
+        provider=options.get("provider", ""),
+        check=_check(name, options.get("check")),
+        trust_output=bool(options.get("trust_output", False)),
+        verifiable=options.get("verify") is not None,
+        probes=options.get("probe") is not None,
+        fingerprint=digest([name, schema, effect, fingerprint]),
+    )
+
+
+def digest(value: object) -> str:
+    """A short name for a value, the same in every process."""
+    text = json.dumps(value, sort_keys=True, default=repr, ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def unknown(word: str, known: Iterable[str]) -> str:
+    """The hint behind a word that nobody knows."""
+    known = list(known)
+    guess = nearest(word, known)
+    return f"did you mean {guess!r}?" if guess else f"there are {', '.join(known)}"
+
+
+def _refuse(name: str, message: str) -> NoReturn:
+    raise ValueError(f"tool {name!r}: {message}")
+
+
+def _effect(name: str, effect: Effect | str) -> Effect:
+    try:
+        return Effect(effect)
+    except ValueError:
+        _refuse(name, f"unknown effect {effect!r}; {unknown(str(effect), [str(one) for one in Effect])}")
+
+
+def _schema(name: str, schema: Mapping[str, Any] | bool) -> Schema:
+    found = problems(schema)
+    if found:
+        _refuse(name, f"the schema cannot be used: {'; '.join(found)}")
+    return Schema(schema)
+
+
+def _timeout(name: str, timeout: Any) -> float | None:
+    if timeout is None:
+        return None
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
+        _refuse(name, f"timeout is a number of seconds above 0, not {timeout!r}")
+    return float(timeout)
+
+
+def _names(name: str, tools: Any) -> tuple[str, ...]:
+    if isinstance(tools, str) or not isinstance(tools, Sequence):
+        _refuse(name, f"alternatives is a list of tool names, not {tools!r}")
+    # A tool is as good as its name.
+    names = [getattr(getattr(tool, "spec", None), "name", tool) for tool in tools]
+    for one in names:
+        if not isinstance(one, str):
+            _refuse(name, f"alternatives is a list of tool names; {one!r} is none")
+    return tuple(names)
+
+
+def _check(name: str, check: Any) -> Check | None:
+    if check is None or isinstance(check, Check):
+        found = check
+    else:
+        if not isinstance(check, Mapping):
+            _refuse(name, f"check is a mapping with {', '.join(Check.__struct_fields__)}, not {check!r}")
+        for key in check:
+            if key not in Check.__struct_fields__:
+                _refuse(name, f"check: unknown key {key!r}; {unknown(str(key), Check.__struct_fields__)}")
+        try:
+            found = msgspec.convert(check, Check)
+        except msgspec.ValidationError as error:
+            raise ValueError(f"tool {name!r}: check: {error}") from error
+    if found is not None and found.schema is not None and (wrong := problems(found.schema)):
+        _refuse(name, f"check: the schema cannot be used: {'; '.join(wrong)}")
+    return found
+
+
+# --- Looks at the world --------------------------------------------------------------------------------------------
+
+
+class Look:
+    """A function that takes, by name, any of what it is offered: a tool's `verify` (V8) or `probe`."""
+
+    __slots__ = ("_fn", "_is_async", "_names")
+
+    def __init__(self, tool: str, label: str, fn: Function, offered: Sequence[str]) -> None:
+        fn = getattr(fn, "fn", fn)  # a tool may serve as the look of another
+        if not callable(fn):
+            _refuse(tool, f"{label} is a function, not {fn!r}")
+        self._fn = fn
+        self._is_async = is_async(fn)
+        self._names = _wanted(tool, label, fn, offered)
+
+    async def __call__(self, **offer: Any) -> Any:
+        """Ask it, in a thread if it blocks."""
+        taken = {name: offer[name] for name in self._names}
+        return await (self._fn(**taken) if self._is_async else THREADS.run(self._fn, **taken))
+
+
+def _wanted(tool: str, label: str, fn: Function, offered: Sequence[str]) -> list[str]:
+    wanted = []
+    for name, parameter in inspect.signature(fn).parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            return list(offered)
+        if name in offered and parameter.kind is not parameter.POSITIONAL_ONLY:
+            wanted.append(name)
+        elif parameter.default is parameter.empty and parameter.kind is not parameter.VAR_POSITIONAL:
+            _refuse(tool, f"{label} takes any of {', '.join(offered)} by name, and has a parameter {name!r}")
+    return wanted
+
+
+def is_async(fn: Any) -> bool:
+    """Whether calling it gives something to await; objects with an async `__call__` included."""
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
+
+
+class Looks:
+    """A tool's looks at the world: what every tool does in the same way."""
+
+    spec: ToolSpec
+
+    def __init__(self, name: str, options: Options) -> None:
+        """Take what the tool declared."""
+        verify, probe = options.get("verify"), options.get("probe")
+        self._verify = Look(name, "verify", verify, ("args", "output", "before", "ctx")) if verify else None
+        self._probe = Look(name, "probe", probe, ("args", "ctx")) if probe else None
+
+    async def verify(self, args: dict[str, Any], output: Any, before: Any, ctx: Any) -> Any:
+        """Whether the effect is there: true, false, or `Verified`."""
+        if self._verify is None:
+            raise LookupError(f"tool {self.spec.name!r} has no verify")
+        return await self._verify(args=args, output=output, before=before, ctx=ctx)
+
+    async def probe(self, args: dict[str, Any], ctx: Any) -> Any:
+        """What the world looks like before the call."""
+        if self._probe is None:
+            raise LookupError(f"tool {self.spec.name!r} has no probe")
+        return await self._probe(args=args, ctx=ctx)

@@ -1,0 +1,147 @@
+"""What a tool may ask for besides its arguments (SPEC M3).
+
+Rules of this file:
+- A context is built for each call that wants one, so building it costs next to nothing: what is rarely used (a lock,
+  an event, the folder) is made when it is first used.
+- A tool may run in a thread of its own: whatever it calls here is safe to call from any thread.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+# Takes "log" or "progress" and what was said; called from the tool's thread, so it must be safe to call from any.
+Sink: TypeAlias = Callable[[str, Mapping[str, Any]], None]
+
+_LOCK = threading.Lock()
+
+
+class CallCancelled(Exception):
+    """The call was cancelled and the tool, asking, was told so."""
+
+    # What the tool did until then is not known, so a `once` tool is in doubt (X4).
+    lost = True
+
+
+class Signal:
+    """A flag that is raised once and can be waited for; a `threading.Event` costs five times as much to build."""
+
+    __slots__ = ("_event", "_raised")
+
+    def __init__(self) -> None:
+        self._raised = False
+        self._event: threading.Event | None = None
+
+    def is_set(self) -> bool:
+        """Whether it has been raised."""
+        return self._raised
+
+    def set(self) -> None:
+        """Raise it, and wake whoever waits."""
+        self._raised = True
+        if self._event is not None:
+            self._event.set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Block the thread until it is raised or the time is over; tells whether it is raised."""
+        with _LOCK:
+            if self._event is None:
+                self._event = threading.Event()
+        # Asked after the event is in its place: from then on `set` sees it, and what came before is seen here.
+        return self._raised or self._event.wait(timeout)
+
+
+class Context:
+    """Who is calling, with which idempotency key, where files go, and a line back to the engine."""
+
+    __slots__ = (
+        "_sink",
+        "_workspace",
+        "_workspace_made",
+        "attempt",
+        "cancelled",
+        "cost",
+        "key",
+        "run",
+        "step",
+        "timeout",
+        "tokens",
+    )
+
+    def __init__(
+        self,
+        run: str = "",
+        step: str = "",
+        attempt: int = 1,
+        key: str = "",
+        workspace: Path | str | None = None,
+        sink: Sink | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Everything has a default, so that a tool's own unit tests can say `Context()`."""
+        self.run = run
+        self.step = step
+        self.attempt = attempt
+        self.key = key
+        self.timeout = timeout
+        self.cancelled = Signal()
+        self.tokens = 0
+        self.cost = 0.0
+        self._workspace = workspace
+        self._workspace_made = False
+        self._sink = sink
+
+    def __repr__(self) -> str:
+        return f"Context(run={self.run!r}, step={self.step!r}, attempt={self.attempt!r}, key={self.key!r})"
+
+    @property
+    def workspace(self) -> Path:
+        """The run's folder, made when first asked for; a temporary one outside of a run."""
+        if not self._workspace_made:
+            self._make_workspace()
+        return self._workspace  # type: ignore[return-value]  # a Path, once made
+
+    def _make_workspace(self) -> None:
+        with _LOCK:
+            if not self._workspace_made:
+                folder = Path(tempfile.mkdtemp(prefix="rerail-") if self._workspace is None else self._workspace)
+                folder.mkdir(parents=True, exist_ok=True)
+                self._workspace, self._workspace_made = folder, True
+
+    def log(self, message: object) -> None:
+        """Add a line to the step's log."""
+        if self._sink is not None:
+            self._sink("log", {"message": str(message)})
+
+    def progress(self, fraction: float | None = None, message: object = "") -> None:
+        """Say how far the call is, from 0 to 1, or just what it is doing."""
+        if self._sink is not None:
+            done = None if fraction is None else min(1.0, max(0.0, float(fraction)))
+            self._sink("progress", {"fraction": done, "message": str(message)})
+
+    def usage(self, tokens: int = 0, cost: float = 0.0) -> None:
+        """Add what the call has spent, for the run's budgets."""
+        with _LOCK:
+            self.tokens += tokens
+            self.cost += cost
+
+    def check_cancelled(self) -> None:
+        """Raise `CallCancelled` if the call has been cancelled; for loops in threads, which nobody can stop."""
+        if self.cancelled.is_set():
+            raise CallCancelled(f"the call of step {self.step!r} was cancelled")
+
+    def to_dict(self) -> dict[str, Any]:
+        """What another process needs to build the same context; the folder is not made for that."""
+        workspace = None if self._workspace is None else str(self._workspace)
+        return {
+            "run": self.run,
+            "step": self.step,
+            "attempt": self.attempt,
+            "key": self.key,
+            "workspace": workspace,
+            "timeout": self.timeout,
+        }

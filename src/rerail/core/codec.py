@@ -1,0 +1,64 @@
+"""Events as bytes: the one place that knows how a history is written.
+
+Rules of this file:
+- A history of an older format is upcast while it is read; one of a newer format is refused by name, never guessed at.
+- Unknown fields are ignored and missing ones have defaults, so most changes need no new format at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from rerail.core.events import Event
+
+FORMAT = 1
+
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
+
+# From which format → how its plain data becomes the next format's.
+UPCASTS: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+
+
+class NewerFormat(ValueError):
+    """The event was written by a newer version."""
+
+
+class Damaged(ValueError):
+    """The bytes are no event."""
+
+
+def encode(event: Event) -> bytes:
+    """An event as JSON bytes; the format is noted once it is not the first."""
+    return _encoder.encode(event) if FORMAT == 1 else _encoder.encode({"v": FORMAT, **msgspec.to_builtins(event)})
+
+
+def decode(data: bytes) -> Event:
+    """The event that the bytes hold."""
+    try:
+        return _decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return _decode_other(data, error)
+
+
+def _decode_other(data: bytes, error: Exception) -> Event:
+    try:
+        plain = msgspec.json.decode(data, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise Damaged(f"not an event: {data[:80]!r}") from error
+    written = plain.pop("v", 1)
+    if not isinstance(written, int) or written > FORMAT or plain.get("type") not in _known():
+        raise NewerFormat(f"event {plain.get('type')!r} of format {written}; this version reads up to {FORMAT}") from error
+    for version in range(written, FORMAT):
+        plain = UPCASTS[version](plain)
+    try:
+        return msgspec.convert(plain, Event)  # type: ignore[arg-type, unused-ignore]
+    except msgspec.ValidationError as problem:
+        raise Damaged(f"not an event: {problem}") from error
+
+
+def _known() -> set[str]:
+    return {str(kind.__struct_config__.tag) for kind in Event.__args__}

@@ -1,0 +1,104 @@
+"""Every failure and refusal code, with one sentence and the category it belongs to.
+
+Rules of this file:
+- A code is stable: it is stored in histories, printed by ``--json`` and matched by users' scripts. Never rename one.
+- A code says what happened; its category says which rungs of the ladder may answer it (SPEC H1, H3).
+- Texts for people live in ``rerail.texts``; the sentences here are documentation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Category(StrEnum):
+    """What kind of failure it was: the column by which the ladder is entered."""
+
+    TRANSIENT = "transient_error"
+    PARAMETER = "parameter_error"
+    TOOL = "tool_error"
+    DEPENDENCY = "dependency_error"
+    DECOMPOSITION = "decomposition_error"
+    PERMANENT = "permanent_error"
+    UNKNOWN = "unknown_error"
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A stable name for one way to fail, to be skipped, or to be refused."""
+
+    name: str
+    sentence: str
+    category: Category | None = None
+
+
+_T, _P, _O, _D, _X = Category.TRANSIENT, Category.PARAMETER, Category.TOOL, Category.DEPENDENCY, Category.PERMANENT
+
+ALL: dict[str, Code] = {
+    code.name: code
+    for code in (
+        # How an attempt fails.
+        Code("TOOL_FAILED", "The tool raised or returned a failure without a code of its own."),
+        Code("TIMEOUT", "The attempt took longer than its timeout and was cancelled.", _T),
+        Code("ANSWER_LOST", "The process or worker died while the call was under way; its answer is lost.", _T),
+        Code("CONNECTION_LOST", "The connection broke in the middle of the call; its answer is lost.", _T),
+        Code("RATE_LIMITED", "The tool said 'not now' for longer than retry.max_wait allows.", _T),
+        Code("COOLDOWN_ACTIVE", "The tool is cooling down and said when to come back.", _T),
+        Code("ARGS_INVALID", "The resolved arguments do not fit the tool's schema.", _P),
+        Code("PATH_MISSING", "A reference points to something the earlier output does not have.", _D),
+        Code("HOLE_NOT_ACCEPTED", "An argument refers to a skipped step's output and does not accept null.", _D),
+        Code("ARTIFACT_GONE", "A needed output expired or no longer matches its digest.", _D),
+        Code("TOOL_UNKNOWN", "No tool of that name was given to this run.", _X),
+        Code("OUTPUT_NOT_JSON", "The tool returned something that cannot be stored as JSON.", _O),
+        Code("OUTPUT_TOO_LARGE", "The tool returned more than the output limit.", _O),
+        Code("SUSPECT_OUTPUT", "The tool reported success, but its output looks like an error.", _O),
+        Code("CHECK_FAILED", "The output does not meet the step's or the tool's check.", _O),
+        Code("VERIFY_FAILED", "The tool reported success, but verify did not find the effect.", _O),
+        Code("EXIT_STATUS", "The command ended with a non-zero exit status."),
+        Code("HTTP_STATUS", "The HTTP response carries an error status."),
+        Code("HOST_NOT_ALLOWED", "The HTTP host is not in tools.allow_hosts.", _X),
+        Code("CONFIRM_REFUSED", "A person refused the confirmation gate.", _X),
+        Code("RESOLVED_FAILED", "A person declared the step failed.", _X),
+        # Why a step did not run.
+        Code("SKIP_UPSTREAM_FAILED", "A step it needs failed, or was skipped for that reason."),
+        Code("SKIP_OPTIONAL", "The step is not critical and could not be mended; the run goes on without it."),
+        Code("SKIP_USER", "A person skipped the step."),
+        Code("SKIP_CONDITION", "The step runs only if another one fails, and that one did not."),
+        Code("BREAKER_OPEN", "Too many different steps failed in a row; the run stopped starting steps."),
+        Code("BUDGET_EXCEEDED", "A budget of the whole run was used up before the step could start."),
+        Code("RUN_CANCELLED", "The run was cancelled before the step could start."),
+        # Why a wish was refused.
+        Code("PLAN_INVALID", "The plan has faults; nothing was run."),
+        Code("PLAN_UNREADABLE", "The input is not a plan: not a file, not YAML or JSON, or not a mapping with steps."),
+        Code("RUN_UNKNOWN", "There is no run with that id."),
+        Code("RUN_AMBIGUOUS", "Several runs start with that prefix."),
+        Code("STEP_UNKNOWN", "The run's plan has no step with that id."),
+        Code("STAGE_UNKNOWN", "The run's plan has no such stage."),
+        Code("STEP_SUCCEEDED", "The step succeeded already; running it again needs force."),
+        Code("STEP_NOT_WAITING", "The step is not waiting for that."),
+        Code("STEP_ENDED", "The step has already ended."),
+        Code("RUN_LIVE", "Another process is driving this run."),
+        Code("RUN_AT_REST", "The run has already come to rest."),
+        Code("RUN_WAITS_CONFIRM", "The run waits for a confirmation."),
+        Code("RUN_IN_DOUBT", "The run waits for somebody to say whether an effect happened."),
+        Code("RUN_PAUSED", "The run is paused."),
+        Code("RUN_COMPLETED", "The run completed; retrying it needs force."),
+        Code("RETRY_LIMIT", "The run has been retried as often as retry.max_retries allows."),
+        Code("NOT_RETRYABLE", "The error cannot be mended by trying again; fix its cause first."),
+        Code("NOTHING_TO_RETRY", "No step of the run failed or was left out."),
+        Code("CONFIRM_NEEDED", "The operation needs a confirmation (--yes)."),
+        Code("LEASE_LOST", "Another process took the run over; this one may write nothing more."),
+        Code("SEQ_CONFLICT", "Somebody else appended to the history first."),
+        Code("STORE_FAILED", "The store could not be read or written."),
+        Code("STORE_NEWER", "The store was written by a newer version of Rerail."),
+        Code("SETTINGS_INVALID", "A setting is unknown or has a wrong value."),
+        Code("TOOLS_UNREADABLE", "The tools file or module could not be loaded."),
+    )
+}
+
+
+def category_of(code: str) -> Category | None:
+    """The category a code belongs to by itself, if it does."""
+    found = ALL.get(code)
+    return found.category if found else None

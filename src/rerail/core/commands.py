@@ -1,0 +1,398 @@
+"""A person's wish, turned into events or into a refusal that says what to do instead (SPEC X7, R7, T4, T5).
+
+Rules of this file:
+- A command reads the state and returns events; it changes nothing itself.
+- A refusal has a code and the next thing to type. The same rules hold for every interface, because they live here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rerail.core import events as ev
+from rerail.core.codes import Category
+from rerail.core.decide import reasons_of, retry_chain
+from rerail.core.events import Course, Error, Event
+from rerail.core.nearest import nearest
+from rerail.core.plan import Effect, Fault, Step, check_steps
+from rerail.core.policy import Policy
+from rerail.core.state import State, unsatisfied_above
+from rerail.core.texts import say
+from rerail.core.tools import Tools
+from rerail.core.track import Phase, RunStatus, Status, Track
+from rerail.core.values import Packed
+from rerail.core.verdict import run_status, status_of, waiting_on
+
+
+class Refusal(Exception):
+    """Why a wish is not granted, and what would be."""
+
+    def __init__(self, code: str, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.code, self.message, self.hint = code, message, hint
+
+
+class Faulty(Exception):
+    """The change would make the plan invalid; the old plan stays."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        super().__init__("; ".join(map(str, faults)))
+        self.faults = tuple(faults)
+
+
+def _track(state: State, step: str) -> Track:
+    track = state.tracks.get(step)
+    if track is None:
+        hint = nearest(step, state.tracks)
+        raise Refusal(
+            "STEP_UNKNOWN", f"run {state.run} has no step {step!r}", f"did you mean {hint!r}?" if hint else "see: rerail show"
+        )
+    return track
+
+
+def _not_at_rest(state: State) -> None:
+    if state.rest is not None:
+        raise Refusal("RUN_AT_REST", f"run {state.run} is {state.rest.status}", f"use: rerail retry {state.run}")
+
+
+# -- Pause, resume, cancel ----------------------------------------------------------------------------------------
+
+
+def pause(state: State, by: str) -> list[Event]:
+    """Start nothing more until somebody resumes the run."""
+    _not_at_rest(state)
+    if state.paused:
+        raise Refusal("RUN_PAUSED", f"run {state.run} is paused already", f"use: rerail resume {state.run}")
+    return [ev.Acted("pause", by)]
+
+
+def cancel(state: State, by: str, reason: str = "") -> list[Event]:
+    """End the run: calls under way are cancelled, nothing more starts."""
+    _not_at_rest(state)
+    return [] if state.stopped else [ev.Cancelled(by, reason)]
+
+
+# -- One step -----------------------------------------------------------------------------------------------------
+
+
+def skip(state: State, step: str, by: str, reason: str = "") -> list[Event]:
+    """Do without a step: met for its dependents, with a hole for an output."""
+    track = _track(state, step)
+    status, _ = status_of(state, track)
+    if status in (Status.SUCCEEDED, Status.DEGRADED) or track.phase is Phase.SKIPPED:
+        raise Refusal("STEP_ENDED", f"step {step!r} is {status} already")
+    message = reason or say("skip.SKIP_USER", by=by or "a person")
+    events: list[Event] = [ev.Acted("skip", by, step, reason), ev.StepSkipped(step, "SKIP_USER", message, by)]
+    return events + _reopened(state, [step], by, "skip")
+
+
+def confirm(state: State, step: str | None, by: str, *, refuse: bool = False) -> list[Event]:
+    """Let a gated step run, or refuse it."""
+    _not_at_rest(state)
+    if step is None:
+        if len(state.gates) != 1:
+            waiting = ", ".join(track.id for track in state.gates.values()) or "none"
+            raise Refusal("STEP_NOT_WAITING", f"name the step to confirm; waiting: {waiting}")
+        step = next(iter(state.gates.values())).id
+    track = _track(state, step)
+    pending = track.phase is Phase.PENDING and bool(track.step.confirm) and not track.confirmed
+    if not pending:
+        raise Refusal("STEP_NOT_WAITING", f"step {step!r} does not wait for a confirmation")
+    if not refuse:
+        return [ev.Acted("confirm", by, step)]
+    error = _said_no("CONFIRM_REFUSED", by)
+    return [ev.Acted("refuse", by, step), ev.StepFailed(step, track.attempt, error, called=False)]
+
+
+def _said_no(code: str, by: str) -> Error:
+    name = by or "a person"
+    return Error(code, Category.PERMANENT, say(f"error.{code}", by=name), data={"by": name})
+
+
+def resolve_succeeded(state: State, step: str, by: str, output: Any, packed: Packed, *, blob: bool) -> list[Event]:
+    """Declare a step succeeded by hand, with a value."""
+    track = _track(state, step)
+    status, _ = status_of(state, track)
+    if track.phase in (Phase.SUCCEEDED, Phase.RUNNING):
+        raise Refusal("STEP_ENDED" if track.phase is Phase.SUCCEEDED else "STEP_NOT_WAITING", f"step {step!r} is {status}")
+    value = None if blob else output
+    acted = ev.Acted(
+        "resolve", by, step, outcome="succeeded", output=value, digest=packed.digest, size=len(packed.data), blob=blob
+    )
+    return [acted, *_reopened(state, [step], by, "resolve")]
+
+
+def resolve_failed(state: State, step: str, by: str) -> list[Event]:
+    """Declare that the effect in doubt did not happen, and that the step has failed."""
+    track = _in_doubt(state, step)
+    error = _said_no("RESOLVED_FAILED", by)
+    acted = ev.Acted("resolve", by, step, outcome="failed")
+    return [acted, ev.StepFailed(step, track.attempt, error, called=False), *_reopened(state, [], by, "resolve")]
+
+
+def resolve_rerun(state: State, step: str, by: str) -> list[Event]:
+    """Call a step in doubt again, under a new idempotency key: a person takes the responsibility."""
+    _in_doubt(state, step)
+    course = Course((step,), automatic=False, fresh=(step,))
+    return [*_reopened(state, [step], by, "resolve"), ev.Acted("resolve", by, step, outcome="rerun", course=course)]
+
+
+def _in_doubt(state: State, step: str) -> Track:
+    track = _track(state, step)
+    if track.phase is not Phase.DOUBT:
+        status, _ = status_of(state, track)
+        raise Refusal("STEP_NOT_WAITING", f"step {step!r} is not in doubt, it is {status}", f"use: rerail retry {state.run}")
+    return track
+
+
+def _reopened(state: State, steps: list[str], by: str, operation: str) -> list[Event]:
+    """An action on a run at rest opens a round, so that what it makes possible really happens."""
+    if state.rest is None:
+        return []
+    chain = tuple(step_id for step_id in retry_chain(state, steps) if step_id not in steps)
+    return [
+        ev.RetryBegin(
+            state.round + 1, by, (), chain, len(chain), automatic=False, operation=operation,
+            previous_status=state.rest.status,
+        )  # fmt: skip
+    ]
+
+
+# -- Adding steps -------------------------------------------------------------------------------------------------
+
+
+def add(state: State, steps: Sequence[Step], tools: Tools, by: str, faults: Iterable[Fault] = ()) -> list[Event]:
+    """Add steps to a live run; a bad change is refused and the old plan stays (P5)."""
+    _not_at_rest(state)
+    found = [*faults, *new_faults(state, steps, tools)]
+    if found or not steps:
+        raise Faulty(found or [Fault("NO_STEPS", "there are no steps to add")])
+    return [ev.Acted("add", by, course=Course(steps=tuple(steps), automatic=False))]
+
+
+def new_faults(state: State, steps: Sequence[Step], tools: Tools) -> list[Fault]:
+    """What is wrong with these steps as additions to the plan as it is."""
+    return check_steps([*(track.step for track in state.tracks.values()), *steps], tools)
+
+
+# -- Retry --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a retry would do, before anything runs (R7)."""
+
+    roots: tuple[str, ...]
+    rerun: tuple[dict[str, str], ...]  # step and why
+    kept: tuple[str, ...]
+    once: tuple[str, ...]  # effects that would, or could, happen again
+    estimate: dict[str, float]
+    events: tuple[Event, ...] = field(default=(), compare=False, repr=False)
+    passed: tuple[str, ...] = ()  # checks that force passed
+
+    def to_dict(self) -> dict[str, Any]:
+        """The preview as plain data."""
+        return {
+            "roots": list(self.roots), "rerun": [dict(row) for row in self.rerun], "kept": list(self.kept),
+            "once": list(self.once), "estimate": dict(self.estimate), "passed": list(self.passed),
+        }  # fmt: skip
+
+
+def retry(
+    state: State,
+    by: str,
+    *,
+    steps: Sequence[str] | None = None,
+    stage: str | None = None,
+    clean: bool = False,
+    force: bool = False,
+    policy: Policy | None = None,
+) -> Preview:
+    """Retry exactly what failed and what depends on it; the preview carries the events that would do it."""
+    passed: list[str] = []
+    _refuse_by_status(state, steps, clean=clean, force=force)
+    roots = _roots(state, steps, stage, clean=clean, force=force)
+    completed = state.rest is not None and state.rest.status == RunStatus.COMPLETED
+    cancelled = state.rest is not None and state.rest.status == RunStatus.CANCELLED
+    max_retries = (policy or state.policy).max_retries
+    if not (clean or completed or cancelled) and state.retries >= max_retries:
+        if not force:
+            raise Refusal(
+                "RETRY_LIMIT",
+                f"run {state.run} was retried {state.retries} times; the limit is {max_retries}",
+                f"use: rerail retry {state.run} --clean to start over, or --force to pass the limit",
+            )
+        passed.append("RETRY_LIMIT")
+    if not (clean or completed) and _all_permanent(state, roots):
+        if not force:
+            reason = "; ".join(reasons_of(state, roots).values())
+            raise Refusal(
+                "NOT_RETRYABLE", f"this error cannot be mended by trying again: {reason}", "fix its cause, then retry with --force"
+            )
+        passed.append("NOT_RETRYABLE")
+    fresh = tuple(state.tracks) if clean else tuple(r for r in roots if force and state.tracks[r].phase is Phase.SUCCEEDED)
+    chain = retry_chain(state, roots)
+    begin = ev.RetryBegin(
+        state.round + 1, by, tuple(roots), chain, len(chain), reasons_of(state, roots), automatic=False,
+        course=Course((*roots, *_needed(state, roots)), automatic=False, fresh=fresh),
+        operation="clean" if clean else "retry", previous_status=str(run_status(state)),
+        counted=not (clean or completed or cancelled), reset_count=clean or cancelled, policy=policy,
+    )  # fmt: skip
+    return _preview(state, roots, chain, (begin,), tuple(passed))
+
+
+def _needed(state: State, roots: list[str]) -> list[str]:
+    """Failed steps above the roots that must run too; what is merely skipped or pending follows by itself."""
+    above = unsatisfied_above(state, roots)
+    return [step_id for step_id in above if state.tracks[step_id].phase in (Phase.FAILED, Phase.SKIPPED)]
+
+
+def _refuse_by_status(state: State, steps: Sequence[str] | None, *, clean: bool, force: bool) -> None:
+    run = state.run
+    if state.rest is not None:
+        if state.rest.status == RunStatus.COMPLETED and not (force or clean):
+            raise Refusal("RUN_COMPLETED", f"run {run} completed", f"use: rerail retry {run} --force to do it again")
+        if state.doubts and not clean:
+            refuse_doubt(state)
+        return
+    on = waiting_on(state)
+    kinds = {item["for"] for item in on} if state.waiting else set()
+    if clean:
+        return
+    if "in_doubt" in kinds:
+        refuse_doubt(state)
+    if "confirm" in kinds and not steps:
+        raise Refusal("RUN_WAITS_CONFIRM", f"run {run} waits for a confirmation", f"use: rerail confirm {run}")
+    if "paused" in kinds and not steps:
+        raise Refusal("RUN_PAUSED", f"run {run} is paused", f"use: rerail resume {run}")
+
+
+def refuse_doubt(state: State) -> None:
+    """Say that somebody has to answer a doubt first."""
+    step = next(iter(state.doubts.values())).id
+    raise Refusal(
+        "RUN_IN_DOUBT",
+        f"nobody knows whether the effect of step {step!r} happened",
+        f"use: rerail resolve {state.run} {step} --succeeded VALUE | --failed | --rerun",
+    )
+
+
+def _roots(state: State, steps: Sequence[str] | None, stage: str | None, *, clean: bool, force: bool) -> list[str]:
+    if clean:
+        return list(state.tracks)
+    if stage is not None:
+        return _stage_roots(state, stage)
+    if steps:
+        return _named_roots(state, steps, force=force)
+    roots = [track.id for track in state.tracks.values() if _is_root(state, track)]
+    if roots or state.rest is None or state.rest.status != RunStatus.COMPLETED:
+        if not roots:
+            raise Refusal("NOTHING_TO_RETRY", f"no step of run {state.run} failed or was left out")
+        return roots
+    return _completed_roots(state)
+
+
+def _is_root(state: State, track: Track) -> bool:
+    """Failed on its own account, or never got to run because the run was stopped."""
+    return track.phase is Phase.FAILED or status_of(state, track)[0] is Status.CANCELLED or (
+        state.rest is None and track.phase in (Phase.HURT, Phase.BACKOFF, Phase.HELD)
+    )
+
+
+def _completed_roots(state: State) -> list[str]:
+    """What a forced retry of a completed run takes: the degraded and skipped steps, else the last stage (T5)."""
+    holes = [
+        track.id
+        for track in state.tracks.values()
+        if (track.phase is Phase.SKIPPED) or status_of(state, track)[0] is Status.DEGRADED
+    ]
+    if holes:
+        return holes
+    stages = [track.step.stage for track in state.tracks.values() if track.step.stage]
+    if stages:
+        return _stage_roots(state, stages[-1])
+    raise Refusal("NOTHING_TO_RETRY", f"run {state.run} completed with nothing degraded or skipped", "name the steps to run again")
+
+
+def _stage_roots(state: State, stage: str) -> list[str]:
+    roots = [track.id for track in state.tracks.values() if track.step.stage == stage]
+    if not roots:
+        stages = list(dict.fromkeys(track.step.stage for track in state.tracks.values() if track.step.stage))
+        near = nearest(stage, stages)
+        known = f"; stages: {', '.join(stages)}" if stages else ""
+        raise Refusal("STAGE_UNKNOWN", f"run {state.run} has no stage {stage!r}{known}", f"did you mean {near!r}?" if near else "")
+    return roots
+
+
+def _named_roots(state: State, steps: Sequence[str], *, force: bool) -> list[str]:
+    roots = []
+    for step in dict.fromkeys(steps):
+        track = _track(state, step)
+        if track.phase is Phase.SUCCEEDED and not force:
+            raise Refusal("STEP_SUCCEEDED", f"step {step!r} succeeded already", "use --force to run it again")
+        if track.phase is Phase.RUNNING:
+            raise Refusal("STEP_NOT_WAITING", f"step {step!r} is running")
+        roots.append(step)
+    return roots
+
+
+def _all_permanent(state: State, roots: list[str]) -> bool:
+    failed = [state.tracks[root] for root in roots if state.tracks[root].phase is Phase.FAILED]
+    return bool(failed) and all(t.error is not None and t.error.category is Category.PERMANENT for t in failed)
+
+
+def retry_live(state: State, steps: Sequence[str], by: str, *, force: bool = False) -> list[Event]:
+    """Retry named steps of a live run; a step in backoff ends its wait (X7)."""
+    roots = _named_roots(state, steps, force=force)
+    fresh = tuple(root for root in roots if force and state.tracks[root].phase is Phase.SUCCEEDED)
+    course = Course((*roots, *_needed(state, roots)), automatic=False, fresh=fresh)
+    return [ev.Acted("retry", by, roots[0] if len(roots) == 1 else "", course=course)]
+
+
+def _preview(
+    state: State, roots: list[str], chain: tuple[str, ...], events: tuple[Event, ...], passed: tuple[str, ...]
+) -> Preview:
+    rerun, once = [], []
+    named = set(roots)
+    for step_id in chain:
+        track = state.tracks[step_id]
+        if step_id in named:
+            why = track.error.message if track.error is not None else "asked for"
+        elif track.result is not None:
+            why = "runs again only if its inputs change"
+        else:
+            why = "has not run"
+        rerun.append({"step": step_id, "why": why})
+        effect = track.call.effect if track.call is not None else track.step.effect
+        if effect is Effect.ONCE and track.attempt:
+            once.append(step_id)
+    inside = set(chain)
+    kept = tuple(step_id for step_id in state.tracks if step_id not in inside)
+    seconds = [state.tracks[step_id].elapsed for step_id in chain]
+    cost = sum(state.tracks[step_id].cost for step_id in chain)
+    estimate = {"seconds": _longest(state, inside), "tool_seconds": sum(seconds), "cost": cost}
+    return Preview(tuple(roots), tuple(rerun), kept, tuple(once), estimate, events, passed)
+
+
+def _longest(state: State, chain: set[str]) -> float:
+    """The critical path through the chain, by how long each step took last time."""
+    finish: dict[str, float] = {}
+    for track in topological(state):
+        if track.id in chain:
+            start = max((finish.get(need.id, 0.0) for need, _ in track.needs), default=0.0)
+            finish[track.id] = start + track.elapsed
+    return max(finish.values(), default=0.0)
+
+
+def topological(state: State) -> list[Track]:
+    """The steps in an order in which each comes after its needs."""
+    missing = {track.n: len(track.needs) for track in state.tracks.values()}
+    order = [track for track in state.tracks.values() if not track.needs]
+    for track in order:
+        for target, _ in track.out:
+            missing[target.n] -= 1
+            if not missing[target.n]:
+                order.append(target)
+    return order

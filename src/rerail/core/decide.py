@@ -1,0 +1,279 @@
+"""What is worth doing now: a pure function of the state (log → fold → decide → act).
+
+Rules of this file:
+- Actions are values. Whoever runs the loop performs them; a dry run shows them.
+- Notes come first: as long as there is something to write down, nothing else is decided.
+- Deciding twice gives the same answer: nothing is remembered here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from rerail.core import events as ev
+from rerail.core.codes import Category
+from rerail.core.events import Course, Event
+from rerail.core.plan import Effect
+from rerail.core.policy import Rung
+from rerail.core.recover import heal
+from rerail.core.state import State, downstream, unsatisfied_above
+from rerail.core.tools import Tools
+from rerail.core.track import Phase, RunStatus, Standing, Status, Track
+from rerail.core.verdict import (
+    Verdict,
+    evaluation,
+    round_statistics,
+    skip_message,
+    statistics,
+    summary,
+    verdict,
+    waiting_on,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Facts to write down; nothing outside changes."""
+
+    events: tuple[Event, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Start a step's tool."""
+
+    step: str
+    attempt: int
+    tool: str
+    rung: Rung | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Ask whether the effect of an attempt whose answer was lost is there."""
+
+    step: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Put a question to a mind: repair, replan or judge."""
+
+    question: str
+    step: str = ""
+    seq: int = 0
+
+
+Action: TypeAlias = Note | Call | Look | Ask
+
+
+def decide(state: State, tools: Tools, now: float) -> list[Action]:
+    """Everything worth doing now; empty while only waiting, and once at rest."""
+    if state.rest is not None:
+        return []
+    state.tick(now)
+    if state.hurt or state.announce or state.keepers or state.stopped or state.row:
+        notes = _notes(state, tools, now)
+        if notes:
+            return [Note(tuple(notes))]
+    actions = _questions(state)
+    if not (state.stopped or state.paused or state.replan_wanted):
+        over = _over_budget(state, now) if state.ready else ""
+        if over:
+            return [Note((ev.Stopped("BUDGET_EXCEEDED", over),))]
+        actions += _calls(state, tools)
+    return actions or _close(state, now)
+
+
+# -- Notes: what follows at once from what happened ---------------------------------------------------------------
+
+
+def _notes(state: State, tools: Tools, now: float) -> list[Event]:
+    for track in state.hurt.values():
+        return heal(state, tools, track, now)  # one at a time: each choice may change what the next may do
+    if state.stopped:
+        for track in (*state.backoff.values(), *state.held.values()):
+            return heal(state, tools, track, now)
+    elif 0 < state.policy.max_consecutive_failures <= len(state.row):
+        return [ev.Stopped("BREAKER_OPEN", ", ".join(state.row))]
+    notes: list[Event] = []
+    for track in state.announce.values():
+        code = "SKIP_UPSTREAM_FAILED" if track.dead else "SKIP_CONDITION"
+        needs = tuple(need.id for need, _ in track.needs if need.standing not in (Standing.OPEN, Standing.OK))
+        notes.append(ev.StepSkipped(track.id, code, skip_message(state, track, code), needs=needs))
+    if notes or state.stopped:
+        return notes
+    for track in list(state.keepers.values()):
+        kept = _kept(state, track)
+        if kept is not None:
+            notes.append(kept)
+        else:
+            return [*notes, ev.StepRenewed(track.id)]
+    return notes
+
+
+def _kept(state: State, track: Track) -> Event | None:
+    """The word that an earlier result still stands; None if the step has to run again (R3)."""
+    assert track.result is not None
+    if track.void or state.inputs(track) == track.result.inputs:
+        return ev.StepKept(track.id)
+    if track.automatic and track.result.effect is Effect.ONCE:
+        return ev.StepKept(track.id, "once")
+    return None
+
+
+# -- Calls --------------------------------------------------------------------------------------------------------
+
+
+def _calls(state: State, tools: Tools) -> list[Action]:
+    policy = state.policy
+    room = policy.concurrency - len(state.running) if policy.concurrency else len(state.ready)
+    if policy.max_attempts is not None:
+        room = min(room, policy.max_attempts - state.calls)
+    if room <= 0 or not state.ready:
+        return []
+    started: dict[str, int] = {}
+    calls: list[Action] = []
+    for track in state.ready.first(_free(state, tools, started)):
+        tool = state.tool_of(track)
+        rung = Rung.FALLBACK if track.heal is not None and track.heal.fallback else None
+        calls.append(Call(track.id, track.attempt + 1, tool, rung))
+        started[tool] = started.get(tool, 0) + 1
+        if len(calls) >= room:
+            break
+    return calls
+
+
+def _free(state: State, tools: Tools, started: dict[str, int]) -> Callable[[str], bool]:
+    """Whether a tool's queue may give another call: its own limit and its provider's."""
+    policy = state.policy
+    if not policy.tool_concurrency and not policy.provider_concurrency:
+        return lambda queue: True
+
+    def running(tool: str) -> int:
+        return state.by_tool.get(tool, 0) + started.get(tool, 0)
+
+    def free(tool: str) -> bool:
+        limit = policy.tool_concurrency.get(tool)
+        if limit is not None and running(tool) >= limit:
+            return False
+        spec = tools.get(tool)
+        limit = policy.provider_concurrency.get(spec.provider) if spec is not None and spec.provider else None
+        if limit is None or spec is None:
+            return True
+        names = {*state.by_tool, *started}
+        same = [name for name in names if (other := tools.get(name)) is not None and other.provider == spec.provider]
+        return sum(running(name) for name in same) < limit
+
+    return free
+
+
+def _over_budget(state: State, now: float) -> str:
+    """Which budget of the whole run is used up, if one is (H4); checked before each call."""
+    policy = state.policy
+    used = (
+        ("max_attempts", state.calls, policy.max_attempts),
+        ("max_tokens", state.tokens, policy.max_tokens),
+        ("max_cost", state.cost, policy.max_cost),
+        ("max_seconds", state.seconds(now) if policy.max_seconds is not None else 0.0, policy.max_seconds),
+    )
+    for name, spent, limit in used:
+        if limit is not None and spent >= limit:
+            return f"{name}: {spent:g} of {limit:g} used"
+    return ""
+
+
+# -- Questions ----------------------------------------------------------------------------------------------------
+
+
+def _questions(state: State) -> list[Action]:
+    actions: list[Action] = []
+    if not state.stopped:
+        for track in state.doubts.values():
+            if track.question == "verify":
+                actions.append(Look(track.id, track.attempt))
+        for track in state.held.values():
+            if track.question == "repair":
+                actions.append(Ask("repair", track.id, track.attempt))
+        if state.replan_wanted and not state.running and not actions:
+            actions.append(Ask("replan", "", state.seq))
+    return actions
+
+
+# -- Closing a round, and the run ---------------------------------------------------------------------------------
+
+
+def _close(state: State, now: float) -> list[Action]:
+    """Nothing can start: wait for what is under way, for a person, or close the round."""
+    if state.running or (not state.stopped and (state.backoff or state.held) and not state.paused):
+        return []
+    if not state.stopped and (state.paused or state.gates or state.doubts):
+        on = tuple(waiting_on(state))
+        return [] if state.waiting or not on else [Note((ev.Waiting(on),))]
+    if not state.seq or not state.revision:
+        return []
+    if not state.round_done:
+        failed = tuple(track.id for track in state.tracks.values() if track.phase is Phase.FAILED)
+        return [Note((ev.RetryDone(state.round, round_statistics(state), failed),))]
+    found = verdict(state)
+    if state.judged is None:
+        return [Ask("judge", "", state.seq)] if _wants_judge(state, found) else [Note((evaluation(state, found),))]
+    roots = automatic_roots(state)
+    if roots:
+        return [Note((automatic_retry(state, roots),))]
+    return [Note((_done(state, found, now),))]
+
+
+def _wants_judge(state: State, found: Verdict) -> bool:
+    """Whether the judge is asked: never after a stop; without a retry round it may be skipped (V5)."""
+    if not state.policy.judge or "judge" not in state.policy.minds or state.stopped:
+        return False
+    clean = found.counts[Status.SUCCEEDED] == len(state.tracks) and state.round == 0
+    return not (state.policy.shortcut and clean)
+
+
+def automatic_roots(state: State) -> list[str]:
+    """The roots of an automatic round: failed on their own account and not for good, or judged unsatisfactory (R6)."""
+    if not state.rounds_left():
+        return []
+    roots = [
+        track.id
+        for track in state.tracks.values()
+        if track.phase is Phase.FAILED and (track.error is None or track.error.category is not Category.PERMANENT)
+    ]
+    judged = state.judged.unsatisfactory if state.judged is not None else ()
+    return roots + [step_id for step_id in judged if step_id in state.tracks and step_id not in roots]
+
+
+def automatic_retry(state: State, roots: list[str]) -> ev.RetryBegin:
+    """The beginning of an automatic round."""
+    chain = retry_chain(state, roots)
+    return ev.RetryBegin(
+        state.round + 1, "rules", tuple(roots), chain, len(chain), reasons_of(state, roots),
+        course=Course(tuple(roots)), previous_status=str(RunStatus.RUNNING),
+    )  # fmt: skip
+
+
+def retry_chain(state: State, roots: list[str]) -> tuple[str, ...]:
+    """The retry set in plan order: the roots, what they need and do not have, and everything behind (R1)."""
+    return tuple(track.id for track in downstream(state, [*roots, *unsatisfied_above(state, roots)]))
+
+
+def reasons_of(state: State, roots: list[str]) -> dict[str, str]:
+    """Why each root is one."""
+    errors = {step_id: state.tracks[step_id].error for step_id in roots}
+    return {step_id: error.message[:500] for step_id, error in errors.items() if error is not None}
+
+
+def _done(state: State, found: Verdict, now: float) -> Event:
+    if state.stopped == "RUN_CANCELLED":
+        status = RunStatus.CANCELLED
+    else:
+        status = RunStatus.COMPLETED if found.success else RunStatus.FAILED
+    return ev.Done(
+        str(status), found.success, found.complete, found.degraded, statistics(state, found, now),
+        found.failed_steps, summary(state, found), state.stopped,
+    )  # fmt: skip

@@ -1,0 +1,297 @@
+"""Reading plans as people and models write them (SPEC P1, P3): data in, a `Plan` out, faults collected on the way.
+
+Rules of this file:
+- Only unreadable input is an exception; everything else becomes a `Fault`, so that all faults are listed at once.
+- A new spelling is a row in a table, never a branch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rerail.core.plan import WHEN_WORDS, Check, Effect, Fallback, Fault, Need, Plan, Step, Verify, When
+from rerail.core.schema import nearest, problems
+
+PLAN_KEYS = ("objective", "steps", "follow_up")
+PLAN_ALIASES = {"topic": "objective", "goal": "objective", "tasks": "steps"}
+PLAN_IGNORED = frozenset({"id", "sessionId", "name", "version", "createdAt", "updatedAt", "status", "metadata"})
+STEP_ALIASES = {
+    "aiName": "tool",
+    "type": "tool",
+    "dependsOn": "needs",
+    "depends_on": "needs",
+    "dependencies": "needs",
+    "description": "title",
+    "parameters": "args",
+}
+STEP_IGNORED = frozenset({"status", "index"})
+METADATA_ALIASES = {"maxRetries": "retries", "max_retries": "retries", "critical": "critical"}
+METADATA_IGNORED = frozenset({"retryCount", "retry_count"})
+NEED_ALIASES = {"taskId": "step", "task_id": "step", "id": "step", "condition": "when"}
+MAX_ID = 10_240
+
+
+class Unreadable(ValueError):
+    """The input is no plan at all."""
+
+
+def read_plan(data: Any) -> Plan:
+    """A plan from plain data: a mapping with steps, or just a list of steps."""
+    if isinstance(data, list):
+        data = {"steps": data}
+    if not isinstance(data, Mapping):
+        raise Unreadable(f"a plan is a mapping with 'steps', not {_kind(data)}")
+    faults: list[Fault] = []
+    fields = _rename(data, PLAN_KEYS, PLAN_ALIASES, PLAN_IGNORED, "", faults)
+    raw = fields.get("steps")
+    if raw is None:
+        raise Unreadable("the plan has no 'steps'; write steps: [{id: …, tool: …}]")
+    if isinstance(raw, Mapping):
+        raw = [{"id": key, **value} if isinstance(value, Mapping) else value for key, value in raw.items()]
+    if not isinstance(raw, Sequence) or isinstance(raw, str | bytes):
+        raise Unreadable(f"'steps' is a list of steps, not {_kind(raw)}")
+    objective = fields.get("objective", "")
+    if not isinstance(objective, str):
+        faults.append(Fault("BAD_VALUE", f"objective: expected a text, got {_kind(objective)}"))
+        objective = str(objective)
+    follow_up = None
+    if fields.get("follow_up") is not None:
+        try:
+            follow_up = read_plan(fields["follow_up"])
+        except Unreadable as error:
+            faults.append(Fault("BAD_VALUE", f"follow_up: {error}"))
+    return Plan(objective, tuple(read_steps(raw, faults)), follow_up, tuple(faults))
+
+
+def read_steps(raw: Sequence[Any], faults: list[Fault], known: Sequence[str] = ()) -> list[Step]:
+    """Steps from plain data; ``known`` are ids that exist already when steps are added to a plan."""
+    ids = [_id_of(item, len(known) + index) for index, item in enumerate(raw)]
+    order = [*known, *ids]
+    taken = set(order)
+    steps = []
+    for index, item in enumerate(raw):
+        if isinstance(item, Step):
+            steps.append(item)
+        elif isinstance(item, Mapping):
+            steps.append(_Reader(item, ids[index], order, taken, faults).read())
+        else:
+            faults.append(Fault("BAD_VALUE", f"step {index} is {_kind(item)}; a step is a mapping with 'tool'"))
+    return steps
+
+
+def _id_of(item: Any, index: int) -> str:
+    if isinstance(item, Step):
+        return item.id
+    value = item.get("id") if isinstance(item, Mapping) else None
+    return str(index) if value is None or isinstance(value, bool) else str(value)
+
+
+def _rename(
+    data: Mapping[Any, Any],
+    known: Sequence[str],
+    aliases: Mapping[str, str],
+    ignored: frozenset[str],
+    step: str,
+    faults: list[Fault],
+    prefix: str = "",
+) -> dict[str, Any]:
+    """The mapping under its canonical keys; unknown keys and doubled ones become faults."""
+    fields: dict[str, Any] = {}
+    for key, value in data.items():
+        name = aliases.get(key, key) if isinstance(key, str) else key
+        if name in known:
+            if name in fields:
+                faults.append(Fault("BAD_VALUE", f"{prefix}{name!r} is given twice (as {key!r} too)", step))
+            fields[name] = value
+        elif key not in ignored:
+            hint = nearest(str(key), [*known, *aliases])
+            message = f"unknown key {prefix}{str(key)[:80]!r}" + (f"; did you mean {hint!r}?" if hint else "")
+            faults.append(Fault("UNKNOWN_KEY", message, step))
+    return fields
+
+
+class _Reader:
+    """Reads one step; each field has one small method that returns its value or notes a fault."""
+
+    def __init__(
+        self, data: Mapping[str, Any], id: str, order: Sequence[str], taken: set[str], faults: list[Fault]
+    ) -> None:
+        self.data, self.id, self.order, self.taken, self.faults = data, id, order, taken, faults
+
+    def read(self) -> Step:
+        fields = _rename(self.data, (*STEP_FIELDS, "metadata"), STEP_ALIASES, STEP_IGNORED, self.id, self.faults)
+        metadata = fields.pop("metadata", None)
+        if isinstance(metadata, Mapping):
+            known = tuple(METADATA_ALIASES.values())
+            inner = _rename(metadata, known, METADATA_ALIASES, METADATA_IGNORED, self.id, self.faults, "metadata.")
+            fields = {**inner, **fields}
+        elif metadata is not None:
+            self.fault("metadata", "a mapping", metadata)
+        self._check_id(fields.pop("id", None))
+        values = {name: self._field(name, value) for name, value in fields.items() if value is not None}
+        if not values.get("tool"):
+            self.faults.append(Fault("BAD_VALUE", "the step has no 'tool'; name the tool to call", self.id))
+            values["tool"] = ""
+        return Step(id=self.id, **{name: value for name, value in values.items() if value is not _BAD})
+
+    def _field(self, name: str, value: Any) -> Any:
+        found = STEP_FIELDS[name](self, name, value)
+        return "" if found is _BAD and name == "tool" else found
+
+    def _check_id(self, value: Any) -> None:
+        if value is not None and (isinstance(value, bool) or not isinstance(value, str | int)):
+            self.fault("id", "a text", value)
+        if not self.id:
+            self.faults.append(Fault("BAD_VALUE", "the id is empty; give the step a name", self.id))
+        if len(self.id) > MAX_ID:
+            self.faults.append(Fault("BAD_VALUE", f"the id is longer than {MAX_ID} characters", self.id[:60] + "…"))
+
+    def fault(self, name: str, expected: str, value: Any) -> Any:
+        """Note that a value is of the wrong kind."""
+        self.faults.append(Fault("BAD_VALUE", f"{name}: expected {expected}, got {_kind(value)}", self.id))
+        return _BAD
+
+    # One method per kind of value.
+
+    def text(self, name: str, value: Any) -> Any:
+        return value if isinstance(value, str) else self.fault(name, "a text", value)
+
+    def flag(self, name: str, value: Any) -> Any:
+        return value if isinstance(value, bool) else self.fault(name, "true or false", value)
+
+    def gate(self, name: str, value: Any) -> Any:
+        return value if isinstance(value, bool | str) else self.fault(name, "true, false or a question", value)
+
+    def count(self, name: str, value: Any) -> Any:
+        good = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+        return value if good else self.fault(name, "a whole number of 0 or more", value)
+
+    def whole(self, name: str, value: Any) -> Any:
+        good = isinstance(value, int) and not isinstance(value, bool)
+        return value if good else self.fault(name, "a whole number", value)
+
+    def seconds(self, name: str, value: Any) -> Any:
+        good = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+        return float(value) if good else self.fault(name, "a number of seconds above 0", value)
+
+    def mapping(self, name: str, value: Any) -> Any:
+        if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+            return dict(value)
+        return self.fault(name, "a mapping with text keys", value)
+
+    def names(self, name: str, value: Any) -> Any:
+        wanted = [value] if isinstance(value, str) else value
+        if isinstance(wanted, Sequence) and all(isinstance(item, str) for item in wanted):
+            return tuple(wanted)
+        return self.fault(name, "a list of names", value)
+
+    def items(self, name: str, value: Any) -> Any:
+        if isinstance(value, list | tuple) and all(isinstance(item, str | Mapping) for item in value):
+            return tuple(value)
+        return self.fault(name, "a list of file names", value)
+
+    def amounts(self, name: str, value: Any) -> Any:
+        if isinstance(value, Mapping) and all(isinstance(v, int | float) for v in value.values()):
+            return {str(key): float(amount) for key, amount in value.items()}
+        return self.fault(name, "a mapping of resource to amount", value)
+
+    def effect(self, name: str, value: Any) -> Any:
+        try:
+            return Effect(value)
+        except ValueError:
+            return self.fault(name, "read, repeatable or once", value)
+
+    def fallback(self, name: str, value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return self.fault(name, "{value: …} or {tool: …, args: …}", value)
+        fields = _rename(value, ("value", "tool", "args"), {}, frozenset(), self.id, self.faults, f"{name}.")
+        if ("value" in fields) == ("tool" in fields):
+            self.faults.append(Fault("BAD_VALUE", f"{name}: give either 'value' or 'tool'", self.id))
+            return _BAD
+        return self.build(name, Fallback, fields)
+
+    def check(self, name: str, value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return self.fault(name, "{schema, non_empty, keys}", value)
+        fields = _rename(value, ("schema", "non_empty", "keys"), {}, frozenset(), self.id, self.faults, f"{name}.")
+        for problem in problems(fields.get("schema", True)):
+            self.faults.append(Fault("BAD_VALUE", f"{name}.schema: {problem}", self.id))
+        if "keys" in fields:
+            fields["keys"] = self.names(f"{name}.keys", fields["keys"])
+        return self.build(name, Check, fields)
+
+    def verify(self, name: str, value: Any) -> Any:
+        if not isinstance(value, Mapping) or not isinstance(value.get("tool"), str):
+            return self.fault(name, "{tool: …, args: …, expect: …}", value)
+        fields = _rename(value, ("tool", "args", "expect"), {}, frozenset(), self.id, self.faults, f"{name}.")
+        return self.build(name, Verify, fields)
+
+    def build(self, name: str, kind: Callable[..., Any], fields: Mapping[str, Any]) -> Any:
+        """A nested value, unless one of its own fields was bad."""
+        if "args" in fields and self.mapping(f"{name}.args", fields["args"]) is _BAD:
+            return _BAD
+        return _BAD if any(value is _BAD for value in fields.values()) else kind(**fields)
+
+    def needs(self, name: str, value: Any) -> Any:
+        wanted = value if isinstance(value, list | tuple) else [value]
+        found = [self.need(item) for item in wanted]
+        # The same need twice is one need; the last word on `when` counts.
+        return tuple({need.step: need for need in found if need is not None}.values())
+
+    def need(self, value: Any) -> Need | None:
+        when: When | None = When.SUCCESS
+        if isinstance(value, Mapping):
+            fields = _rename(value, ("step", "when"), NEED_ALIASES, frozenset(), self.id, self.faults, "needs.")
+            word = fields.get("when", "success")
+            when = WHEN_WORDS.get(word) if isinstance(word, str) else None
+            value = fields.get("step")
+            if when is None:
+                self.fault("needs.when", "success, done or failure", word)
+                return None
+        if isinstance(value, bool) or not isinstance(value, str | int):
+            self.fault("needs", "step ids", value)
+            return None
+        return Need(self.target(value), when or When.SUCCESS)
+
+    def target(self, value: str | int) -> str:
+        """A number is an id if one matches, else an index (P3)."""
+        name = str(value)
+        if name not in self.taken and name.isdecimal() and len(name) < 10 and int(name) < len(self.order):
+            return self.order[int(name)]
+        return name
+
+
+_BAD = object()
+
+STEP_FIELDS: Mapping[str, Callable[[_Reader, str, Any], Any]] = {
+    "id": _Reader.text,
+    "tool": _Reader.text,
+    "args": _Reader.mapping,
+    "needs": _Reader.needs,
+    "title": _Reader.text,
+    "stage": _Reader.text,
+    "critical": _Reader.flag,
+    "timeout": _Reader.seconds,
+    "retries": _Reader.count,
+    "effect": _Reader.effect,
+    "alternatives": _Reader.names,
+    "fallback": _Reader.fallback,
+    "produces": _Reader.items,
+    "confirm": _Reader.gate,
+    "check": _Reader.check,
+    "verify": _Reader.verify,
+    "trust_output": _Reader.flag,
+    "priority": _Reader.whole,
+    "resources": _Reader.amounts,
+}
+
+
+def _kind(value: Any) -> str:
+    names = {type(None): "nothing", bool: "true/false", str: "text", int: "a number", float: "a number"}
+    if isinstance(value, str):
+        return f"{value[:40]!r}"
+    if isinstance(value, int | float):
+        return str(value)[:40]
+    return names.get(type(value), "a list" if isinstance(value, list | tuple) else "a mapping" if isinstance(value, Mapping) else type(value).__name__)

@@ -1,0 +1,385 @@
+"""The events: the immutable facts of a run, and the envelope that numbers them (SPEC I1, I2).
+
+Rules of this file:
+- Past tense. An event says what happened, not what to do about it.
+- Names are stored. A type or a field may be added, never renamed; new fields have defaults.
+- What changes the course of a run (retry, recovery, replan, a person's action) carries a `Course`, read by exactly
+  one function (``state.redirect``): the only place in the project where anything is ever reset.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import msgspec
+
+from rerail.core.codes import Category
+from rerail.core.plan import Effect, Plan, Step
+from rerail.core.policy import Policy, Rung
+
+
+class Error(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A failure as data: what happened, which kind it was, and the words for it."""
+
+    code: str
+    category: Category
+    message: str
+    type: str = ""
+    traceback: str = ""
+    status: int | None = None
+    suggest: dict[str, Any] | None = None
+    data: dict[str, Any] = {}  # what the message was made of, so that it can be said in another language
+
+    def to_dict(self) -> dict[str, Any]:
+        """The error as plain data."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        return plain
+
+
+class Course(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The plan is now this; these steps, and what depends on them, are to be done again."""
+
+    touched: tuple[str, ...] = ()
+    steps: tuple[Step, ...] = ()  # new and changed definitions
+    dropped: tuple[str, ...] = ()
+    automatic: bool = True  # nothing automatic runs a succeeded `once` step again (R3)
+    fresh: tuple[str, ...] = ()  # steps that draw a new idempotency key (E2)
+
+
+class _Event(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type"):
+    """What all events share."""
+
+
+class RunStarted(_Event, tag="run_started"):
+    objective: str = ""
+    parent: str = ""
+    policy: Policy = Policy()
+    by: str = ""
+    version: str = ""
+    origin: tuple[str, ...] = ()  # where the tools came from, so that a later process can load them again
+
+
+class PlanAccepted(_Event, tag="plan_accepted"):
+    plan: Plan
+    revision: int = 1
+    fingerprints: dict[str, str] = {}  # tool → what its definition was
+
+
+class PlanRejected(_Event, tag="plan_rejected"):
+    by: str
+    faults: tuple[str, ...]
+    reason: str = ""
+    question: str = ""  # the question whose answer this was, if a mind gave it
+    step: str = ""
+
+
+class StepStarted(_Event, tag="step_started"):
+    step: str
+    attempt: int
+    tool: str
+    effect: Effect = Effect.REPEATABLE
+    args: dict[str, Any] | None = None  # None: the plan's own arguments
+    args_blob: str = ""  # where large arguments are kept
+    rung: Rung | None = None  # the rung whose call this is, if not a plain one
+    before: Any = None  # what `probe` saw
+    verifiable: bool = False  # somebody can look whether the effect is there
+
+
+class StepProgress(_Event, tag="step_progress"):
+    step: str
+    attempt: int
+    message: str = ""
+    fraction: float | None = None
+    log: bool = False  # a line of the tool's log, rather than how far it is
+
+
+class StepSucceeded(_Event, tag="step_succeeded"):
+    step: str
+    attempt: int
+    output: Any = None
+    digest: str = ""  # "" for a null output
+    size: int = 0
+    blob: bool = False  # the output is in the artifact store under its digest, not here
+    elapsed: float = 0.0
+    tokens: int = 0
+    cost: float = 0.0
+    unverified: bool = False
+    hole: bool = False  # the effect is there, the output is not
+    by: str = ""
+
+
+class StepFailed(_Event, tag="step_failed"):
+    step: str
+    attempt: int
+    error: Error
+    elapsed: float = 0.0
+    lost: bool = False  # nobody knows whether the effect happened
+    called: bool = True  # false: it failed before its tool was called
+    not_now: float | None = None  # seconds the tool asked us to wait
+    tokens: int = 0
+    cost: float = 0.0
+
+
+class StepVerified(_Event, tag="step_verified"):
+    """The answer to: the call's answer was lost, is its effect there?"""
+
+    step: str
+    attempt: int
+    effect: str  # there, absent, unknown
+    output: Any = None
+    digest: str = ""
+    size: int = 0
+    blob: bool = False
+    hole: bool = False
+    reason: str = ""
+
+
+class StepSkipped(_Event, tag="step_skipped"):
+    step: str
+    code: str
+    message: str = ""
+    by: str = ""
+    needs: tuple[str, ...] = ()
+
+
+class StepKept(_Event, tag="step_kept"):
+    """A step of the retry set whose inputs did not change: same input, same result, no call (R3)."""
+
+    step: str
+    stale: str = ""  # why the result may be out of date, if it may
+
+
+class StepRenewed(_Event, tag="step_renewed"):
+    """A step of the retry set whose inputs did change: its old result no longer counts."""
+
+    step: str
+
+
+class RetryScheduled(_Event, tag="retry_scheduled"):
+    step: str
+    attempt: int
+    of: int
+    retries_left: int
+    delay: float
+    until: float
+    not_now: bool = False
+
+
+class Reflected(_Event, tag="reflected"):
+    step: str
+    attempt: int
+    category: Category
+    rung: Rung
+    root_cause: str = ""
+    recoverable: bool = True
+    suggestion: dict[str, Any] | None = None
+    confidence: int = 0
+    alternatives: tuple[str, ...] = ()
+    by: str = "rules"
+    refused: tuple[str, ...] = ()
+
+
+class Recovered(_Event, tag="recovered"):
+    step: str
+    attempt: int
+    rung: Rung
+    reason: str = ""
+    tool: str = ""
+    args: dict[str, Any] | None = None
+    output: Any = None
+    digest: str = ""
+    size: int = 0
+    blob: bool = False
+    course: Course = Course()
+    by: str = "rules"
+
+
+class Declined(_Event, tag="declined"):
+    """A question that was put to a mind and got no usable answer; it counts against the budget all the same."""
+
+    question: str
+    step: str = ""
+    reason: str = ""
+    late: bool = False
+
+
+class ArtifactCreated(_Event, tag="artifact_created"):
+    name: str
+    step: str
+    attempt: int
+    digest: str
+    size: int = 0
+    media: str = "application/json"
+    path: str = ""
+
+
+class ArtifactLost(_Event, tag="artifact_lost"):
+    """An output that is gone or no longer matches its digest; its producer goes back into the retry set."""
+
+    step: str
+    digest: str
+    reason: str
+    course: Course = Course()
+
+
+class RetryBegin(_Event, tag="retry_begin"):
+    round: int
+    by: str
+    roots: tuple[str, ...]
+    chain: tuple[str, ...]
+    chain_size: int
+    reasons: dict[str, str] = {}
+    automatic: bool = True
+    course: Course = Course()
+    operation: str = "retry"
+    previous_status: str = ""
+    counted: bool = False  # counts against retry.max_retries
+    reset_count: bool = False
+    policy: Policy | None = None
+
+
+class RetryDone(_Event, tag="retry_done"):
+    round: int
+    exec: dict[str, Any]
+    failed: tuple[str, ...] = ()
+
+
+class Replanned(_Event, tag="replanned"):
+    revision: int
+    course: Course
+    by: str = ""
+    reason: str = ""
+    full: bool = False
+
+
+class Evaluation(_Event, tag="evaluation"):
+    success: bool
+    complete: bool
+    degraded: bool
+    failed_steps: tuple[dict[str, Any], ...] = ()
+    consequences: tuple[str, ...] = ()
+    disputed: tuple[str, ...] = ()
+    unsatisfactory: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    judge: str = "none"
+    reason: str = ""
+    summary: str = ""
+
+
+class Waiting(_Event, tag="waiting"):
+    on: tuple[dict[str, Any], ...]
+
+
+class Resumed(_Event, tag="resumed"):
+    by: str = ""
+    lost: tuple[str, ...] = ()
+    stale: tuple[str, ...] = ()
+    reason: str = ""
+    policy: Policy | None = None
+    fingerprints: dict[str, str] | None = None
+    paused: bool = False  # it was a pause that ended
+
+
+class Acted(_Event, tag="acted"):
+    """A person's action on a live run: who did what."""
+
+    action: str  # pause, skip, retry, confirm, refuse, resolve, add
+    by: str = ""
+    step: str = ""
+    reason: str = ""
+    outcome: str = ""  # for resolve: succeeded, failed, rerun
+    output: Any = None
+    digest: str = ""
+    size: int = 0
+    blob: bool = False
+    course: Course = Course()
+
+
+class Cancelled(_Event, tag="cancelled"):
+    by: str = ""
+    reason: str = ""
+
+
+class Stopped(_Event, tag="stopped"):
+    """The run starts no more steps: a breaker opened or a budget of the whole run is used up."""
+
+    code: str
+    reason: str = ""
+
+
+class Done(_Event, tag="done"):
+    status: str
+    success: bool
+    complete: bool
+    degraded: bool
+    exec: dict[str, Any] = {}
+    failed_steps: tuple[dict[str, Any], ...] = ()
+    summary: str = ""
+    stopped: str = ""
+
+
+Event: TypeAlias = (
+    RunStarted
+    | PlanAccepted
+    | PlanRejected
+    | StepStarted
+    | StepProgress
+    | StepSucceeded
+    | StepFailed
+    | StepVerified
+    | StepSkipped
+    | StepKept
+    | StepRenewed
+    | RetryScheduled
+    | Reflected
+    | Recovered
+    | Declined
+    | ArtifactCreated
+    | ArtifactLost
+    | RetryBegin
+    | RetryDone
+    | Replanned
+    | Evaluation
+    | Waiting
+    | Resumed
+    | Acted
+    | Cancelled
+    | Stopped
+    | Done
+)
+
+
+class Record:
+    """An event in its envelope: run, seq and time, with the payload's fields flat beside them (I1)."""
+
+    __slots__ = ("at", "event", "run", "seq")
+
+    def __init__(self, run: str, seq: int, at: float, event: Event) -> None:
+        self.run, self.seq, self.at, self.event = run, seq, at, event
+
+    @property
+    def type(self) -> str:
+        """The event's stored type name."""
+        tag = type(self.event).__struct_config__.tag
+        return str(tag)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.event, name)
+
+    def __repr__(self) -> str:
+        return f"Record(seq={self.seq}, {self.event!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Record)
+            and (self.run, self.seq, self.at, self.event) == (other.run, other.seq, other.at, other.event)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The event as flat JSON data."""
+        # Field by field, so that defaults, which storage leaves out, are there for readers.
+        event = self.event
+        payload = {name: msgspec.to_builtins(getattr(event, name)) for name in event.__struct_fields__}
+        return {"seq": self.seq, "run": self.run, "at": self.at, "type": self.type, **payload}

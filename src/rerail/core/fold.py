@@ -1,0 +1,412 @@
+"""The fold: what each event does to the state. One small function per event, one table.
+
+Rules of this file:
+- A fold never fails on a late, doubled or odd word: an answer is heard only from the attempt that is waited for.
+- A fold reads the event, the state and nothing else.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from rerail.core import events as ev
+from rerail.core.events import Course, Error, Event
+from rerail.core.plan import Effect
+from rerail.core.policy import Rung
+from rerail.core.state import State
+from rerail.core.track import Heal, Phase, Result, Track, signature
+
+
+def evolve(state: State, event: Event, at: float, seq: int) -> None:
+    """The state after one more event. A late word from an older attempt changes nothing."""
+    FOLDS[type(event)](state, event, at)
+    state.seq = seq
+    state.at = at
+
+
+def fold(run: str, records: Iterable[ev.Record]) -> State:
+    """The state that a history tells of."""
+    state = State(run)
+    for record in records:
+        evolve(state, record.event, record.at, record.seq)
+    return state
+
+
+def _run_started(state: State, event: ev.RunStarted, at: float) -> None:
+    state.objective, state.parent, state.policy = event.objective, event.parent, event.policy
+    state.origin = event.origin
+    state.created_at = at
+    state.activate(at)
+
+
+def _plan_accepted(state: State, event: ev.PlanAccepted, at: float) -> None:
+    state.revision = event.revision
+    state.fingerprints = dict(event.fingerprints)
+    state.follow_up = event.plan.follow_up
+    state.objective = event.plan.objective or state.objective
+    state.define(event.plan.steps)
+
+
+def _step_started(state: State, event: ev.StepStarted, at: float) -> None:
+    track = state.tracks.get(event.step)
+    if track is None or event.attempt <= track.attempt:
+        return
+    track.attempt = event.attempt
+    track.call = event
+    track.inputs = state.inputs(track)
+    track.started_at = at
+    if event.rung is not Rung.FALLBACK:
+        track.calls += 1
+    state.calls += 1
+    state.called.add(event.step)
+    if state.round:
+        state.round_calls[event.step] = state.round_calls.get(event.step, 0) + 1
+    state.by_tool[event.tool] = state.by_tool.get(event.tool, 0) + 1
+    state.move(track, Phase.RUNNING)
+
+
+def _step_succeeded(state: State, event: ev.StepSucceeded, at: float) -> None:
+    state.tokens += event.tokens
+    state.cost += event.cost
+    track = state.current(event.step, event.attempt, Phase.RUNNING)
+    if track is None or track.call is None:
+        return
+    result = Result(event.output, event.digest, event.size, event.blob, event.attempt)
+    result.effect, result.hole, result.by = track.call.effect, event.hole, event.by
+    result.unverified = event.unverified
+    if track.call.rung is Rung.FALLBACK:
+        reason = track.error.message if track.error else ""
+        result.degraded = f"fallback:{reason}"
+    track.ended_at, track.elapsed, track.cost = at, event.elapsed, event.cost
+    state.tool_seconds += event.elapsed
+    state.settle(track, result)
+
+
+def _step_failed(state: State, event: ev.StepFailed, at: float) -> None:
+    state.tokens += event.tokens
+    state.cost += event.cost
+    track = state.tracks.get(event.step)
+    if track is None:
+        return
+    if event.called:
+        if track.attempt != event.attempt or track.phase is not Phase.RUNNING or track.call is None:
+            return
+        track.elapsed = event.elapsed
+        state.tool_seconds += event.elapsed
+    elif track.phase not in (Phase.PENDING, Phase.BACKOFF, Phase.DOUBT):
+        return
+    track.error = event.error
+    track.ended_at = at
+    if event.error.code == "RUN_CANCELLED" and not _doubtful(track, event):
+        state.move(track, Phase.PENDING)
+        return
+    if event.not_now is not None:
+        track.healing().not_now = event.not_now
+        track.calls -= 1
+    elif track.call is not None and event.called:
+        key = (track.call.tool, signature(track.call.args, track.call.args_blob), event.error.message[:500])
+        tried = track.healing().tried
+        tried[key] = tried.get(key, 0) + 1
+    if _doubtful(track, event):
+        track.question = "verify" if track.call is not None and track.call.verifiable else ""
+        state.move(track, Phase.DOUBT)
+    else:
+        state.move(track, Phase.HURT)
+
+
+def _doubtful(track: Track, event: ev.StepFailed) -> bool:
+    """Whether the effect may have happened, and repeating the call could repeat it (or somebody can look)."""
+    call = track.call
+    return event.lost and event.called and call is not None and (call.effect is Effect.ONCE or call.verifiable)
+
+
+def _step_verified(state: State, event: ev.StepVerified, at: float) -> None:
+    track = state.current(event.step, event.attempt, Phase.DOUBT)
+    if track is None or track.call is None:
+        return
+    track.question = ""
+    if event.effect == "there":
+        result = Result(event.output, event.digest, event.size, event.blob, event.attempt)
+        result.effect, result.hole, result.by = track.call.effect, event.hole, "verify"
+        state.settle(track, result)
+    elif event.effect == "absent" or track.call.effect is not Effect.ONCE:
+        state.move(track, Phase.HURT)
+
+
+def _step_skipped(state: State, event: ev.StepSkipped, at: float) -> None:
+    track = state.tracks.get(event.step)
+    if track is None:
+        return
+    if event.code in ("SKIP_OPTIONAL", "SKIP_USER"):
+        track.skip, track.ended_at = event, at
+        track.again = track.root = False
+        track.result = None
+        state.move(track, Phase.SKIPPED)
+    else:  # a consequence: derived, not stored; only that it was said is noted
+        track.announced = event.code
+        state.announce.pop(track.n, None)
+
+
+def _step_kept(state: State, event: ev.StepKept, at: float) -> None:
+    track = state.tracks.get(event.step)
+    if track is None or track.phase is not Phase.PENDING or track.result is None:
+        return
+    track.again = track.root = False
+    track.stale = event.stale
+    state.move(track, Phase.SUCCEEDED)
+
+
+def _step_renewed(state: State, event: ev.StepRenewed, at: float) -> None:
+    track = state.tracks.get(event.step)
+    if track is not None and track.phase is Phase.PENDING:
+        track.root = True
+        state.refresh(track)
+
+
+def _retry_scheduled(state: State, event: ev.RetryScheduled, at: float) -> None:
+    track = state.tracks.get(event.step)
+    if track is None or track.phase is not Phase.HURT:
+        return
+    # A clock that jumped back must not make a short wait long: what counts is the delay.
+    track.until = min(event.until, at + event.delay)
+    state.wait_seconds += event.delay
+    if event.not_now:
+        heal = track.healing()
+        heal.waited += event.delay
+        heal.not_now = None
+    heapq.heappush(state.timers, (track.until, track.n, track.attempt))
+    state.move(track, Phase.BACKOFF)
+
+
+def _reflected(state: State, event: ev.Reflected, at: float) -> None:
+    track = state.tracks.get(event.step)
+    if track is None or track.phase not in (Phase.HURT, Phase.HELD, Phase.BACKOFF):
+        return
+    heal = track.healing()
+    heal.category = event.category
+    heal.not_now = None
+    if track.error is not None and track.error.category is not event.category:
+        track.error = Error(
+            track.error.code, event.category, track.error.message, track.error.type, track.error.traceback,
+            track.error.status, track.error.suggest, track.error.data,
+        )  # fmt: skip
+    if event.rung is Rung.FAIL:
+        track.ended_at = at
+        state.row[track.id] = None
+        state.move(track, Phase.FAILED)
+    elif event.rung is Rung.REPLAN:
+        track.question = "replan"
+        state.replan_wanted = True
+        state.move(track, Phase.HELD)
+    elif event.rung is Rung.REPAIR:
+        track.question = "repair"
+        state.move(track, Phase.HELD)
+
+
+def _recovered(state: State, event: ev.Recovered, at: float) -> None:
+    track = state.tracks.get(event.step)
+    if track is None:
+        return
+    heal = track.healing()
+    if event.rung is Rung.ADJUST:
+        heal.args = event.args
+    elif event.rung is Rung.ALTERNATIVE:
+        heal.tool = event.tool
+        heal.alternatives = (*heal.alternatives, event.tool)
+    elif event.rung is Rung.PRODUCER:
+        heal.producer = True
+    elif event.rung is Rung.REPAIR:
+        fresh = track.heal = Heal()
+        fresh.repairs = heal.repairs + 1
+        track.calls = 0
+    elif event.rung is Rung.FALLBACK:
+        heal.fallback = True
+        if not event.tool:
+            result = Result(event.output, event.digest, event.size, event.blob, track.attempt)
+            result.degraded = f"fallback:{event.reason}"
+            track.ended_at = at
+            track.inputs = state.inputs(track)
+            state.settle(track, result)
+            return
+    state.redirect(event.course)
+
+
+def _declined(state: State, event: ev.Declined, at: float) -> None:
+    if event.late:
+        return
+    if event.question == "repair":
+        track = state.tracks.get(event.step)
+        if track is not None and track.phase is Phase.HELD:
+            track.healing().repairs += 1
+            track.question = ""
+            state.move(track, Phase.HURT)
+    elif event.question == "replan":
+        state.replans += 1
+        state.replan_wanted = False
+        for track in list(state.held.values()):
+            if track.question == "replan":
+                track.question = ""
+                state.move(track, Phase.HURT)
+
+
+def _plan_rejected(state: State, event: ev.PlanRejected, at: float) -> None:
+    if event.question:
+        _declined(state, ev.Declined(event.question, event.step, event.reason), at)
+
+
+def _artifact_lost(state: State, event: ev.ArtifactLost, at: float) -> None:
+    state.redirect(event.course)
+
+
+def _retry_begin(state: State, event: ev.RetryBegin, at: float) -> None:
+    state.round = event.round
+    state.policy = event.policy or state.policy
+    if event.automatic:
+        state.automatic_rounds += 1
+    else:
+        state.retry_history.append({
+            "time": at, "operation": event.operation, "strategy": "clean" if event.reset_count else "partial",
+            "previous_status": event.previous_status, "count": state.retries + (1 if event.counted else 0),
+        })  # fmt: skip
+        state.disputed.clear()
+    state.retries = (0 if event.reset_count else state.retries) + (1 if event.counted else 0)
+    state.stopped = ""
+    state.paused = state.waiting = state.replan_wanted = False
+    state.row.clear()
+    state.judged = None
+    state.rest = None
+    state.round_done = False
+    state.round_calls = {}
+    state.round_chain = event.chain
+    state.activate(at)
+    if event.course.fresh:
+        for step_id in event.course.fresh:
+            if step_id in state.tracks and event.reset_count:
+                state.tracks[step_id].confirmed = False
+    state.redirect(event.course, new_round=True)
+    _resettle(state)
+
+
+def _resettle(state: State) -> None:
+    """Failed steps outside the retry set: whether another automatic round may come has changed."""
+    for track in state.tracks.values():
+        if track.phase is Phase.FAILED:
+            state.refresh(track)
+
+
+def _retry_done(state: State, event: ev.RetryDone, at: float) -> None:
+    state.round_done = True
+
+
+def _replanned(state: State, event: ev.Replanned, at: float) -> None:
+    state.revision = event.revision
+    state.replans += 1
+    state.replan_wanted = False
+    state.row.clear()
+    for track in list(state.held.values()):
+        if track.question == "replan":
+            track.question = ""
+            state.move(track, Phase.HURT)
+    state.redirect(event.course, new_round=True)
+
+
+def _evaluation(state: State, event: ev.Evaluation, at: float) -> None:
+    state.judged = event
+    for step_id in event.disputed:
+        state.disputed[step_id] = None
+
+
+def _waiting(state: State, event: ev.Waiting, at: float) -> None:
+    state.waiting = True
+    state.deactivate(at)
+
+
+def _resumed(state: State, event: ev.Resumed, at: float) -> None:
+    if not state.waiting and state.active_since is not None:
+        # The time between the last word of the dead process and now was not spent running.
+        state.active += max(0.0, state.at - state.active_since)
+        state.active_since = None
+    state.waiting = False
+    state.policy = event.policy or state.policy
+    if event.fingerprints is not None:
+        state.fingerprints = dict(event.fingerprints)
+    if event.paused:
+        state.paused = False
+    for step_id in event.stale:
+        if step_id in state.tracks:
+            state.tracks[step_id].stale = "definition changed"
+    state.activate(at)
+
+
+def _acted(state: State, event: ev.Acted, at: float) -> None:
+    state.waiting = False
+    state.activate(at)
+    if event.action == "pause":
+        state.paused = True
+    track = state.tracks.get(event.step)
+    if event.action == "confirm" and track is not None:
+        track.confirmed = True
+        state.refresh(track)
+    elif event.action == "resolve" and event.outcome == "succeeded" and track is not None:
+        result = Result(event.output, event.digest, event.size, event.blob, track.attempt)
+        result.by = event.by or "person"
+        track.ended_at = at
+        track.inputs = state.inputs(track)
+        state.settle(track, result)
+    if event.course != Course():
+        state.judged = None
+        state.redirect(event.course, new_round=event.action in ("retry", "resolve"))
+
+
+def _cancelled(state: State, event: ev.Cancelled, at: float) -> None:
+    state.stopped = "RUN_CANCELLED"
+    state.waiting = state.replan_wanted = False
+    state.activate(at)
+
+
+def _stopped(state: State, event: ev.Stopped, at: float) -> None:
+    state.stopped = event.code
+    state.replan_wanted = False
+
+
+def _done(state: State, event: ev.Done, at: float) -> None:
+    state.rest = event
+    state.waiting = False
+    state.deactivate(at)
+
+
+def _ignored(state: State, event: Event, at: float) -> None:
+    """An announcement: nothing of it is read back."""
+
+
+FOLDS: dict[type, Callable[[State, Any, float], None]] = {
+    ev.RunStarted: _run_started,
+    ev.PlanAccepted: _plan_accepted,
+    ev.PlanRejected: _plan_rejected,
+    ev.StepStarted: _step_started,
+    ev.StepProgress: _ignored,
+    ev.StepSucceeded: _step_succeeded,
+    ev.StepFailed: _step_failed,
+    ev.StepVerified: _step_verified,
+    ev.StepSkipped: _step_skipped,
+    ev.StepKept: _step_kept,
+    ev.StepRenewed: _step_renewed,
+    ev.RetryScheduled: _retry_scheduled,
+    ev.Reflected: _reflected,
+    ev.Recovered: _recovered,
+    ev.Declined: _declined,
+    ev.ArtifactCreated: _ignored,
+    ev.ArtifactLost: _artifact_lost,
+    ev.RetryBegin: _retry_begin,
+    ev.RetryDone: _retry_done,
+    ev.Replanned: _replanned,
+    ev.Evaluation: _evaluation,
+    ev.Waiting: _waiting,
+    ev.Resumed: _resumed,
+    ev.Acted: _acted,
+    ev.Cancelled: _cancelled,
+    ev.Stopped: _stopped,
+    ev.Done: _done,
+}

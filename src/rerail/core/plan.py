@@ -1,0 +1,378 @@
+"""Plans: what is to be done, checked before anything runs.
+
+Rules of this file:
+- A plan is a value. It may be faulty: reading finds what it can, `check` lists every fault at once (SPEC P5).
+- Dependencies are held by id, never by position (P6). Topology work is O(V+E) and never recurses.
+- What people and models write (dialects, YAML, JSON) is read in ``rerail.core.dialects``; here it is already steps.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Protocol
+
+import msgspec
+
+from rerail.core.refs import BadReference, Names, Template, UnknownReference, compile_args, parse, strings
+from rerail.core.schema import OPEN, Schema, nearest
+
+
+class When(StrEnum):
+    """Which end of a needed step counts."""
+
+    SUCCESS = "success"
+    DONE = "done"
+    FAILURE = "failure"
+
+
+class Effect(StrEnum):
+    """What calling a tool twice does."""
+
+    READ = "read"
+    REPEATABLE = "repeatable"
+    ONCE = "once"
+
+
+class Need(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A step that must end, and how, before another may start."""
+
+    step: str
+    when: When = When.SUCCESS
+
+
+class Fallback(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What stands in when nothing else helped: a value, or one call of another tool."""
+
+    value: Any = None
+    tool: str | None = None
+    args: dict[str, Any] = {}
+
+
+class Check(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What an output must meet for the step to count as succeeded (V6)."""
+
+    schema: dict[str, Any] | bool | None = None
+    non_empty: bool = False
+    keys: tuple[str, ...] = ()
+
+
+class Verify(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A read-only tool call that must show the effect (V8)."""
+
+    tool: str
+    args: dict[str, Any] = {}
+    expect: Any = None
+
+
+class Step(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One tool call: id, tool, args, needs, and how much it matters."""
+
+    id: str
+    tool: str
+    args: dict[str, Any] = {}
+    needs: tuple[Need, ...] = ()
+    title: str = ""
+    stage: str = ""
+    critical: bool = True
+    timeout: float | None = None
+    retries: int | None = None
+    effect: Effect | None = None
+    alternatives: tuple[str, ...] = ()
+    fallback: Fallback | None = None
+    produces: tuple[Any, ...] = ()
+    confirm: bool | str = False
+    check: Check | None = None
+    verify: Verify | None = None
+    trust_output: bool | None = None
+    priority: int = 0
+    resources: dict[str, float] = {}
+
+    def __post_init__(self) -> None:
+        # People write needs=["a", {"step": "b", "when": "done"}]; inside there are only Needs.
+        if not all(isinstance(need, Need) for need in self.needs) or not isinstance(self.needs, tuple):
+            wanted = [self.needs] if isinstance(self.needs, str | dict | Need) else self.needs
+            msgspec.structs.force_setattr(self, "needs", tuple(as_need(need) for need in wanted))
+        if isinstance(self.fallback, dict):
+            msgspec.structs.force_setattr(self, "fallback", msgspec.convert(self.fallback, Fallback))
+        if isinstance(self.check, dict):
+            msgspec.structs.force_setattr(self, "check", msgspec.convert(self.check, Check))
+        if isinstance(self.verify, dict):
+            msgspec.structs.force_setattr(self, "verify", msgspec.convert(self.verify, Verify))
+        if isinstance(self.alternatives, list):
+            msgspec.structs.force_setattr(self, "alternatives", tuple(self.alternatives))
+        if isinstance(self.effect, str) and not isinstance(self.effect, Effect):
+            msgspec.structs.force_setattr(self, "effect", Effect(self.effect))
+
+
+WHEN_WORDS = {"success": When.SUCCESS, "all": When.SUCCESS, "done": When.DONE, "any": When.DONE, "failure": When.FAILURE}
+
+
+def as_need(value: Any) -> Need:
+    """A need as people write it in Python: an id, a mapping, or a Need."""
+    if isinstance(value, Need):
+        return value
+    if isinstance(value, Mapping):
+        return Need(str(value["step"]), WHEN_WORDS[str(value.get("when", "success"))])
+    return Need(str(value))
+
+
+class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One thing that is wrong with a plan, in a sentence that says what to do."""
+
+    code: str
+    message: str
+    step: str = ""
+
+    def __str__(self) -> str:
+        return f"step {self.step!r}: {self.message}" if self.step else self.message
+
+
+class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An objective and its steps."""
+
+    objective: str = ""
+    steps: tuple[Step, ...] = ()
+    follow_up: Plan | None = None
+    faults: tuple[Fault, ...] = ()  # what reading found wrong; raised together with all others by `check`
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.steps, tuple):
+            msgspec.structs.force_setattr(self, "steps", tuple(self.steps))
+
+    def check(self, tools: Mapping[str, ToolShape] | None = None) -> list[Fault]:
+        """Every fault of the plan at once; empty if it may run with these tools."""
+        return check(self, tools)
+
+
+class ToolShape(Protocol):
+    """What the plan's check has to know about a tool."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def schema(self) -> Schema: ...
+
+
+# -- Needs, implied ones included ---------------------------------------------------------------------------------
+
+
+def names_of(steps: Iterable[Step]) -> Names:
+    """The ids that references may name."""
+    ids = {step.id: None for step in steps}
+    return Names(ids, max(map(len, ids), default=0))
+
+
+def templates_of(step: Step, names: Names) -> tuple[Template, Template | None, Template | None]:
+    """The step's own arguments, its fallback's and its verification's, with their references found."""
+    fallback = compile_args(step.fallback.args, names) if step.fallback and step.fallback.tool else None
+    verify = compile_args(step.verify.args, names) if step.verify else None
+    return compile_args(step.args, names), fallback, verify
+
+
+def full_needs(step: Step, names: Names) -> tuple[Need, ...]:
+    """The step's needs with those its references imply; an explicit ``when`` beats the implied one (P4)."""
+    if not any("${" in text for text in _texts(step)):
+        return step.needs
+    given = {need.step for need in step.needs}
+    implied = dict.fromkeys(ref.step for template in templates_of(step, names) if template for ref in template.refs)
+    return step.needs + tuple(Need(other) for other in implied if other not in given and other != step.id)
+
+
+def _texts(step: Step) -> Iterator[str]:
+    yield from strings(step.args)
+    if step.fallback and step.fallback.tool:
+        yield from strings(step.fallback.args)
+    if step.verify:
+        yield from strings(step.verify.args)
+
+
+# -- The check ----------------------------------------------------------------------------------------------------
+
+
+def check(plan: Plan, tools: Mapping[str, ToolShape] | None = None) -> list[Fault]:
+    """Every fault of the plan at once (P5); without tools, only what can be said without them."""
+    faults = list(plan.faults)
+    if not plan.steps and not faults:
+        faults.append(Fault("NO_STEPS", "the plan has no steps; add at least one"))
+    faults += check_steps(plan.steps, tools)
+    if plan.follow_up is not None:
+        faults += [Fault(f.code, f"follow_up: {f.message}", f.step) for f in check(plan.follow_up, tools)]
+    return faults
+
+
+def check_steps(steps: Sequence[Step], tools: Mapping[str, ToolShape] | None) -> list[Fault]:
+    """Every fault of these steps taken together as one plan."""
+    names = names_of(steps)
+    counts = Counter(step.id for step in steps)
+    faults = [
+        Fault("DUPLICATE_ID", f"the id is used {count} times; ids must be unique", step_id)
+        for step_id, count in counts.items()
+        if count > 1
+    ]
+    edges: dict[str, tuple[str, ...]] = {}
+    for step in steps:
+        found, needs = _check_step(step, names)
+        faults += found
+        edges[step.id] = needs
+        if tools is not None:
+            faults += _check_tools(step, names, tools)
+    faults += [
+        Fault("CYCLE", f"the steps need each other in a circle: {' → '.join(path)}; remove one of these needs", path[0])
+        for path in cycles(edges)
+    ]
+    return faults
+
+
+def _check_step(step: Step, names: Names) -> tuple[list[Fault], tuple[str, ...]]:
+    """Faults of one step's needs and references, and the ids it really depends on."""
+    faults: list[Fault] = []
+    needs: dict[str, None] = {}
+    for need in step.needs:
+        if need.step == step.id:
+            faults.append(Fault("SELF_NEED", "the step needs itself; remove that need", step.id))
+        elif need.step not in names.ids:
+            faults.append(Fault("UNKNOWN_NEED", f"needs {_unknown(need.step, names.ids, 'step')}", step.id))
+        else:
+            needs[need.step] = None
+    for text in _texts(step):
+        if "${" in text:
+            faults += _check_reference(text, step, names, needs)
+    return faults, tuple(needs)
+
+
+def _check_reference(text: str, step: Step, names: Names, needs: dict[str, None]) -> list[Fault]:
+    try:
+        refs = compile_args(text, names).refs
+    except UnknownReference as error:
+        hint = _unknown(error.name, names.ids, "step")
+        return [Fault("UNKNOWN_REFERENCE", f"{error} refers to {hint} (write $${{ for a literal ${{)", step.id)]
+    except BadReference as error:
+        message = f"{error} is not a reference; write ${{step.path}}, or $${{ for a literal ${{"
+        return [Fault("BAD_REFERENCE", message, step.id)]
+    faults = []
+    for ref in refs:
+        if ref.step == step.id:
+            faults.append(Fault("SELF_NEED", f"{ref} refers to the step's own output", step.id))
+        else:
+            needs[ref.step] = None
+    return faults
+
+
+def _check_tools(step: Step, names: Names, tools: Mapping[str, ToolShape]) -> list[Fault]:
+    faults = []
+    if step.tool not in tools:
+        faults.append(Fault("UNKNOWN_TOOL", f"the tool is {_unknown(step.tool, tools, 'tool')}", step.id))
+    else:
+        faults += _check_args(step, step.args, tools[step.tool], names)
+    for other in step.alternatives:
+        if other not in tools:
+            faults.append(Fault("UNKNOWN_ALTERNATIVE", f"an alternative is {_unknown(other, tools, 'tool')}", step.id))
+    for label, call in (("fallback", step.fallback), ("verify", step.verify)):
+        if call is not None and call.tool is not None:
+            if call.tool not in tools:
+                faults.append(Fault("UNKNOWN_TOOL", f"{label}: {_unknown(call.tool, tools, 'tool')}", step.id))
+            else:
+                faults += _check_args(step, call.args, tools[call.tool], names)
+    return faults
+
+
+def _check_args(step: Step, args: Mapping[str, Any], tool: ToolShape, names: Names) -> list[Fault]:
+    return [
+        Fault("BAD_ARGS", f"args{_where(fault.path)} for tool {tool.name!r}: {fault.message}", step.id)
+        for fault in tool.schema.faults(_opened(args, names))
+    ]
+
+
+def _opened(value: Any, names: Names) -> Any:
+    """The arguments with every reference replaced by a value that is not known yet."""
+    if isinstance(value, str):
+        if "${" not in value:
+            return value
+        try:
+            found = parse(value, names)
+        except ValueError:
+            return OPEN  # the bad reference itself is reported elsewhere
+        return found if isinstance(found, str) else OPEN
+    if isinstance(value, Mapping):
+        return {key: _opened(item, names) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_opened(item, names) for item in value]
+    return value
+
+
+def _where(path: Sequence[str | int]) -> str:
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+
+
+def _unknown(name: str, known: Iterable[str], noun: str) -> str:
+    shown = name if len(name) <= 80 else name[:77] + "…"
+    hint = nearest(name, known)
+    return f"unknown {noun} {shown!r}" + (f"; did you mean {hint!r}?" if hint else "")
+
+
+# -- Topology -----------------------------------------------------------------------------------------------------
+
+
+def cycles(edges: Mapping[str, Iterable[str]]) -> list[list[str]]:
+    """One path per group of steps that need each other, in the order the work would flow; O(V+E).
+
+    ``edges`` maps a step to what it needs; a path ``[a, b, c, a]`` reads "b needs a, c needs b, a needs c".
+    """
+    remaining = _unorderable(edges)
+    found: list[list[str]] = []
+    done: set[str] = set()
+    for start in edges:
+        if start in remaining and start not in done:
+            path = _walk_to_cycle(start, edges, remaining, done)
+            if path:
+                found.append(path)
+    return found
+
+
+def _unorderable(edges: Mapping[str, Iterable[str]]) -> set[str]:
+    """The steps that no order can place: those on a cycle, or behind one (Kahn's algorithm)."""
+    missing = {step: sum(1 for need in set(needs) if need in edges and need != step) for step, needs in edges.items()}
+    dependents: dict[str, list[str]] = {}
+    for step, needs in edges.items():
+        for need in set(needs):
+            if need in edges and need != step:
+                dependents.setdefault(need, []).append(step)
+    free = [step for step, count in missing.items() if count == 0]
+    for step in free:
+        for dependent in dependents.get(step, ()):
+            missing[dependent] -= 1
+            if missing[dependent] == 0:
+                free.append(dependent)
+    return edges.keys() - set(free)
+
+
+def _walk_to_cycle(
+    start: str, edges: Mapping[str, Iterable[str]], remaining: set[str], done: set[str]
+) -> list[str] | None:
+    """Follow needs until a step repeats; every remaining step has a remaining need, so the walk must close."""
+    position: dict[str, int] = {}
+    trail: list[str] = []
+    step = start
+    while step not in position:
+        if step in done:
+            done.update(trail)
+            return None
+        position[step] = len(trail)
+        trail.append(step)
+        step = next(need for need in edges[step] if need in remaining and need != step)
+    done.update(trail)
+    circle = trail[position[step] :]
+    circle.reverse()  # needs point backwards; people read the flow forwards
+    pivot = circle.index(min(circle))
+    circle = circle[pivot:] + circle[:pivot]
+    return [*circle, circle[0]]
+
+
+def definition(step: Step) -> Step:
+    """What decides whether a finished step is still the same work: cosmetic and scheduling keys are left out."""
+    return msgspec.structs.replace(
+        step, title="", stage="", timeout=None, retries=None, priority=0, resources={}, confirm=False
+    )
+

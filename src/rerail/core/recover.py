@@ -1,0 +1,307 @@
+"""The ladder: what to do about a failed attempt (SPEC H1, H3-H6). One small function per rung.
+
+Rules of this file:
+- A rung answers with the events that take it, or with why it does not apply; the first that applies is taken.
+- A rung is paid from a budget that is counted from history; nothing here keeps a counter.
+- What a reflection proposes is checked before it is believed, whoever made it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rerail.core import events as ev
+from rerail.core.codes import Category
+from rerail.core.coerce import coerce
+from rerail.core.events import Course, Error, Event
+from rerail.core.nearest import nearest
+from rerail.core.plan import Effect
+from rerail.core.policy import LADDER, NEEDS_RECOVERABLE, WITHOUT_REFLECTION, Rung, backoff
+from rerail.core.state import State
+from rerail.core.track import Track, signature
+from rerail.core.texts import say
+from rerail.core.tools import Tools
+from rerail.core.values import pack
+
+
+@dataclass(frozen=True, slots=True)
+class Reflection:
+    """What somebody thinks of a failure: checked before it is believed."""
+
+    category: Category
+    root_cause: str = ""
+    recoverable: bool = True
+    args: Mapping[str, Any] | None = None  # concrete arguments to try, if any
+    confidence: int = 0
+    alternatives: tuple[str, ...] = ()
+    by: str = "rules"
+
+
+@dataclass(slots=True)
+class Case:
+    """One failed attempt on the table, with everything a rung may look at."""
+
+    state: State
+    tools: Tools
+    track: Track
+    error: Error
+    reflection: Reflection
+    now: float
+    refused: list[str] = field(default_factory=list)
+
+    @property
+    def retries(self) -> int:
+        """The step's budget of calls after the first."""
+        own = self.track.step.retries
+        return self.state.policy.max_step_retries if own is None else own
+
+    @property
+    def used(self) -> int:
+        return max(0, self.track.calls - 1)
+
+    @property
+    def tool(self) -> str:
+        return self.track.call.tool if self.track.call is not None else self.state.tool_of(self.track)
+
+    def refuse(self, reason: str) -> None:
+        """Note why a proposal is not followed; recorded with the choice."""
+        self.refused.append(reason)
+
+
+Taken = list[Event] | None
+
+
+def heal(state: State, tools: Tools, track: Track, now: float) -> list[Event]:
+    """The events that answer a failed attempt: what was thought of it, the rung chosen, and the act."""
+    error = track.error or Error("TOOL_FAILED", Category.UNKNOWN, "failed")
+    wish = track.heal.not_now if track.heal is not None else None
+    if wish is not None and not state.stopped:
+        waited = _not_now(state, track, wish, now)
+        if waited is not None:
+            return [waited]
+    reflection = reflect(state, tools, track, error)
+    case = Case(state, tools, track, error, reflection, now)
+    if state.stopped:
+        return [_reflected(case, Rung.FAIL)]
+    for rung in _rungs(state, reflection):
+        taken = RUNGS[rung](case)
+        if taken is not None:
+            return [_reflected(case, rung), *taken]
+    return [_reflected(case, Rung.FAIL)]
+
+
+def _rungs(state: State, reflection: Reflection) -> Iterator[Rung]:
+    for rung in LADDER[reflection.category]:
+        if not state.policy.reflect and rung not in WITHOUT_REFLECTION:
+            continue
+        if not reflection.recoverable and rung in NEEDS_RECOVERABLE and reflection.category is not Category.PERMANENT:
+            continue
+        yield rung
+
+
+def _not_now(state: State, track: Track, wish: float, now: float) -> Event | None:
+    """Wait as long as the tool asked, while the step's total stays within `retry.max_wait` (X8)."""
+    waited = track.heal.waited if track.heal is not None else 0.0
+    if waited + wish > state.policy.max_wait:
+        return None
+    budget = state.policy.max_step_retries if track.step.retries is None else track.step.retries
+    left = budget - max(0, track.calls - 1)
+    return ev.RetryScheduled(track.id, track.calls + 1, budget + 1, left, wish, now + wish, True)
+
+
+def _reflected(case: Case, rung: Rung) -> Event:
+    thought = case.reflection
+    return ev.Reflected(
+        case.track.id, case.track.attempt, thought.category, rung, thought.root_cause, thought.recoverable,
+        dict(thought.args) if thought.args is not None else None, thought.confidence, thought.alternatives,
+        thought.by, tuple(case.refused),
+    )  # fmt: skip
+
+
+# -- Reflection by rules (H6) -------------------------------------------------------------------------------------
+
+_DID_YOU_MEAN = re.compile(r"(?:did you mean|perhaps you meant|您是不是要找|是否是指|是不是)[:：]?\s*['\"`“‘]([^'\"`”’]{1,200})['\"`”’]", re.I)
+
+
+def reflect(state: State, tools: Tools, track: Track, error: Error) -> Reflection:
+    """What rules can say of a failure: its category, its cause, and a concrete change where one is known."""
+    args = failed_args(state, track)
+    proposal = None
+    if error.category is Category.PARAMETER and args is not None:
+        proposal = _better_args(state, tools, track, error, args)
+    return Reflection(
+        category=error.category,
+        root_cause=error.message[:500],
+        recoverable=error.category is not Category.PERMANENT,
+        args=proposal,
+        confidence=90 if proposal is not None else 50,
+    )
+
+
+def failed_args(state: State, track: Track) -> dict[str, Any] | None:
+    """The arguments of the failed attempt, as far as the history still has them at hand."""
+    if track.error is not None and isinstance(track.error.data.get("args"), dict):
+        return dict(track.error.data["args"])
+    if track.call is not None and track.call.args is not None:
+        return track.call.args
+    template = state.template(track)
+    return template.value if not template.refs and not (track.call and track.call.args_blob) else None
+
+
+def _better_args(
+    state: State, tools: Tools, track: Track, error: Error, args: dict[str, Any]
+) -> dict[str, Any] | None:
+    """The first concrete change that fits the tool's schema and was not tried: hint, coercion, did-you-mean."""
+    spec = tools.get(track.call.tool if track.call is not None else state.tool_of(track))
+    if spec is None:
+        return None
+    for candidate in _candidates(error, args, spec.schema):
+        if candidate != args and not spec.schema.faults(candidate) and not _was_tried(track, spec.name, candidate):
+            return candidate
+    return None
+
+
+def _candidates(error: Error, args: dict[str, Any], schema: Any) -> Iterator[dict[str, Any]]:
+    if error.suggest:
+        yield {**args, **error.suggest}
+    mended = coerce(schema, args)
+    if isinstance(mended, dict):
+        yield mended
+    match = _DID_YOU_MEAN.search(error.message[:4000])
+    if match:
+        texts = {value: key for key, value in args.items() if isinstance(value, str)}
+        near = nearest(match.group(1), texts)
+        if near is not None:
+            yield {**args, texts[near]: match.group(1)}
+
+
+def _was_tried(track: Track, tool: str, args: Mapping[str, Any]) -> bool:
+    mark = signature(dict(args))
+    return track.heal is not None and any(key[:2] == (tool, mark) for key in track.heal.tried)
+
+
+# -- The rungs ----------------------------------------------------------------------------------------------------
+
+
+def _retry(case: Case) -> Taken:
+    track, policy = case.track, case.state.policy
+    reserve = len(_untried(case)) if Rung.ALTERNATIVE in LADDER[case.reflection.category] and policy.reflect else 0
+    if case.used + reserve >= case.retries or track.call is None:
+        return None
+    if case.reflection.category not in (Category.TRANSIENT, Category.UNKNOWN):
+        key = (track.call.tool, signature(track.call.args, track.call.args_blob), case.error.message[:500])
+        if track.heal is not None and track.heal.tried.get(key, 0) >= 2:
+            case.refuse("the same call failed the same way twice")
+            return None
+    delay = backoff(policy, case.used + 1, case.state.run, track.id, track.attempt)
+    left = case.retries - case.used - 1
+    return [ev.RetryScheduled(track.id, track.calls + 1, case.retries + 1, left, delay, case.now + delay)]
+
+
+def _adjust(case: Case) -> Taken:
+    track, args = case.track, case.reflection.args
+    if args is None or case.used >= case.retries:
+        return None
+    if track.heal is not None and track.heal.args is not None and case.error.code == "ARGS_INVALID":
+        case.refuse("the adjusted arguments did not fit either")
+        return None
+    spec = case.tools.get(case.tool)
+    faults = spec.schema.faults(dict(args)) if spec is not None else []
+    if faults or _was_tried(track, case.tool, args):
+        case.refuse(str(faults[0]) if faults else "these arguments were tried already")
+        return None
+    reason = case.reflection.root_cause
+    return [_recovered(case, Rung.ADJUST, reason=reason, args=dict(args), course=Course((track.id,)))]
+
+
+def _untried(case: Case) -> list[str]:
+    """The alternative tools of the step, then of its tool, that were not tried in this round."""
+    spec = case.tools.get(case.track.step.tool)
+    wanted = [*case.track.step.alternatives, *(spec.alternatives if spec else ()), *case.reflection.alternatives]
+    tried = case.track.heal.alternatives if case.track.heal is not None else ()
+    return [name for name in dict.fromkeys(wanted) if name not in tried and name != case.track.step.tool]
+
+
+SAID_NO = frozenset({"CONFIRM_REFUSED", "RESOLVED_FAILED"})  # a person's no is not to be got round by another tool
+
+
+def _alternative(case: Case) -> Taken:
+    if case.used >= case.retries or case.error.code in SAID_NO:
+        return None
+    for name in _untried(case):
+        spec = case.tools.get(name)
+        if spec is None:
+            case.refuse(f"the alternative tool {name!r} does not exist")
+            continue
+        args = failed_args(case.state, case.track)
+        if args is not None and spec.schema.faults(args):
+            case.refuse(f"the arguments do not fit the alternative tool {name!r}")
+            continue
+        return [_recovered(case, Rung.ALTERNATIVE, tool=name, reason=case.error.message, course=Course((case.track.id,)))]
+    return None
+
+
+def _producer(case: Case) -> Taken:
+    track = case.track
+    producer = case.state.tracks.get(str(case.error.data.get("producer", "")))
+    if case.error.code != "ARTIFACT_GONE" or producer is None or (track.heal is not None and track.heal.producer):
+        return None
+    if producer.result is not None and producer.result.effect is Effect.ONCE:
+        case.refuse(f"step {producer.id!r} must not happen twice")
+        return None
+    return [_recovered(case, Rung.PRODUCER, reason=case.error.message, course=Course((producer.id,)))]
+
+
+def _repair(case: Case) -> Taken:
+    repairs = case.track.heal.repairs if case.track.heal is not None else 0
+    policy = case.state.policy
+    return [] if "repair" in policy.minds and repairs < policy.max_single_step_repairs else None
+
+
+def _fallback(case: Case) -> Taken:
+    fallback = case.track.step.fallback
+    if fallback is None or (case.track.heal is not None and case.track.heal.fallback):
+        return None
+    reason = case.error.message
+    if fallback.tool is not None:
+        if case.error.code in SAID_NO:
+            return None
+        return [_recovered(case, Rung.FALLBACK, tool=fallback.tool, reason=reason, course=Course((case.track.id,)))]
+    packed = pack(fallback.value)
+    return [
+        _recovered(
+            case, Rung.FALLBACK, reason=reason, output=fallback.value, digest=packed.digest, size=len(packed.data)
+        )
+    ]
+
+
+def _skip(case: Case) -> Taken:
+    if case.track.step.critical:
+        return None
+    message = say("skip.SKIP_OPTIONAL", retries=case.used, reason=case.error.message)
+    return [ev.StepSkipped(case.track.id, "SKIP_OPTIONAL", message, "rules")]
+
+
+def _replan(case: Case) -> Taken:
+    policy = case.state.policy
+    return [] if "replan" in policy.minds and case.state.replans < policy.max_task_replanning_attempts else None
+
+
+RUNGS: Mapping[Rung, Callable[[Case], Taken]] = {
+    Rung.RETRY: _retry,
+    Rung.ADJUST: _adjust,
+    Rung.ALTERNATIVE: _alternative,
+    Rung.PRODUCER: _producer,
+    Rung.REPAIR: _repair,
+    Rung.FALLBACK: _fallback,
+    Rung.SKIP: _skip,
+    Rung.REPLAN: _replan,
+}
+
+
+def _recovered(case: Case, rung: Rung, **what: Any) -> Event:
+    return ev.Recovered(case.track.id, case.track.attempt, rung, by=case.reflection.by, **what)
+

@@ -1,0 +1,593 @@
+"""JSON Schema, as far as tools' arguments and users' checks need it: what is wrong with a value.
+
+Rules of this file:
+- A schema is compiled once, into closures; a value that fits is checked without building anything.
+- A check answers with the faults of one value, their paths relative to that value, and with nothing if it fits.
+  Answers are never changed afterwards, so they can be shared.
+- A fault is reported only if no value in the place of OPEN could mend it.
+- The recursion is as deep as the schema, not as the value: only a ``$ref`` can lead round in a circle, and it is
+  answered once for each value, which also keeps schemas that branch at every level from taking for ever.
+- Draft 2020-12, and what draft-07 spells otherwise (``definitions``, ``items`` as a list, ``dependencies``).
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from dataclasses import dataclass
+from fractions import Fraction
+from math import isfinite
+from typing import Any, Final, TypeAlias
+
+from rerail.core.nearest import nearest
+from rerail.core.schema_problems import Node, problems, resolve
+from rerail.core.schema_values import (
+    CLASSES,
+    OPEN,
+    Json,
+    containers,
+    is_number,
+    is_open,
+    is_type,
+    key,
+    listed,
+    place,
+    show,
+    trimmed,
+)
+
+__all__ = ["OPEN", "Fault", "Json", "Node", "Schema", "faults", "nearest", "problems"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is wrong with a value: where, in words that say what to do, and the keyword that says so."""
+
+    path: tuple[str | int, ...]
+    message: str
+    keyword: str = ""
+
+    def __str__(self) -> str:
+        return f"{place(self.path)}: {self.message}" if self.path else self.message
+
+
+class Schema:
+    """A schema, ready to check values; ValueError if the schema itself has problems."""
+
+    __slots__ = ("_check", "_compiler", "source")
+
+    def __init__(self, source: Node, *, noun: str = "argument") -> None:
+        """Take the schema and the word by which messages call a property: argument, key, field."""
+        found = problems(source)
+        if found:
+            raise ValueError("; ".join(found))
+        self.source = source
+        self._compiler = _Compiler(source, noun)
+        self._check = self._compiler.whole(source)
+
+    def faults(self, value: object) -> list[Fault]:
+        """All that is wrong with the value; empty if it fits."""
+        return _distinct(self._run(self._check, value, {}))
+
+    def accepts(self, value: object, part: Node | None = None, seen: Seen | None = None) -> bool:
+        """Whether the value fits the schema, or a part of it; one ``seen`` may serve many values that stay alive."""
+        check = self._check if part is None else self._compiler.whole(part)
+        return not self._run(check, value, {} if seen is None else seen)
+
+    def _run(self, check: Check, value: object, seen: Seen) -> Found:
+        try:
+            return check(value, seen)
+        except RecursionError:
+            return self._run_deep(check, value, seen)
+
+    def _run_deep(self, check: Check, value: object, seen: Seen) -> Found:
+        """Check the innermost parts first, so that the way to each part is only as long as the schema."""
+        try:
+            for part in reversed(containers(value)):
+                for ref in self._compiler.refs.values():
+                    ref(part, seen)
+            return check(value, seen)
+        except RecursionError:
+            return _one("nested too deeply to be checked; make it flatter", "depth")
+
+
+def faults(schema: Node | Schema, value: object) -> list[Fault]:
+    """All that is wrong with the value; for many values make one Schema."""
+    return (schema if isinstance(schema, Schema) else Schema(schema)).faults(value)
+
+
+# --- Compiling -----------------------------------------------------------------------------------------------------
+
+Found: TypeAlias = Sequence[Fault]
+Seen: TypeAlias = dict[tuple[str, int], Found]
+Check: TypeAlias = Callable[[object, Seen], Found]
+Rules: TypeAlias = Mapping[str, Any]
+
+_FITS: Final[Found] = ()
+
+
+class _Compiler:
+    """Turns the parts of one schema into checks."""
+
+    __slots__ = ("_parts", "noun", "refs", "root", "targets")
+
+    def __init__(self, root: Node, noun: str) -> None:
+        self.root = root
+        self.noun = noun
+        self.refs: dict[str, Check] = {}
+        self.targets: dict[str, Check] = {}
+        self._parts: dict[int, tuple[Node, Check]] = {}
+
+    def whole(self, part: Node) -> Check:
+        """The check of a part and of all that it refers to."""
+        check = self.node(part)
+        # References are compiled here and not where they stand: they may be circular, or in long chains.
+        while missing := self.refs.keys() - self.targets.keys():
+            for ref in sorted(missing):
+                self.targets[ref] = self.node(resolve(self.root, ref))
+        return check
+
+    def node(self, part: Node) -> Check:
+        if isinstance(part, bool):
+            return _anything if part else _nothing
+        if id(part) not in self._parts:
+            checks = [make(self, part) for words, make in _MAKERS if words & part.keys()]
+            # The part is kept, so that its id stays its own.
+            self._parts[id(part)] = (part, _combined(part, checks))
+        return self._parts[id(part)][1]
+
+    def ref(self, ref: str) -> Check:
+        if ref not in self.refs:
+            self.refs[ref] = self._ref(ref)
+        return self.refs[ref]
+
+    def _ref(self, ref: str) -> Check:
+        targets = self.targets
+
+        def check(value: object, seen: Seen) -> Found:
+            # The value lives as long as the checking, so its id is its own; and equal paths in it are relative.
+            spot = (ref, id(value))
+            found = seen.get(spot)
+            if found is None:
+                # Without repetitions, or they could double at each level.
+                found = seen[spot] = _distinct(targets[ref](value, seen))
+            return found
+
+        return check
+
+
+def _distinct(found: Found) -> list[Fault]:
+    return list(dict.fromkeys(found)) if found else []
+
+
+def _one(message: str, keyword: str) -> Found:
+    return (Fault((), message, keyword),)
+
+
+def _anything(value: object, seen: Seen) -> Found:
+    return _FITS
+
+
+def _nothing(value: object, seen: Seen) -> Found:
+    return _one(f"got {show(value)}; nothing is allowed here", "false")
+
+
+def _combined(part: Rules, checks: Sequence[Check]) -> Check:
+    """The type first, because a value of the wrong type has no other faults worth reading; then the rest."""
+    rest = _anything if not checks else checks[0] if len(checks) == 1 else _each(checks)
+    if "type" not in part:
+        return rest
+    names = _type_names(part)
+    classes = frozenset[type]().union(*(CLASSES[name] for name in names))
+
+    def check(value: object, seen: Seen) -> Found:
+        # Most values are of exactly such a class; subclasses, 1.0 as an integer and OPEN are looked at more closely.
+        if type(value) in classes or value is OPEN or any(is_type(value, name) for name in names):
+            return rest(value, seen) if checks else _FITS
+        return _one(f"expected {listed(names)}, got {show(value)}", "type")
+
+    return check
+
+
+def _type_names(part: Rules) -> list[str]:
+    return part["type"] if isinstance(part["type"], list) else [part["type"]]
+
+
+def _each(checks: Sequence[Check]) -> Check:
+    def check(value: object, seen: Seen) -> Found:
+        found: list[Fault] = []
+        for one in checks:
+            found += one(value, seen)
+        return found
+
+    return check
+
+
+def _under(step: str | int, found: Found) -> list[Fault]:
+    """The same faults, seen from the value that holds this one."""
+    return [Fault((step, *fault.path), fault.message, fault.keyword) for fault in found]
+
+
+def _simple(word: str, test: Callable[[Any], bool], message: Callable[[Any], str]) -> Check:
+    """A keyword that looks at the value alone and has one thing to say."""
+
+    def check(value: object, seen: Seen) -> Found:
+        return _FITS if test(value) else _one(message(value), word)
+
+    return check
+
+
+# --- Plain values --------------------------------------------------------------------------------------------------
+
+_BOUNDS: Final[Mapping[str, tuple[Callable[[Any, Any], bool], str]]] = {
+    "minimum": (operator.ge, "at least"),
+    "maximum": (operator.le, "at most"),
+    "exclusiveMinimum": (operator.gt, "more than"),
+    "exclusiveMaximum": (operator.lt, "less than"),
+}
+_SIZES: Final[Mapping[str, tuple[type[Sized], Callable[[int, int], bool], str]]] = {
+    "minLength": (str, operator.ge, "at least {} characters"),
+    "maxLength": (str, operator.le, "at most {} characters"),
+    "minItems": (list, operator.ge, "at least {} items"),
+    "maxItems": (list, operator.le, "at most {} items"),
+    "minProperties": (dict, operator.ge, "at least {} properties"),
+    "maxProperties": (dict, operator.le, "at most {} properties"),
+}
+_MOST_OPTIONS = 10
+
+
+def _bound(word: str) -> Maker:
+    holds, words = _BOUNDS[word]
+
+    def make(compiler: _Compiler, part: Rules) -> Check:
+        limit = part[word]
+        return _simple(
+            word,
+            lambda value: not is_number(value) or holds(value, limit),
+            lambda value: f"expected {words} {show(limit)}, got {show(value)}",
+        )
+
+    return make
+
+
+def _size(word: str) -> Maker:
+    kind, holds, words = _SIZES[word]
+
+    def make(compiler: _Compiler, part: Rules) -> Check:
+        limit = part[word]
+        return _simple(
+            word,
+            lambda value: not isinstance(value, kind) or holds(len(value), limit),
+            lambda value: f"expected {words.format(show(limit))}, got {len(value)}: {show(value)}",
+        )
+
+    return make
+
+
+def _options(compiler: _Compiler, part: Rules) -> Check:
+    """``enum`` and ``const``."""
+    word = "enum" if "enum" in part else "const"
+    options = [part["const"]] if word == "const" else part["enum"]
+    keys = {key(option) for option in options}
+
+    def check(value: object, seen: Seen) -> Found:
+        if key(value) in keys or is_open(value):
+            return _FITS
+        return _one(_options_message(options, value), word)
+
+    # Both may be given; then both hold.
+    both = word == "enum" and "const" in part
+    return _each([check, _options(compiler, {"const": part["const"]})]) if both else check
+
+
+def _options_message(options: Sequence[object], value: object) -> str:
+    if not options:
+        return f"got {show(value)}; nothing is allowed here"
+    names = ", ".join(show(option) for option in options[:_MOST_OPTIONS])
+    more = f" and {len(options) - _MOST_OPTIONS} more" if len(options) > _MOST_OPTIONS else ""
+    words = f"expected one of {names}{more}" if len(options) > 1 else f"expected {names}"
+    texts = [option for option in options if isinstance(option, str)]
+    guess = nearest(value, texts) if isinstance(value, str) and len(options) > 1 else None
+    return f"got {show(value)}; {words}" + (f"; did you mean {show(guess)}?" if guess else "")
+
+
+def _pattern(compiler: _Compiler, part: Rules) -> Check:
+    search = re.compile(part["pattern"]).search
+    return _simple(
+        "pattern",
+        lambda value: not isinstance(value, str) or search(value) is not None,
+        lambda value: f"expected a text that matches {show(part['pattern'])}, got {show(value)}",
+    )
+
+
+def _multiple_of(compiler: _Compiler, part: Rules) -> Check:
+    step = part["multipleOf"]
+    # Floats as they are written: 0.3 is a multiple of 0.1, although not in binary.
+    exact = Fraction(str(step))
+
+    def holds(value: Any) -> bool:
+        if not is_number(value):
+            return True
+        if isinstance(value, int) and isinstance(step, int):
+            return value % step == 0
+        if isinstance(value, int):
+            return (value / exact).denominator == 1
+        return isfinite(value) and (Fraction(str(value)) / exact).denominator == 1
+
+    return _simple("multipleOf", holds, lambda value: f"expected a multiple of {show(step)}, got {show(value)}")
+
+
+# --- Objects -------------------------------------------------------------------------------------------------------
+
+
+def _members(compiler: _Compiler, part: Rules) -> Check:
+    known = {name: compiler.node(rules) for name, rules in part.get("properties", {}).items()}
+    stray = _stray(compiler, part, known)
+    plain = not part.get("patternProperties")
+
+    def check(value: object, seen: Seen) -> Found:
+        if not isinstance(value, dict):
+            return _FITS
+        found: list[Fault] = []
+        for name, member in value.items():
+            own = known.get(name)
+            if own is not None:
+                faulty = own(member, seen)
+                if faulty:
+                    found += _under(name, faulty)
+                if plain:
+                    continue
+            found += stray(name, member, seen)
+        return found
+
+    return check
+
+
+def _stray(compiler: _Compiler, part: Rules, known: Mapping[str, Check]) -> Callable[[str, object, Seen], Found]:
+    """The check of a property by the patterns that its name matches, or else, if nothing names it, by the rest."""
+    patterns = [(re.compile(one), compiler.node(rules)) for one, rules in part.get("patternProperties", {}).items()]
+    others = part.get("additionalProperties", True)
+    rest = compiler.node(others)
+
+    def check(name: str, member: object, seen: Seen) -> Found:
+        checks = [own for pattern, own in patterns if pattern.search(str(name))]
+        if checks or name in known:
+            return _under(name, _each(checks)(member, seen))
+        if others is not False:
+            return _under(name, rest(member, seen))
+        guess = nearest(str(name), known)
+        hint = f"; did you mean {show(guess)}?" if guess else ""
+        return _one(f"unknown {compiler.noun} {show(name)}{hint}", "additionalProperties")
+
+    return check
+
+
+def _required(compiler: _Compiler, part: Rules) -> Check:
+    names = tuple(part["required"])
+
+    def check(value: object, seen: Seen) -> Found:
+        if not isinstance(value, dict):
+            return _FITS
+        missing = [name for name in names if name not in value]
+        return [Fault((), f"missing required {compiler.noun} {show(name)}", "required") for name in missing]
+
+    return check
+
+
+def _property_names(compiler: _Compiler, part: Rules) -> Check:
+    own = compiler.node(part["propertyNames"])
+
+    def check(value: object, seen: Seen) -> Found:
+        if not isinstance(value, dict):
+            return _FITS
+        return [
+            Fault((), f"the name {show(name)} is not allowed: {fault.message}", "propertyNames")
+            for name in value
+            for fault in own(name, seen)
+        ]
+
+    return check
+
+
+def _dependent(word: str) -> Maker:
+    """``dependentRequired``, ``dependentSchemas``, and draft-07's ``dependencies``, which may be either."""
+
+    def make(compiler: _Compiler, part: Rules) -> Check:
+        names = {name: wanted for name, wanted in part[word].items() if isinstance(wanted, list)}
+        rules = {name: compiler.node(wanted) for name, wanted in part[word].items() if name not in names}
+
+        def check(value: object, seen: Seen) -> Found:
+            if not isinstance(value, dict):
+                return _FITS
+            found = [
+                Fault((), f"missing {compiler.noun} {show(other)}, required because {show(name)} is given", word)
+                for name, wanted in names.items()
+                for other in wanted
+                if name in value and other not in value
+            ]
+            for name, own in rules.items():
+                if name in value:
+                    found += own(value, seen)
+            return found
+
+        return check
+
+    return make
+
+
+# --- Arrays --------------------------------------------------------------------------------------------------------
+
+
+def _items(compiler: _Compiler, part: Rules) -> Check:
+    first, others = part.get("prefixItems", []), part.get("items", True)
+    if isinstance(others, list):
+        first, others = others, part.get("additionalItems", True)
+    heads = [compiler.node(rules) for rules in first]
+    rest = compiler.node(others)
+
+    def check(value: object, seen: Seen) -> Found:
+        if not isinstance(value, list):
+            return _FITS
+        found: list[Fault] = []
+        for at, item in enumerate(value):
+            faulty = heads[at](item, seen) if at < len(heads) else rest(item, seen)
+            if faulty:
+                found += _under(at, faulty)
+        return found
+
+    return check
+
+
+def _contains(compiler: _Compiler, part: Rules) -> Check:
+    own = compiler.node(part["contains"])
+    least, most = part.get("minContains", 1), part.get("maxContains")
+
+    def check(value: object, seen: Seen) -> Found:
+        if not isinstance(value, list):
+            return _FITS
+        fitting = [item for item in value if not own(item, seen)]
+        if len(fitting) < least:
+            return _one(f"expected at least {least} items of the wanted kind, got {len(fitting)}", "contains")
+        if most is not None and len(fitting) > most and sum(not is_open(item) for item in fitting) > most:
+            return _one(f"expected at most {most} items of the kind, got {len(fitting)}", "maxContains")
+        return _FITS
+
+    return check
+
+
+def _unique(compiler: _Compiler, part: Rules) -> Check:
+    def check(value: object, seen: Seen) -> Found:
+        if not isinstance(value, list) or not part["uniqueItems"]:
+            return _FITS
+        first: dict[object, int] = {}
+        for at, item in enumerate(value):
+            before = first.setdefault(key(item), at)
+            if before != at and not is_open(item):
+                return _one(f"items {before} and {at} are the same: {show(item)}; each may occur once", "uniqueItems")
+        return _FITS
+
+    return check
+
+
+# --- Combinations --------------------------------------------------------------------------------------------------
+
+
+def _all_of(compiler: _Compiler, part: Rules) -> Check:
+    return _each([compiler.node(rules) for rules in part["allOf"]])
+
+
+def _any_of(word: str) -> Maker:
+    """``anyOf``, and ``oneOf``, which allows only one."""
+
+    def make(compiler: _Compiler, part: Rules) -> Check:
+        branches = [compiler.node(rules) for rules in part[word]]
+        labels = [_label(compiler.root, rules) for rules in part[word]]
+
+        def check(value: object, seen: Seen) -> Found:
+            refusals: list[Found] = []
+            fitting: list[int] = []
+            for at, branch in enumerate(branches):
+                faulty = branch(value, seen)
+                if faulty:
+                    refusals.append(faulty)
+                elif word == "anyOf":
+                    return _FITS
+                else:
+                    fitting.append(at + 1)
+            if not fitting:
+                return _refused(word, value, labels, refusals)
+            if len(fitting) == 1 or is_open(value):
+                return _FITS
+            numbers = listed([str(number) for number in fitting], "and")
+            return _one(f"got {show(value)}, which fits alternatives {numbers}; make it fit only one", word)
+
+        return check
+
+    return make
+
+
+def _label(root: Node, part: Node) -> str | None:
+    """What the alternative wants, in a word or two."""
+    if isinstance(part, bool):
+        return None
+    if "const" in part:
+        return show(part["const"])
+    if "type" in part:
+        return listed(_type_names(part))
+    return _label(root, resolve(root, part["$ref"])) if "$ref" in part else None
+
+
+def _refused(word: str, value: object, labels: Sequence[str | None], refusals: Sequence[Found]) -> Found:
+    """The faults of the alternative that was meant, if that is plain; else all of them in one sentence."""
+    of_type = [found for found in refusals if not any(_is_about(fault, _OTHER_KIND, 0) for fault in found)]
+    # Alternatives are often told apart by a property with a fixed value.
+    tagged = [found for found in of_type if not any(_is_about(fault, ("const", "enum"), 1) for fault in found)]
+    for meant in (of_type, tagged):
+        if len(meant) == 1:
+            return meant[0]
+    if not of_type and all(labels):
+        names = list(dict.fromkeys(label for label in labels if label))
+        return _one(f"expected {listed(names)}, got {show(value)}", "type")
+    reasons = "; ".join(f"({at}) {trimmed(str(found[0]))}" for at, found in enumerate(refusals[:_MOST_OPTIONS], 1))
+    return _one(f"fits none of {len(refusals)} alternatives: {reasons}", word)
+
+
+_OTHER_KIND: Final = frozenset({"type", "const", "false"})
+
+
+def _is_about(fault: Fault, words: Iterable[str], depth: int) -> bool:
+    return len(fault.path) <= depth and fault.keyword in words
+
+
+def _not(compiler: _Compiler, part: Rules) -> Check:
+    own = compiler.node(part["not"])
+
+    def check(value: object, seen: Seen) -> Found:
+        if own(value, seen) or is_open(value):
+            return _FITS
+        return _one(f"got {show(value)}, which is ruled out here", "not")
+
+    return check
+
+
+def _if(compiler: _Compiler, part: Rules) -> Check:
+    condition = compiler.node(part["if"])
+    then, otherwise = compiler.node(part.get("then", True)), compiler.node(part.get("else", True))
+
+    def check(value: object, seen: Seen) -> Found:
+        if condition(value, seen):
+            return otherwise(value, seen)
+        found = then(value, seen)
+        # With an unknown part the condition may turn out either way.
+        return _FITS if found and is_open(value) and not otherwise(value, seen) else found
+
+    return check
+
+
+def _reference(compiler: _Compiler, part: Rules) -> Check:
+    return compiler.ref(part["$ref"])
+
+
+Maker: TypeAlias = Callable[[_Compiler, Rules], Check]
+
+_MAKERS: Final[Sequence[tuple[frozenset[str], Maker]]] = (
+    (frozenset({"$ref"}), _reference),
+    (frozenset({"enum", "const"}), _options),
+    *((frozenset({word}), _bound(word)) for word in _BOUNDS),
+    *((frozenset({word}), _size(word)) for word in _SIZES),
+    (frozenset({"multipleOf"}), _multiple_of),
+    (frozenset({"pattern"}), _pattern),
+    (frozenset({"properties", "patternProperties", "additionalProperties"}), _members),
+    (frozenset({"required"}), _required),
+    (frozenset({"propertyNames"}), _property_names),
+    *((frozenset({word}), _dependent(word)) for word in ("dependentRequired", "dependentSchemas", "dependencies")),
+    (frozenset({"items", "prefixItems"}), _items),
+    (frozenset({"contains"}), _contains),
+    (frozenset({"uniqueItems"}), _unique),
+    (frozenset({"allOf"}), _all_of),
+    (frozenset({"anyOf"}), _any_of("anyOf")),
+    (frozenset({"oneOf"}), _any_of("oneOf")),
+    (frozenset({"not"}), _not),
+    (frozenset({"if"}), _if),
+)

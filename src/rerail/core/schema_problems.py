@@ -1,0 +1,224 @@
+"""Is the schema itself sound? What is wrong with it, or not supported, so that it is refused before it is used.
+
+Rules of this file:
+- One table says what each keyword must look like; annotations and unknown keywords are left alone.
+- Nothing here is recursive and nothing raises, whatever stands in the schema: schemas come from strangers.
+- A schema without problems can be compiled, and checking a value against it ends.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, TypeAlias
+
+from rerail.core.nearest import nearest
+from rerail.core.schema_values import CLASSES, is_number, is_type, listed, show
+
+Node: TypeAlias = Mapping[str, Any] | bool
+
+_MOST_LEVELS = 64
+# Keywords whose schemas look at the same value: a $ref that comes back to itself through these alone never ends.
+_SAME_VALUE = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies"})
+_ONE_SCHEMA = frozenset(
+    {"items", "additionalItems", "contains", "additionalProperties", "propertyNames", "not", "if", "then", "else"}
+)
+_SCHEMA_LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+_SCHEMA_MAPS = frozenset(
+    {"properties", "patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions"}
+)
+_UNSUPPORTED = ("$dynamicRef", "$recursiveRef", "unevaluatedProperties", "unevaluatedItems")
+
+
+def _is_names(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)
+
+
+def _is_size(value: Any) -> bool:
+    return is_type(value, "integer") and value >= 0
+
+
+def _regex_problem(pattern: object) -> str | None:
+    if not isinstance(pattern, str):
+        return f"expected a regular expression, got {show(pattern)}"
+    try:
+        re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        return f"{show(pattern)} is not a regular expression that Python can read: {error}"
+    return None
+
+
+def _type_problem(value: object) -> str | None:
+    names = value if isinstance(value, list) else [value]
+    for name in names:
+        if not isinstance(name, str) or name not in CLASSES:
+            guess = nearest(name, CLASSES) if isinstance(name, str) else None
+            hint = f"; did you mean {show(guess)}?" if guess else f"; the types are {listed(sorted(CLASSES), 'and')}"
+            return f"unknown type {show(name)}{hint}"
+    return None if names else "expected at least one type"
+
+
+def _ref_problem(value: object) -> str | None:
+    if not isinstance(value, str):
+        return f"expected a string, got {show(value)}"
+    if not value.startswith("#"):
+        return f"{show(value)} lies outside of the schema; copy it into $defs and refer to it there"
+    return None
+
+
+def _wants(what: str, test: Callable[[Any], bool]) -> Callable[[object], str | None]:
+    return lambda value: None if test(value) else f"expected {what}, got {show(value)}"
+
+
+_NUMBER = _wants("a number", is_number)
+_SIZE = _wants("a whole number of at least 0", _is_size)
+_SCHEMAS = _wants("a list of at least one schema", lambda value: isinstance(value, list) and bool(value))
+_MAP = _wants("an object of schemas", lambda value: isinstance(value, Mapping))
+
+_SHAPES: Final[Mapping[str, Callable[[object], str | None]]] = {
+    "$ref": _ref_problem,
+    "type": _type_problem,
+    "pattern": _regex_problem,
+    "enum": _wants("a list", lambda value: isinstance(value, list)),
+    "required": _wants("a list of names", _is_names),
+    "dependentRequired": _wants(
+        "lists of names by name", lambda value: isinstance(value, Mapping) and all(map(_is_names, value.values()))
+    ),
+    "uniqueItems": _wants("true or false", lambda value: isinstance(value, bool)),
+    "multipleOf": _wants("a number above 0", lambda value: is_number(value) and 0 < value < float("inf")),
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), _NUMBER),
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), _SIZE),
+    **dict.fromkeys(("minProperties", "maxProperties", "minContains", "maxContains"), _SIZE),
+    **dict.fromkeys(_SCHEMA_LISTS, _SCHEMAS),
+    **dict.fromkeys(_SCHEMA_MAPS, _MAP),
+    **dict.fromkeys(_UNSUPPORTED, lambda _: "not supported; write the rule without it"),
+}
+
+
+def _parts(schema: Mapping[str, Any]) -> Iterator[tuple[str, str, object]]:
+    """The schemas directly inside: keyword, place, schema."""
+    for word, inner in schema.items():
+        if word in _SCHEMA_MAPS and isinstance(inner, Mapping):
+            # Draft-07 dependencies are schemas or lists of names.
+            names = [name for name, part in inner.items() if word == "dependencies" and _is_names(part)]
+            yield from ((word, f"{word}/{name}", part) for name, part in inner.items() if name not in names)
+        elif (word in _SCHEMA_LISTS or word == "items") and isinstance(inner, list):
+            yield from ((word, f"{word}/{at}", part) for at, part in enumerate(inner))
+        elif word in _ONE_SCHEMA:
+            yield word, word, inner
+
+
+def resolve(root: Node, ref: str) -> Node:
+    """The schema that a local ``$ref`` names; LookupError if it names nothing."""
+    found: object = root
+    plain = re.sub(
+        "(%[0-9A-Fa-f]{2})+", lambda code: bytes.fromhex(code[0].replace("%", "")).decode(errors="replace"), ref
+    )
+    for step in plain.split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(found, list) and name.isdecimal() and int(name) < len(found):
+            found = found[int(name)]
+        elif isinstance(found, Mapping) and name in found:
+            found = found[name]
+        else:
+            raise LookupError(ref)
+    # "#name" is an anchor, which is no path.
+    if not isinstance(found, Mapping | bool) or ref[1:2] not in ("", "/"):
+        raise LookupError(ref)
+    return found
+
+
+def problems(schema: object) -> list[str]:
+    """All that is wrong with the schema itself, or not supported, each with its place; empty if it can be used."""
+    if not isinstance(schema, Mapping | bool):
+        return [f"#: expected a schema, that is an object, true or false; got {show(schema)}"]
+    refs: dict[str, Node] = {"#": schema}
+    found = list(_faulty_parts(schema, refs))
+    # Only in a schema that is otherwise sound can references be followed.
+    return found or _circles(refs)
+
+
+def _faulty_parts(root: Node, refs: dict[str, Node]) -> Iterator[str]:
+    """What is wrong with each part by itself; collects the references on the way."""
+    visited: set[int] = set()
+    rest: list[tuple[str, object, tuple[Mapping[str, Any], ...]]] = [("#", root, ())]
+    while rest:
+        at, part, above = rest.pop()
+        if not isinstance(part, Mapping):
+            if not isinstance(part, bool):
+                yield f"{at}: expected a schema, got {show(part)}"
+            continue
+        if len(above) > _MOST_LEVELS or any(part is outer for outer in above):
+            yield f"{at}: nested more than {_MOST_LEVELS} levels deep; use $ref"
+            continue
+        if id(part) in visited:
+            continue
+        visited.add(id(part))
+        yield from _faulty_keywords(at, part)
+        ref = part.get("$ref")
+        if isinstance(ref, str) and ref.startswith("#") and ref not in refs:
+            trouble = _lookup_problem(root, ref, above)
+            if trouble:
+                yield f"{at}/$ref: {trouble}"
+            else:
+                refs[ref] = resolve(root, ref)
+                rest.append((ref, refs[ref], ()))
+        rest += reversed([(f"{at}/{where}", inner, (*above, part)) for _, where, inner in _parts(part)])
+
+
+def _faulty_keywords(at: str, schema: Mapping[str, Any]) -> Iterator[str]:
+    for word, value in schema.items():
+        shape = _SHAPES.get(word)
+        trouble = shape(value) if shape else None
+        if trouble:
+            yield f"{at}/{word}: {trouble}"
+    for pattern in _as_map(schema.get("patternProperties")):
+        trouble = _regex_problem(pattern)
+        if trouble:
+            yield f"{at}/patternProperties: {trouble}"
+    if "prefixItems" in schema and isinstance(schema.get("items"), list):
+        yield f"{at}/items: expected a schema, because prefixItems is given"
+
+
+def _lookup_problem(root: Node, ref: str, above: Iterable[Mapping[str, Any]]) -> str | None:
+    inner = [outer["$id"] for outer in above if outer is not root and "$id" in outer]
+    if any(not str(name).startswith("#") for name in inner):
+        return f"{show(ref)} stands inside a schema with an $id of its own; that is not supported"
+    try:
+        resolve(root, ref)
+    except LookupError:
+        names = [f"#/{home}/{name}" for home in ("$defs", "definitions") for name in _as_map(_as_map(root).get(home))]
+        guess = nearest(ref, names)
+        return f"{show(ref)} names nothing in the schema" + (f"; did you mean {show(guess)}?" if guess else "")
+    return None
+
+
+def _as_map(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _circles(refs: Mapping[str, Node]) -> list[str]:
+    """References that come back to themselves without going into the value, which would never end."""
+    left = {ref: _same_value_refs(target) for ref, target in refs.items()}
+    while harmless := [ref for ref, leads_to in left.items() if not leads_to & left.keys()]:
+        for ref in harmless:
+            del left[ref]
+    if not left:
+        return []
+    # Each one that is left leads to another one that is left, so any walk among them ends in a circle.
+    trail, ref = [], min(left)
+    while ref not in trail:
+        trail.append(ref)
+        ref = min(left[ref] & left.keys())
+    return [f"{ref}: $ref leads back to itself: {' → '.join([*trail[trail.index(ref) :], ref])}"]
+
+
+def _same_value_refs(schema: Node) -> set[str]:
+    found: set[str] = set()
+    rest: list[object] = [schema]
+    while rest:
+        part = rest.pop()
+        if isinstance(part, Mapping):
+            found |= {part["$ref"]} if "$ref" in part else set()
+            rest += [inner for word, _, inner in _parts(part) if word in _SAME_VALUE]
+    return found

@@ -1,0 +1,430 @@
+"""The state of a run: a fold of its history, kept up to date in place (log → fold → decide → act).
+
+Rules of this file:
+- Nothing here is called but by ``fold``: the history is the only truth.
+- One event costs O(its out-degree). What `decide` needs (ready, running, hurt, …) is indexed here, never searched for.
+- A skip for an upstream failure is a consequence: it is derived from the counts of a step's needs and never stored.
+- `redirect` is the only function that resets anything, whoever asks for it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Any
+
+from rerail.core import events as ev
+from rerail.core.codes import Category
+from rerail.core.events import Course
+from rerail.core.plan import Step, When, full_needs
+from rerail.core.policy import Policy
+from rerail.core.refs import Names, Template, compile_args
+from rerail.core.track import (
+    DEAD,
+    DEAD_OPEN,
+    MET,
+    OPEN,
+    VOID,
+    WORTH,
+    Definition,
+    Phase,
+    Ready,
+    Result,
+    Standing,
+    Track,
+)
+
+
+class State:
+    """A run, as its history tells it."""
+
+    def __init__(self, run: str = "") -> None:
+        self.run = run
+        self.seq = 0
+        self.at = 0.0
+        self.policy = Policy()
+        self.objective = ""
+        self.parent = ""
+        self.origin: tuple[str, ...] = ()
+        self.follow_up: Any = None
+        self.revision = 0
+        self.fingerprints: dict[str, str] = {}
+        self.created_at = 0.0
+        # The plan, as a graph of tracks in plan order.
+        self.tracks: dict[str, Track] = {}
+        self._names = Names(self.tracks, 0)
+        self._next = 0
+        # Indexes, each kept by `_place` and the folds.
+        self.ready = Ready()
+        self.timers: list[tuple[float, int, int]] = []  # (until, n, attempt) of backoffs; stale ones are dropped late
+        self.keepers: dict[int, Track] = {}  # could start, but their old result may still be good
+        self.gates: dict[int, Track] = {}  # could start, once a person agrees
+        self.running: dict[int, Track] = {}
+        self.backoff: dict[int, Track] = {}
+        self.hurt: dict[int, Track] = {}
+        self.held: dict[int, Track] = {}
+        self.doubts: dict[int, Track] = {}
+        self.announce: dict[int, Track] = {}  # skipped as a consequence, and not yet said so
+        self.by_tool: dict[str, int] = {}
+        # Counters and flags of the run.
+        self.round = 0
+        self.automatic_rounds = 0
+        self.retries = 0
+        self.replans = 0
+        self.row: dict[str, None] = {}  # different steps that ended failed with no success between
+        self.calls = self.tokens = 0
+        self.cost = 0.0
+        self.active = 0.0
+        self.active_since: float | None = None
+        self.paused = False
+        self.waiting = False
+        self.stopped = ""
+        self.replan_wanted = False
+        self.judged: ev.Evaluation | None = None  # of this round
+        self.disputed: dict[str, None] = {}
+        self.round_done = True
+        self.round_calls: dict[str, int] = {}
+        self.round_chain: tuple[str, ...] = ()
+        self.tool_seconds = self.wait_seconds = 0.0
+        self.rest: ev.Done | None = None
+        self.called: set[str] = set()
+        self.retry_history: list[dict[str, Any]] = []
+
+    # -- Reading --------------------------------------------------------------------------------------------------
+
+    @property
+    def names(self) -> Names:
+        """The ids that references may name."""
+        return self._names
+
+    def template(self, track: Track) -> Template:
+        """The step's own arguments with their references found (once)."""
+        if track.template is None:
+            track.template = compile_args(track.step.args, self._names)
+        return track.template
+
+    def seconds(self, now: float) -> float:
+        """How long the run has been running, not counting time it waited for people or lay dead."""
+        return self.active + (max(0.0, now - self.active_since) if self.active_since is not None else 0.0)
+
+    def rounds_left(self) -> bool:
+        """Whether an automatic round may still follow."""
+        return self.automatic_rounds < self.policy.max_retry_rounds and not self.stopped
+
+    def inputs(self, track: Track) -> tuple[Any, ...]:
+        """What the step's result is made from: its definition and the digest of every need's output (R3)."""
+        digests = [need.result.digest if need.phase is Phase.SUCCEEDED and need.result else "" for need, _ in track.needs]
+        if len(digests) > 16:  # wide joins keep one digest of all
+            return (Definition(track.step), blake2b("\n".join(digests).encode(), digest_size=16).digest())
+        return (Definition(track.step), *digests)
+
+    def tainted(self, track: Track) -> str:
+        """The id of a need whose missing output this step had to do without, if there is one (H9)."""
+        for need, when in track.needs:
+            if when is When.FAILURE:
+                continue
+            if need.phase is Phase.SKIPPED or (need.result is not None and need.result.hole and need.phase is Phase.SUCCEEDED):
+                return need.id
+            if need.phase is Phase.SUCCEEDED and need.result is not None and need.result.degraded.startswith("hole:"):
+                return need.result.degraded[5:]
+        return ""
+
+    def quiet(self) -> bool:
+        """Whether nothing is under way and nothing can start by itself."""
+        return not (self.running or self.ready or self.backoff or self.hurt or self.held or self.keepers or self.announce)
+
+    def tool_of(self, track: Track) -> str:
+        """The tool that the step's next call would use."""
+        if track.heal is not None:
+            if track.heal.fallback and track.step.fallback is not None and track.step.fallback.tool:
+                return track.step.fallback.tool
+            if track.heal.tool is not None:
+                return track.heal.tool
+        return track.step.tool
+
+    def queue_of(self, track: Track) -> str:
+        """The ready queue of a step: its tool's where tools are limited, else the one queue of all."""
+        limited = self.policy.tool_concurrency or self.policy.provider_concurrency
+        return self.tool_of(track) if limited else ""
+
+    def tick(self, now: float) -> float | None:
+        """Let the backoffs that are over end; returns when the next one will be."""
+        timers = self.timers
+        while timers:
+            until, n, attempt = timers[0]
+            track = self.backoff.get(n)
+            if track is None or track.attempt != attempt or track.until != until:
+                heapq.heappop(timers)
+            elif until <= now:
+                heapq.heappop(timers)
+                self.move(track, Phase.PENDING)
+            else:
+                return until
+        return None
+
+    # -- Changing: only the fold calls what follows ---------------------------------------------------------------
+
+    def refresh(self, track: Track) -> None:
+        """Publish what a step has become to those that need it, as far as it changes anything."""
+        stack = [track]
+        while stack:
+            current = stack.pop()
+            self._place(current)
+            old, new = current.standing, self._standing(current)
+            if new is old:
+                continue
+            current.standing = new
+            for target, when in current.out:
+                worth = WORTH[when]
+                before, after = worth[old], worth[new]
+                if before != after:
+                    _count(target, before, -1)
+                    _count(target, after, 1)
+                    if target.phase is Phase.PENDING:
+                        stack.append(target)
+
+    def _standing(self, track: Track) -> Standing:
+        phase = track.phase
+        if phase is Phase.SUCCEEDED or phase is Phase.SKIPPED:
+            return Standing.OK
+        if phase is Phase.PENDING:
+            if track.dead:
+                return Standing.BLOCKED_OPEN if track.dead_open else Standing.BLOCKED
+            if track.void and not track.open and not track.again:
+                return Standing.VOID
+        elif phase is Phase.FAILED:
+            permanent = track.error is not None and track.error.category is Category.PERMANENT
+            return Standing.FAILED if permanent or not self.rounds_left() else Standing.FAILED_OPEN
+        return Standing.OPEN
+
+    def _place(self, track: Track) -> None:
+        """Put a step into the index where `decide` will look for it."""
+        n = track.n
+        if track.phase is not Phase.PENDING:
+            self.ready.discard(track)
+            self.keepers.pop(n, None)
+            self.gates.pop(n, None)
+            self.announce.pop(n, None)
+            return
+        consequence = not track.again and (track.dead or (track.void and not track.open))
+        if consequence:
+            if not track.announced:
+                self.announce[n] = track
+        elif track.announced:
+            track.announced = ""
+        can_start = not track.open and not track.dead and not (track.void and not track.again)
+        keep = can_start and track.again and not track.root
+        gate = can_start and not keep and bool(track.step.confirm) and not track.confirmed
+        if not consequence:
+            self.announce.pop(n, None)
+        _member(self.keepers, track, keep)
+        _member(self.gates, track, gate)
+        if can_start and not keep and not gate:
+            self.ready.add(track, self.queue_of(track))
+        else:
+            self.ready.discard(track)
+
+    def move(self, track: Track, phase: Phase) -> None:
+        """Take a step from one phase to another, with its index and its standing."""
+        old = track.phase
+        if old is Phase.RUNNING and track.call is not None:
+            self.running.pop(track.n, None)
+            self.by_tool[track.call.tool] -= 1
+        elif old is not Phase.PENDING:
+            index = self._index_of(old)
+            if index is not None:
+                index.pop(track.n, None)
+        track.phase = phase
+        index = self._index_of(phase)
+        if index is not None:
+            index[track.n] = track
+        self.refresh(track)
+
+    def _index_of(self, phase: Phase) -> dict[int, Track] | None:
+        return {
+            Phase.RUNNING: self.running, Phase.BACKOFF: self.backoff, Phase.HURT: self.hurt,
+            Phase.HELD: self.held, Phase.DOUBT: self.doubts,
+        }.get(phase)  # fmt: skip
+
+    # -- The plan as a graph --------------------------------------------------------------------------------------
+
+    def define(self, steps: Iterable[Step]) -> list[Track]:
+        """Add steps or replace their definitions; returns their tracks. Costs what the steps' own edges cost."""
+        steps = list(steps)
+        changed = []
+        for step in steps:
+            track = self.tracks.get(step.id)
+            if track is None:
+                track = self.tracks[step.id] = Track(self._next, step)
+                self._next += 1
+            else:
+                self._unlink(track)
+                self.ready.discard(track)
+                track.step, track.template = step, None
+                track.order = (-step.priority, track.n)
+            changed.append(track)
+        self._names = Names(self.tracks, max(self._names.longest, max((len(step.id) for step in steps), default=0)))
+        for track in changed:
+            self._link(track)
+        for track in changed:
+            self.refresh(track)
+        return changed
+
+    def _link(self, track: Track) -> None:
+        track.open = track.dead = track.dead_open = track.void = 0
+        needs = []
+        for need in full_needs(track.step, self._names):
+            other = self.tracks[need.step]
+            needs.append((other, need.when))
+            other.out.append((track, need.when))
+            _count(track, WORTH[need.when][other.standing], 1)
+        track.needs = tuple(needs)
+
+    def _unlink(self, track: Track) -> None:
+        for need, _ in track.needs:
+            need.out = [edge for edge in need.out if edge[0] is not track]
+        track.needs = ()
+
+    def drop(self, ids: Iterable[str]) -> None:
+        """Take steps out of the plan; the plan's check made sure that nobody left needs them."""
+        for step_id in ids:
+            track = self.tracks.pop(step_id, None)
+            if track is not None:
+                self._unlink(track)
+                self.move(track, Phase.FAILED)  # out of every index; it is in no graph any more
+
+    # -- The one reset --------------------------------------------------------------------------------------------
+
+    def redirect(self, course: Course, *, new_round: bool = False) -> None:
+        """Follow a change of course: the plan is now this; do these steps, and what depends on them, again.
+
+        The walk stops where there is nothing to reset, so a plain retry costs O(out-degree). It may: whatever is
+        downstream of a step that has no good result is pending already, or marked to be earned anew.
+        """
+        if course.dropped:
+            self.drop(course.dropped)
+        changed = self.define(course.steps) if course.steps else []
+        for step_id in course.fresh:
+            if step_id in self.tracks:
+                self.tracks[step_id].generation += 1
+        roots = dict.fromkeys([*course.touched, *(track.id for track in changed)])
+        stack = [self.tracks[step_id] for step_id in roots if step_id in self.tracks]
+        seen = {track.n for track in stack}
+        for track in stack:
+            self._reset(track, root=True, automatic=course.automatic, new_round=new_round)
+        while stack:
+            for target, _ in stack.pop().out:
+                if target.n not in seen and self._resettable(target, course.automatic):
+                    seen.add(target.n)
+                    self._reset(target, root=False, automatic=course.automatic, new_round=new_round)
+                    stack.append(target)
+
+    def _resettable(self, track: Track, automatic: bool) -> bool:
+        if track.phase is Phase.PENDING:
+            return track.result is not None and not track.again
+        if track.phase is Phase.SKIPPED:
+            # Accepted skips stay, except that a person's retry gives optional steps another chance.
+            return not automatic and track.skip is not None and track.skip.code == "SKIP_OPTIONAL"
+        return track.phase is not Phase.DOUBT
+
+    def _reset(self, track: Track, *, root: bool, automatic: bool, new_round: bool) -> None:
+        if track.phase is Phase.RUNNING and not root:
+            track.redo = True  # let it end; what it brings is checked against the new inputs then
+            return
+        track.again = track.result is not None
+        track.root = track.root or root
+        track.automatic = automatic
+        track.redo = False
+        track.stale = ""
+        track.skip = None
+        track.question = ""
+        track.announced = ""
+        if new_round:
+            track.heal, track.calls = None, 0
+        if root or new_round:
+            track.probe = None
+        self.move(track, Phase.PENDING)
+
+    # -- What folds share -----------------------------------------------------------------------------------------
+
+    def settle(self, track: Track, result: Result) -> None:
+        """A step has a good result: it ends, unless its inputs changed while it ran."""
+        result.inputs = track.inputs
+        if not result.degraded and (hole := self.tainted(track)):
+            result.degraded = f"hole:{hole}"
+        track.result = result
+        track.again = track.root = False
+        track.stale = ""
+        track.skip = None
+        track.error = None
+        track.question = ""
+        self.row.clear()
+        if track.redo:
+            track.redo, track.again = False, True
+            self.move(track, Phase.PENDING)
+        else:
+            self.move(track, Phase.SUCCEEDED)
+
+    def current(self, step: str, attempt: int, *phases: Phase) -> Track | None:
+        """The step's track, if this attempt is the one it is waiting to hear from."""
+        track = self.tracks.get(step)
+        return track if track is not None and track.attempt == attempt and track.phase in phases else None
+
+    def activate(self, at: float) -> None:
+        """The run is running (again): its seconds count."""
+        if self.active_since is None:
+            self.active_since = at
+
+    def deactivate(self, at: float) -> None:
+        """The run has come to rest, or waits for a person: its seconds do not count."""
+        self.active = self.seconds(at)
+        self.active_since = None
+
+
+def _member(index: dict[int, Track], track: Track, wanted: bool) -> None:
+    if wanted:
+        index[track.n] = track
+    else:
+        index.pop(track.n, None)
+
+
+def _count(track: Track, worth: int, by: int) -> None:
+    if worth == OPEN:
+        track.open += by
+    elif worth == DEAD:
+        track.dead += by
+    elif worth == DEAD_OPEN:
+        track.dead += by
+        track.dead_open += by
+    elif worth == VOID:
+        track.void += by
+
+
+# -- Reachability -------------------------------------------------------------------------------------------------
+
+
+def downstream(state: State, roots: Iterable[str]) -> list[Track]:
+    """The roots and every step that depends on them, near or far, in plan order: the retry chain (R1)."""
+    stack = [state.tracks[step_id] for step_id in roots]
+    seen = {track.n: track for track in stack}
+    while stack:
+        for target, _ in stack.pop().out:
+            if target.n not in seen:
+                seen[target.n] = target
+                stack.append(target)
+    return [seen[n] for n in sorted(seen)]
+
+
+def unsatisfied_above(state: State, roots: Iterable[str]) -> list[str]:
+    """The needs of the roots, near or far, that are not satisfied now and so must run too (R1)."""
+    stack = [state.tracks[step_id] for step_id in roots]
+    seen = {track.n for track in stack}
+    found = []
+    while stack:
+        for need, when in stack.pop().needs:
+            if need.n not in seen and WORTH[when][need.standing] not in (MET, VOID):
+                seen.add(need.n)
+                found.append(need.id)
+                stack.append(need)
+    return found

@@ -1,0 +1,204 @@
+"""Whether an output that a tool calls a success looks like an error (SPEC X9).
+
+Rules of this file:
+- Pure and total: any output gives a sentence or None; nothing is raised.
+- Only the top level is looked at: the cost does not grow with what lies below it, nor with the length of a text.
+- A false alarm stops a good run, so a shape stands here only if it hardly ever is a result. What is a matter of
+  opinion (a job's `status: "failed"`, a text that speaks of errors, a search that found nothing) is believed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+
+def suspect(output: object) -> str | None:
+    """What makes an output look like an error, in a short sentence, or None."""
+    match output:
+        case dict():
+            return next((seen for look in _LOOKS if (seen := look(output))), None)
+        case str() if len(output) <= _LONGEST:
+            return _error_text(output)
+    return None
+
+
+# --- Objects ---------------------------------------------------------------------------------------------------------
+
+_Members = Mapping[object, object]
+
+_ERRORS: Final = ("error", "errors", "exception")
+_STATUSES: Final = ("status", "status_code", "statusCode")
+_MESSAGES: Final = ("message", "msg", "detail", "reason", "description")
+_FLAGS: Final = {"ok": False, "success": False, "isError": True, "is_error": True}  # The value that means failure.
+_ENVELOPE: Final = {"status", "code", "data", "details", *_MESSAGES}
+
+# Null, false, zero and empty, as they look once somebody has turned them into text.
+_UNSET: Final = {"", "null", "none", "nil", "false", "0", "no error", "no errors", "n/a"}
+
+
+def _error_member(members: _Members) -> str | None:
+    """A member for errors that holds one."""
+    for name in _ERRORS:
+        if name in members and _is_set(members[name]):
+            return f'member "{name}" is set: {_show(members[name])}'
+    return None
+
+
+def _error_status(members: _Members) -> str | None:
+    """An HTTP error status; under `code` only next to a message, since many other things are called code."""
+    names = (*_STATUSES, "code") if _message(members) else _STATUSES
+    for name in names:
+        if _is_error_status(members.get(name)):
+            return f'member "{name}" is the error status {members[name]}{_message(members)}'
+    return None
+
+
+def _failure_flag(members: _Members) -> str | None:
+    """A flag that says the call failed; 0 and 1 count as flags, null and texts do not."""
+    for name, failure in _FLAGS.items():
+        value = members.get(name)
+        if isinstance(value, int) and value == failure:
+            return f'member "{name}" is {str(failure).lower()}{_message(members)}'
+    return None
+
+
+def _error_envelope(members: _Members) -> str | None:
+    """`status: "error"` and a message, with nothing around them that could make it a report on something else."""
+    status = members.get("status")
+    if status in ("error", "fail") and len(members) <= len(_ENVELOPE) and _ENVELOPE.issuperset(members):
+        return f'member "status" is "{status}"{message}' if (message := _message(members)) else None
+    return None
+
+
+_LOOKS: Final[tuple[Callable[[_Members], str | None], ...]] = (
+    _error_member,
+    _error_status,
+    _failure_flag,
+    _error_envelope,
+)
+
+
+def _is_set(value: object) -> bool:
+    match value:
+        case None | False:
+            return False
+        case int() | float():
+            return value != 0
+        case str():
+            return len(value) > 16 or value.strip().lower() not in _UNSET
+        case list() | tuple() | dict():
+            return len(value) > 0
+        case _:
+            return True
+
+
+def _is_error_status(value: object) -> bool:
+    if isinstance(value, str):
+        return re.fullmatch(r"[45][0-9]{2}", value) is not None
+    return isinstance(value, int) and 400 <= value < 600
+
+
+def _message(members: _Members) -> str:
+    """The message that goes with a failure, as the end of a sentence."""
+    found = (members[name] for name in _MESSAGES if isinstance(members.get(name), str) and members[name])
+    return next((f": {_show(text)}" for text in found), "")
+
+
+def _show(value: object) -> str:
+    """A value in a few words; of an object, its message or its size."""
+    match value:
+        case str():
+            return f'"{value[:_SHOWN].strip()}"' if len(value) <= _SHOWN else f'"{value[:_SHOWN].strip()}…"'
+        case True:
+            return "true"
+        case int() | float() if abs(value) < 10**18:
+            return str(value)
+        case dict():
+            return _message(value)[2:] or f"an object with {len(value)} members"
+        case list() | tuple() if len(value) == 1 and not isinstance(value[0], list | tuple):
+            return _show(value[0])
+        case list() | tuple():
+            return f"{len(value)} entries"
+        case _:
+            return f"a value of type {type(value).__name__}"
+
+
+# --- Texts -----------------------------------------------------------------------------------------------------------
+
+_SHOWN: Final = 200  # How much of a text is repeated in the sentence.
+_LONGEST: Final = 10_000  # A longer text holds more than an error message.
+_LINE: Final = 300  # An error message on one line is no longer than this.
+
+_REASONS: Final = (
+    r"(?:Bad Request|Unauthorized|Payment Required|Forbidden|Not Found|Method Not Allowed|Request Time-?out|Conflict"
+    r"|Gone|Payload Too Large|Unprocessable (?:Entity|Content)|Too Many Requests|Internal Server Error"
+    r"|Not Implemented|Bad Gateway|Service (?:Temporarily )?Unavailable|Gateway Time-?out|Client Error|Server Error)"
+)
+_S: Final = r"\s{0,20}"
+_NO_REPORT: Final = r"(?!(?:none|null|nil|no|n/a|无|没有|[0-9.,%]{1,20})[.。]?$|0\b|\s)\S"
+
+
+def _shape(*parts: str) -> re.Pattern[str]:
+    return re.compile("".join(parts), re.IGNORECASE)
+
+
+# A text that begins so is an error, however many lines follow.
+_BEGINNINGS: Final = (
+    _shape(r"Traceback \(most recent call last\):"),
+    # JSON that was passed on as text: its first member says it all.
+    _shape(
+        rf'\{{{_S}"(?:error|errors|exception)"{_S}:{_S}',
+        rf'(?!null\b|false\b|0\b|""|\[{_S}\]|\{{{_S}\}}|\s)\S',
+    ),
+    _shape(rf'\{{{_S}"(?:(?:ok|success)"{_S}:{_S}(?:false|0)\b|(?:isError|is_error)"{_S}:{_S}true\b)'),
+    # The error page of a web server.
+    _shape(
+        rf"(?:<!doctype[^>]{{0,100}}>{_S})?<html[^>]{{0,200}}>{_S}(?:<head[^>]{{0,100}}>{_S})?",
+        rf"<title>{_S}[45][0-9]{{2}} {_REASONS}",
+    ),
+)
+
+# A single line that begins so is an error.
+_LINES: Final = (
+    # "Error: file not found", but neither "Error: none" nor the "Failed: 3, passed: 12" of a report.
+    _shape(r"(?:fatal )?(?:error|exception|fatal|panic)\s?[:\uff1a]\s{0,3}", _NO_REPORT),
+    _shape(r"(?:failure|failed)\s?[:\uff1a]\s{0,3}(?![0-9])", _NO_REPORT),
+    _shape(r"[^\s:\uff1a,\uff0c。]{0,8}(?:错误|出错|异常|报错)\s?[:\uff1a]\s{0,3}", _NO_REPORT),
+    _shape(r"[^\s:\uff1a,\uff0c。]{0,8}失败\s?[:\uff1a]\s{0,3}(?![0-9])", _NO_REPORT),
+    _shape(r"\[(?:error|fatal)\]\s?\S"),
+    _shape(r"(?:an )?(?:unexpected |internal |unknown )?error (?:has )?occurred\b"),
+    _shape(
+        r"error (?:during|while|executing|calling|running|invoking|processing|reading|fetching|parsing)\b[^:]{0,120}:"
+    ),
+    # "ValueError: bad date", "requests.exceptions.ConnectionError('…')".
+    re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,100}(?:Error|Exception)(?:[:(]|$)"),
+    # "HTTP 503 Service Unavailable", "404 Not Found", "HTTP Error 404: Not Found".
+    _shape(
+        r"(?:HTTP(?:/[0-9.]{1,3})? (?:error |status )?[45][0-9]{2}\b|error [45][0-9]{2}\b",
+        rf"|[45][0-9]{{2}} {_REASONS}\b)",
+    ),
+    # What programs say of themselves: one sentence that names what did not happen.
+    _shape(
+        r"(?:failed to|unable to|could not|couldn't|cannot|can't) (?:access|complete|connect|create|execute|fetch|find",
+        r"|load|open|parse|process|reach|read|resolve|send|start|write)\b(?!.{0,300}[.!?] \S)",
+    ),
+    _shape(
+        r"(?:permission denied|access (?:is )?denied|connection (?:refused|reset|timed out|closed)",
+        r"|(?:request|operation|read) timed out|internal server error|service unavailable|too many requests",
+        r"|rate limit exceeded|unauthorized)(?:[.:!]|$)",
+    ),
+    _shape(
+        r"[^\n]{1,200}: (?:no such file or directory|permission denied|command not found|connection refused)$",
+    ),
+)
+
+
+def _error_text(text: str) -> str | None:
+    """A text that is nothing but an error message."""
+    text = text.strip()
+    one_line = len(text) <= _LINE and "\n" not in text
+    if any(shape.match(text) for shape in (*_BEGINNINGS, *(_LINES if one_line else ()))):
+        return f"the text is an error message: {_show(text)}"
+    return None

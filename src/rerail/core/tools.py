@@ -1,0 +1,32 @@
+"""What the core knows about a tool: its shape and its promises, not how it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rerail.core.plan import Check, Effect
+from rerail.core.schema import Schema
+
+ANYTHING = Schema(True)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as plans, budgets and the ladder see it."""
+
+    name: str
+    description: str = ""
+    schema: Schema = field(default=ANYTHING, compare=False)
+    effect: Effect = Effect.REPEATABLE
+    timeout: float | None = None
+    alternatives: tuple[str, ...] = ()
+    provider: str = ""
+    check: Check | None = None
+    trust_output: bool = False
+    verifiable: bool = False
+    probes: bool = False
+    fingerprint: str = ""
+
+
+Tools = Mapping[str, ToolSpec]

@@ -1,0 +1,253 @@
+"""One step of a run, as its history tells it, and the vocabulary for what it is.
+
+Rules of this file:
+- Values and bookkeeping of a single step; what a run makes of them is in ``state``.
+- Small: a step that is idle costs one `Track` and its edges, and nothing of what it returned.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator
+from enum import IntEnum, StrEnum
+from hashlib import blake2b
+from typing import Any
+
+from rerail.core import events as ev
+from rerail.core.codes import Category
+from rerail.core.events import Error
+from rerail.core.plan import Effect, Step, When, definition
+from rerail.core.refs import Template
+
+
+class Status(StrEnum):
+    """What a step is, in the words people see."""
+
+    PENDING = "pending"
+    READY = "ready"
+    RUNNING = "running"
+    WAITING = "waiting"
+    SUCCEEDED = "succeeded"
+    DEGRADED = "degraded"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    IN_DOUBT = "in_doubt"
+    CANCELLED = "cancelled"
+
+
+class RunStatus(StrEnum):
+    """What a run is, in the words people see."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    WAITING = "waiting"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class Phase(IntEnum):
+    """Where a step stands by its own events; what its needs make of it is derived."""
+
+    PENDING = 0
+    RUNNING = 1
+    BACKOFF = 2
+    HURT = 3  # an attempt failed and nobody has chosen yet what to do about it
+    HELD = 4  # a question about it is open: a repair, or a replan of the whole task
+    DOUBT = 5  # its answer was lost and its effect may have happened
+    SUCCEEDED = 6
+    FAILED = 7
+    SKIPPED = 8  # an accepted skip: met for its dependents, with a hole for an output
+
+
+class Standing(IntEnum):
+    """What a step is to those that need it."""
+
+    OPEN = 0
+    OK = 1
+    FAILED = 2
+    FAILED_OPEN = 3  # failed, but an automatic round will try it again
+    BLOCKED = 4  # skipped because something upstream failed
+    BLOCKED_OPEN = 5
+    VOID = 6  # skipped because a failure it waits for did not happen
+
+
+# What a need is worth, by the standing of the needed step (the table's columns) and the need's `when`.
+OPEN, MET, DEAD, DEAD_OPEN, VOID = range(5)
+WORTH: dict[When, tuple[int, ...]] = {
+    #              OPEN  OK    FAILED FAILED_OPEN BLOCKED BLOCKED_OPEN VOID
+    When.SUCCESS: (OPEN, MET, DEAD, DEAD_OPEN, DEAD, DEAD_OPEN, VOID),
+    When.DONE: (OPEN, MET, MET, OPEN, MET, OPEN, MET),
+    When.FAILURE: (OPEN, VOID, MET, OPEN, VOID, OPEN, VOID),
+}
+
+
+class Result:
+    """The latest success of a step: where its output is, and what it was made from."""
+
+    __slots__ = ("attempt", "blob", "by", "degraded", "digest", "effect", "fingerprint", "hole", "inputs", "output", "size", "unverified")
+
+    def __init__(self, output: Any, digest: str, size: int, blob: bool, attempt: int) -> None:
+        self.output, self.digest, self.size, self.blob, self.attempt = output, digest, size, blob, attempt
+        self.inputs: tuple[Any, ...] = ()
+        self.effect = Effect.REPEATABLE
+        self.degraded = ""  # why, if it is
+        self.hole = False
+        self.by = ""
+        self.fingerprint = ""
+        self.unverified = False
+
+
+class Heal:
+    """What was tried on a step in this round; allocated only for steps that need healing."""
+
+    __slots__ = ("alternatives", "args", "category", "fallback", "not_now", "producer", "repairs", "tool", "tried", "waited")
+
+    def __init__(self) -> None:
+        self.tool: str | None = None  # an alternative tool, for this round
+        self.args: dict[str, Any] | None = None  # adjusted arguments, for this round
+        self.alternatives: tuple[str, ...] = ()  # those already tried
+        self.tried: dict[tuple[str, str, str], int] = {}  # (tool, arguments, error) → how often
+        self.repairs = 0
+        self.producer = False
+        self.fallback = False
+        self.waited = 0.0
+        self.not_now: float | None = None
+        self.category: Category | None = None
+
+
+class Track:
+    """All that the history says of one step, now."""
+
+    __slots__ = (
+        "again", "announced", "attempt", "automatic", "call", "calls", "confirmed", "cost", "dead", "dead_open", "elapsed",
+        "ended_at", "error", "generation", "heal", "inputs", "n", "needs", "open", "order", "out", "phase", "probe",
+        "question", "redo", "result", "root", "skip", "stale", "standing", "started_at", "step", "template", "until",
+        "void",
+    )  # fmt: skip
+
+    def __init__(self, n: int, step: Step) -> None:
+        self.n = n
+        self.step = step
+        self.order = (-step.priority, n)
+        self.needs: tuple[tuple[Track, When], ...] = ()
+        self.out: list[tuple[Track, When]] = []
+        self.template: Template | None = None
+        self.phase = Phase.PENDING
+        self.standing = Standing.OPEN
+        self.open = self.dead = self.dead_open = self.void = 0
+        self.attempt = 0  # never reset: an attempt number is never used twice
+        self.calls = 0  # in this round, since the last repair
+        self.call: ev.StepStarted | None = None
+        self.inputs: tuple[Any, ...] = ()
+        self.result: Result | None = None
+        self.again = False  # its result must be earned anew, or shown to be still good
+        self.root = False  # it runs even if its inputs did not change
+        self.redo = False  # its inputs changed while it was running
+        self.automatic = True
+        self.stale = ""
+        self.error: Error | None = None
+        self.heal: Heal | None = None
+        self.skip: ev.StepSkipped | None = None
+        self.question = ""
+        self.until = 0.0
+        self.confirmed = False
+        self.generation = 0
+        self.announced = ""
+        self.probe: Any = None
+        self.started_at = 0.0
+        self.ended_at = 0.0
+        self.elapsed = 0.0
+        self.cost = 0.0
+
+    def healing(self) -> Heal:
+        """The step's healing record of this round."""
+        if self.heal is None:
+            self.heal = Heal()
+        return self.heal
+
+    @property
+    def id(self) -> str:
+        """The step's id."""
+        return self.step.id
+
+    def __repr__(self) -> str:
+        return f"Track({self.id!r}, {self.phase.name}, {self.standing.name})"
+
+
+class Ready:
+    """The steps that can start, cheap to take in order of priority and plan; one queue per limited tool.
+
+    With one queue a tool at its limit would have to be walked past each time; with a queue of its own it is not
+    looked at. Members leave by name; their heap entries are dropped when they surface.
+    """
+
+    __slots__ = ("_heaps", "members")
+
+    def __init__(self) -> None:
+        self.members: dict[int, tuple[Track, str]] = {}
+        self._heaps: dict[str, list[tuple[int, int]]] = {}
+
+    def add(self, track: Track, queue: str) -> None:
+        if self.members.get(track.n) != (track, queue):
+            self.members[track.n] = (track, queue)
+            heapq.heappush(self._heaps.setdefault(queue, []), track.order)
+
+    def discard(self, track: Track) -> None:
+        self.members.pop(track.n, None)
+
+    def first(self, free: Callable[[str], bool]) -> Iterator[Track]:
+        """The members in order, of the queues that are free now; the reader may stop at any time."""
+        taken: list[tuple[str, tuple[int, int]]] = []
+        try:
+            while True:
+                best = self._best(free)
+                if best is None:
+                    return
+                order = heapq.heappop(self._heaps[best])
+                taken.append((best, order))
+                yield self.members[order[1]][0]
+        finally:
+            for queue, order in taken:
+                heapq.heappush(self._heaps[queue], order)
+
+    def _best(self, free: Callable[[str], bool]) -> str | None:
+        best: str | None = None
+        for queue, heap in self._heaps.items():
+            while heap and not self._alive(queue, heap):
+                heapq.heappop(heap)
+            if heap and free(queue) and (best is None or heap[0] < self._heaps[best][0]):
+                best = queue
+        return best
+
+    def _alive(self, queue: str, heap: list[tuple[int, int]]) -> bool:
+        found = self.members.get(heap[0][1])
+        doubled = len(heap) > 1 and (heap[0] == heap[1] or (len(heap) > 2 and heap[0] == heap[2]))
+        return found is not None and found[1] == queue and found[0].order == heap[0] and not doubled
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def __contains__(self, track: Track) -> bool:
+        return track.n in self.members
+
+
+class Definition:
+    """A step compared by what it does, not by how it is titled or scheduled; lazily, since it seldom matters."""
+
+    __slots__ = ("step",)
+
+    def __init__(self, step: Step) -> None:
+        self.step = step
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Definition):
+            return NotImplemented
+        return self.step is other.step or definition(self.step) == definition(other.step)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def signature(args: Any, blob: str = "") -> str:
+    """What stands for a call's arguments when tries are compared; "" for the plan's own."""
+    return blob if args is None else blake2b(repr(args).encode(), digest_size=12).hexdigest()

@@ -1,0 +1,260 @@
+"""The verdict and the statistics: computed from the state, one row per planned step (SPEC V1, V2, V7).
+
+Rules of this file:
+- Never from a window of events, never from counts of attempts: two views of one state cannot disagree.
+- The summary is made from the verdict, so it cannot contradict it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rerail.core.events import Error, Evaluation
+from rerail.core.plan import When
+from rerail.core.state import State
+from rerail.core.track import DEAD, DEAD_OPEN, WORTH, Phase, RunStatus, Standing, Status, Track
+from rerail.core.texts import reason_in, say
+
+ENDED_WELL = frozenset({Status.SUCCEEDED, Status.DEGRADED})
+ACCEPTED = frozenset({"SKIP_OPTIONAL", "SKIP_USER", "SKIP_CONDITION"})
+
+
+def status_of(state: State, track: Track) -> tuple[Status, str]:
+    """A step's status and, where it did not simply run, the code that says why."""
+    phase = track.phase
+    if phase is Phase.SUCCEEDED:
+        degraded = track.result is not None and track.result.degraded
+        return (Status.DEGRADED if degraded else Status.SUCCEEDED), ""
+    if phase is Phase.PENDING:
+        return _pending(state, track)
+    if phase is Phase.FAILED:
+        return Status.FAILED, track.error.code if track.error else "TOOL_FAILED"
+    if phase is Phase.SKIPPED:
+        return Status.SKIPPED, track.skip.code if track.skip else "SKIP_USER"
+    if phase is Phase.RUNNING:
+        return Status.RUNNING, ""
+    if phase is Phase.DOUBT:
+        return Status.IN_DOUBT, track.error.code if track.error else ""
+    return Status.WAITING, track.error.code if track.error else ""
+
+
+def _pending(state: State, track: Track) -> tuple[Status, str]:
+    if track.again and (track.dead or state.stopped or state.rest):
+        # It succeeded before, and could not be done again: the old result stays, marked stale (R3).
+        degraded = track.result is not None and track.result.degraded
+        return (Status.DEGRADED if degraded else Status.SUCCEEDED), ""
+    if track.dead:
+        return Status.SKIPPED, "SKIP_UPSTREAM_FAILED"
+    if track.standing is Standing.VOID:
+        return Status.SKIPPED, "SKIP_CONDITION"
+    if state.stopped:
+        return Status.CANCELLED, state.stopped
+    if track.n in state.gates:
+        return Status.WAITING, "confirm"
+    return (Status.READY if track in state.ready else Status.PENDING), ""
+
+
+def stale_of(state: State, track: Track) -> str:
+    """Why a kept result may be out of date; empty if it is not."""
+    if track.stale:
+        return track.stale
+    return "upstream" if track.phase is Phase.PENDING and track.again and track.dead else ""
+
+
+def run_status(state: State) -> RunStatus:
+    """What the run is, now."""
+    if state.rest is not None:
+        return RunStatus(state.rest.status)
+    if state.waiting:
+        return RunStatus.WAITING
+    return RunStatus.RUNNING if state.seq else RunStatus.PENDING
+
+
+def skip_message(state: State, track: Track, code: str, lang: str = "en") -> str:
+    """Why a step did not run; each failed need with its tool and its reason, chains never nested (X2)."""
+    if code == "SKIP_UPSTREAM_FAILED":
+        words = say("skip.SKIP_UPSTREAM_FAILED", lang)
+        parts = []
+        for need, when in track.needs:
+            if WORTH[when][need.standing] in (DEAD, DEAD_OPEN):
+                failed = need.phase is Phase.FAILED and need.error is not None
+                reason = _reason(need.error, lang) if failed and need.error else words
+                parts.append(say("skip.upstream_part", lang, step=need.id, tool=_tool(need), reason=reason))
+        return say("skip.upstream", lang, words=words, parts="; ".join(parts))
+    if code == "SKIP_CONDITION":
+        steps = ", ".join(need.id for need, when in track.needs if when is When.FAILURE)
+        return say("skip.SKIP_CONDITION", lang, steps=steps or ", ".join(need.id for need, _ in track.needs))
+    if track.skip is not None and track.skip.code == code:
+        if lang == "en" or code not in ("SKIP_OPTIONAL", "SKIP_USER"):
+            return track.skip.message
+        retries, reason = max(0, track.calls - 1), _reason(track.error, lang) if track.error else ""
+        return say(f"skip.{code}", lang, retries=retries, reason=reason, by=track.skip.by)
+    return say(f"skip.{code}", lang)
+
+
+def _reason(error: Error, lang: str) -> str:
+    return reason_in(lang, error.code, error.message, error.data)
+
+
+def _tool(track: Track) -> str:
+    return track.call.tool if track.call is not None else track.step.tool
+
+
+def error_of(state: State, track: Track, status: Status, code: str, lang: str = "en") -> dict[str, Any] | None:
+    """A step's error as plain data: code, category, message; skips have one too."""
+    if status in (Status.FAILED, Status.IN_DOUBT) or (status is Status.WAITING and track.error is not None and code != "confirm"):
+        if track.error is None:
+            return None
+        return {**track.error.to_dict(), "message": _reason(track.error, lang)}
+    if status in (Status.SKIPPED, Status.CANCELLED):
+        return {"code": code, "category": None, "message": skip_message(state, track, code, lang)}
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the run came to."""
+
+    success: bool
+    complete: bool
+    degraded: bool
+    failed_steps: tuple[dict[str, Any], ...]
+    consequences: tuple[str, ...]
+    never: tuple[str, ...]  # never started, and why not: the run was stopped
+    counts: dict[Status, int]
+    judge: str
+    missing: tuple[str, ...]
+
+
+def verdict(state: State) -> Verdict:
+    """The verdict of the state as it is: O(steps)."""
+    counts = dict.fromkeys(Status, 0)
+    failed: list[dict[str, Any]] = []
+    consequences: list[str] = []
+    never: list[str] = []
+    degraded = bad = False
+    for track in state.tracks.values():
+        status, code = status_of(state, track)
+        counts[status] += 1
+        if status is Status.SUCCEEDED:
+            degraded = degraded or bool(stale_of(state, track))
+            continue
+        if status is Status.DEGRADED:
+            degraded = True
+        elif status is Status.SKIPPED:
+            degraded = degraded or code in ("SKIP_OPTIONAL", "SKIP_USER")
+            if code not in ACCEPTED:
+                bad = True
+                consequences.append(track.id)
+        else:
+            bad = True
+            if status is Status.CANCELLED:
+                never.append(track.id)
+            elif status in (Status.FAILED, Status.IN_DOUBT):
+                failed.append(_failed_row(track, code))
+    success = not bad
+    judged = state.judged
+    complete = success and (judged is None or judged.complete)
+    return Verdict(
+        success, complete, degraded, tuple(failed), tuple(consequences), tuple(never), counts,
+        judged.judge if judged else "none", judged.missing if judged else (),
+    )  # fmt: skip
+
+
+def _failed_row(track: Track, code: str) -> dict[str, Any]:
+    reason = track.error.message if track.error else code
+    return {"id": track.id, "tool": _tool(track), "code": code, "reason": reason}
+
+
+def statistics(state: State, found: Verdict, now: float) -> dict[str, Any]:
+    """`exec`: by the latest result per step of the current revision; status counts are disjoint (V2)."""
+    attempted = [track for step_id in state.called if (track := state.tracks.get(step_id)) is not None]
+    well = sum(1 for track in attempted if status_of(state, track)[0] in ENDED_WELL)
+    return {
+        "total": len(state.tracks),
+        "attempted": len(attempted),
+        **_counts(found.counts),
+        "success_rate": well / len(attempted) if attempted else 0.0,
+        "calls": state.calls,
+        "seconds": {
+            "tools": round(state.tool_seconds, 6),
+            "waiting": round(state.wait_seconds, 6),
+            "total": round(state.seconds(now), 6),
+        },
+        "tokens": state.tokens,
+        "cost": state.cost,
+    }
+
+
+def _counts(counts: dict[Status, int]) -> dict[str, int]:
+    names = (Status.SUCCEEDED, Status.FAILED, Status.SKIPPED, Status.DEGRADED, Status.CANCELLED, Status.IN_DOUBT)
+    return {str(status): counts[status] for status in names}
+
+
+def round_statistics(state: State) -> dict[str, Any]:
+    """The statistics since `retry_begin` only: those of the retry set (R4)."""
+    chain = [track for step_id in state.round_chain if (track := state.tracks.get(step_id)) is not None]
+    called = [track for step_id in state.round_calls if (track := state.tracks.get(step_id)) is not None]
+    counts = dict.fromkeys(Status, 0)
+    for track in {track.n: track for track in [*chain, *called]}.values():
+        status = status_of(state, track)[0]
+        # A step that was kept without a call is no success of this round.
+        if status not in ENDED_WELL or track.id in state.round_calls:
+            counts[status] += 1
+    well = counts[Status.SUCCEEDED] + counts[Status.DEGRADED]
+    return {
+        "total": len(chain),
+        "attempted": len(called),
+        **_counts(counts),
+        "success_rate": well / len(called) if called else 0.0,
+        "calls": sum(state.round_calls.values()),
+    }
+
+
+def summary(state: State, found: Verdict, lang: str = "en") -> str:
+    """One sentence made from the verdict (V7)."""
+    total, counts = len(state.tracks), found.counts
+    done = counts[Status.SUCCEEDED] + counts[Status.DEGRADED]
+    names = ", ".join(f"{row['id']} ({row['reason'][:120]})" for row in found.failed_steps[:5])
+    if len(found.failed_steps) > 5:
+        names += f" … (+{len(found.failed_steps) - 5})"
+    if state.waiting:
+        return say("summary.waiting", lang, on=", ".join(f"{w['step'] or 'run'}: {w['for']}" for w in waiting_on(state)))
+    if found.success:
+        if not found.complete:
+            return say("summary.incomplete", lang, missing=", ".join(found.missing) or "see judge")
+        if found.degraded:
+            skipped = counts[Status.SKIPPED]
+            return say("summary.degraded", lang, total=total, degraded=counts[Status.DEGRADED], skipped=skipped)
+        retries = state.calls - len(state.called)
+        key = "summary.healed" if retries > 0 else "summary.success"
+        return say(key, lang, total=total, done=done, retries=retries)
+    if state.stopped == "RUN_CANCELLED":
+        return say("summary.cancelled", lang, never=len(found.never), total=total)
+    if state.stopped:
+        never = len(found.never)
+        return say("summary.stopped", lang, code=state.stopped, names=names or "nothing", never=never, total=total)
+    if found.failed_steps:
+        return say("summary.failed", lang, names=names, consequences=len(found.consequences))
+    return say("summary.running", lang, done=done, total=total)
+
+
+def waiting_on(state: State) -> list[dict[str, Any]]:
+    """What only a person can move."""
+    on: list[dict[str, Any]] = []
+    if state.paused:
+        on.append({"step": "", "for": "paused"})
+    for track in state.gates.values():
+        question = track.step.confirm if isinstance(track.step.confirm, str) else ""
+        on.append({"step": track.id, "for": "confirm", "question": question})
+    on += [{"step": track.id, "for": "in_doubt", "tool": _tool(track)} for track in state.doubts.values() if not track.question]
+    return on
+
+
+def evaluation(state: State, found: Verdict, judge: str = "none") -> Evaluation:
+    """The computed verdict as an event, with no judge's word in it."""
+    return Evaluation(
+        found.success, found.success, found.degraded, found.failed_steps, found.consequences,
+        judge=judge, summary=summary(state, found),
+    )  # fmt: skip

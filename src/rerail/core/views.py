@@ -1,0 +1,178 @@
+"""Read-only views of a state: rows, results, the table for minds. Nothing here is stored.
+
+Rules of this file:
+- A view is a noun and reads the state; `to_dict` of a view is exactly what ``--json`` prints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rerail.core.recover import failed_args
+from rerail.core.state import State
+from rerail.core.texts import say
+from rerail.core.track import Phase, RunStatus, Track
+from rerail.core.verdict import (
+    error_of,
+    run_status,
+    stale_of,
+    statistics,
+    status_of,
+    summary,
+    verdict,
+    waiting_on,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """One step of a result: what it is, what it gave, what it cost."""
+
+    id: str
+    status: str
+    code: str | None
+    output: Any
+    error: Mapping[str, Any] | None
+    attempts: int
+    tool: str
+    args: Mapping[str, Any] | None
+    degraded: str | None
+    stale: str | None
+    started_at: float | None
+    elapsed: float
+    title: str = ""
+    stage: str = ""
+    needs: tuple[str, ...] = ()
+    unverified: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """The row as plain data."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """What a run came to, or is coming to: the same object for a live or finished run."""
+
+    run_id: str
+    status: str
+    success: bool
+    complete: bool
+    degraded: bool
+    exec: Mapping[str, Any]
+    steps: Mapping[str, StepRow]
+    failed_steps: tuple[Mapping[str, Any], ...]
+    consequences: tuple[str, ...]
+    disputed: tuple[str, ...]
+    judge: str
+    summary: str
+    objective: str = ""
+    parent: str = ""
+    round: int = 0
+    retries: int = 0
+    revision: int = 0
+    waiting_on: tuple[Mapping[str, Any], ...] = ()
+    never_started: tuple[str, ...] = ()
+    stopped: str = ""
+    seq: int = 0
+    created_at: float = 0.0
+    retry_history: tuple[Mapping[str, Any], ...] = field(default=())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result as plain data: what ``--json`` prints."""
+        plain = {name: getattr(self, name) for name in self.__slots__}
+        plain["steps"] = {step_id: row.to_dict() for step_id, row in self.steps.items()}
+        plain["exec"] = dict(self.exec)
+        for name in ("failed_steps", "consequences", "disputed", "waiting_on", "never_started", "retry_history"):
+            plain[name] = [dict(item) if isinstance(item, Mapping) else item for item in getattr(self, name)]
+        return plain
+
+
+def step_row(state: State, track: Track, output: Any = None, lang: str = "en") -> StepRow:
+    """A step as a row; its output has to be brought along, it may not be in memory."""
+    status, code = status_of(state, track)
+    stale = stale_of(state, track)
+    return StepRow(
+        id=track.id,
+        status=str(status),
+        code=code or None,
+        output=output,
+        error=error_of(state, track, status, code, lang),
+        attempts=track.attempt,
+        tool=track.call.tool if track.call is not None else track.step.tool,
+        args=failed_args(state, track),
+        degraded=_degraded(track, lang),
+        stale=_stale(stale, lang),
+        started_at=track.started_at or None,
+        elapsed=track.elapsed,
+        title=track.step.title,
+        stage=track.step.stage,
+        needs=tuple(need.id for need, _ in track.needs),
+        unverified=track.result.unverified if track.result is not None else False,
+    )
+
+
+def _degraded(track: Track, lang: str) -> str | None:
+    if track.result is None or not track.result.degraded or track.phase not in (Phase.SUCCEEDED, Phase.PENDING):
+        return None
+    kind, _, what = track.result.degraded.partition(":")
+    return say(f"degraded.{kind}", lang, reason=what, step=what)
+
+
+def _stale(stale: str, lang: str) -> str | None:
+    if not stale:
+        return None
+    key = f"stale.{stale}"
+    return say(key, lang) if key in ("stale.once", "stale.upstream") else stale
+
+
+def result(state: State, outputs: Mapping[str, Any], now: float, lang: str = "en") -> RunResult:
+    """The whole run as one object; `outputs` are the values of the steps that have one."""
+    found = verdict(state)
+    rows = {track.id: step_row(state, track, outputs.get(track.id), lang) for track in state.tracks.values()}
+    used = [
+        {"id": row.id, "tool": row.tool, "status": row.status, "code": row.code, "attempts": row.attempts}
+        for row in rows.values()
+    ]
+    judged = state.judged
+    status = run_status(state)
+    return RunResult(
+        run_id=state.run,
+        status=str(status),
+        success=found.success and status is not RunStatus.CANCELLED,
+        complete=found.complete,
+        degraded=found.degraded,
+        exec={**statistics(state, found, now if state.rest is None else state.at), "used": used},
+        steps=rows,
+        failed_steps=found.failed_steps,
+        consequences=found.consequences,
+        disputed=tuple(state.disputed),
+        judge=judged.judge if judged is not None else "none",
+        summary=summary(state, found, lang),
+        objective=state.objective,
+        parent=state.parent,
+        round=state.round,
+        retries=state.retries,
+        revision=state.revision,
+        waiting_on=tuple(waiting_on(state)) if state.waiting else (),
+        never_started=found.never,
+        stopped=state.stopped,
+        seq=state.seq,
+        created_at=state.created_at,
+        retry_history=tuple(state.retry_history),
+    )
+
+
+def question_table(state: State) -> list[dict[str, Any]]:
+    """One row per step, always whole: what a mind gets to see of a run."""
+    rows = []
+    for track in state.tracks.values():
+        status, code = status_of(state, track)
+        error = track.error.message[:300] if track.error is not None and track.phase is not Phase.SUCCEEDED else None
+        rows.append({
+            "id": track.id, "tool": track.step.tool, "status": str(status), "code": code or None,
+            "attempts": track.attempt, "needs": [need.id for need, _ in track.needs], "error": error,
+        })  # fmt: skip
+    return rows

@@ -1,0 +1,227 @@
+"""The story of a run, or of one step, told from its history in the order it happened (`why`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from rerail.core import events as ev
+from rerail.core.events import Course, Record
+from rerail.core.policy import Rung
+from rerail.core.state import State
+from rerail.core.texts import reason_in, say
+from rerail.core.track import RunStatus
+from rerail.core.verdict import error_of, run_status, skip_message, status_of, summary, verdict
+
+MAX_SHOWN = 160
+
+
+def story(state: State, records: Iterable[Record], step: str | None = None, lang: str = "en") -> str:
+    """What happened and why, one line a fact; of one step, or of the whole run without its plain successes."""
+    teller = _Teller(state, step, lang)
+    lines = teller.opening()
+    for record in records:
+        lines += teller.tell(record)
+    return "\n".join([*lines, *teller.closing()])
+
+
+class _Teller:
+    def __init__(self, state: State, step: str | None, lang: str) -> None:
+        self.state, self.step, self.lang = state, step, lang
+
+    def say(self, key: str, **values: Any) -> str:
+        return say(key, self.lang, **values)
+
+    def opening(self) -> list[str]:
+        if self.step is None:
+            return [self.say("why.run", run=self.state.run, objective=self.state.objective or "-")]
+        track = self.state.tracks[self.step]
+        title = f" ({track.step.title})" if track.step.title else ""
+        lines = [self.say("why.step", step=track.id, tool=track.step.tool, title=title)]
+        if track.needs:
+            needs = ", ".join(need.id if when == "success" else f"{need.id} ({when})" for need, when in track.needs)
+            lines.append(self.say("why.needs", needs=needs))
+        return lines
+
+    def closing(self) -> list[str]:
+        run = self.state.run
+        if self.step is None:
+            found = verdict(self.state)
+            lines = [self.say("why.now", status=run_status(self.state), detail=f". {summary(self.state, found, self.lang)}")]
+            if self.state.rest is not None and self.state.rest.status != RunStatus.COMPLETED:
+                lines.append(self.say("why.next", command=f"rerail retry {run} --dry-run"))
+            return lines
+        track = self.state.tracks[self.step]
+        status, code = status_of(self.state, track)
+        error = error_of(self.state, track, status, code, self.lang)
+        detail = f" [{error['code']}]: {error['message']}" if error else ""
+        lines = [self.say("why.now", status=status, detail=detail)]
+        if status == "in_doubt":
+            lines.append(self.say("why.next", command=f"rerail resolve {run} {self.step} --succeeded VALUE | --failed | --rerun"))
+        elif status == "failed":
+            lines.append(self.say("why.next", command=f"rerail retry {run} --dry-run"))
+        elif code == "confirm":
+            lines.append(self.say("why.next", command=f"rerail confirm {run} {self.step}"))
+        return lines
+
+    def tell(self, record: Record) -> list[str]:
+        event = record.event
+        teller = TELL.get(type(event))
+        if teller is None or (self.step is not None and not self._about(event)):
+            return []
+        return teller(self, event, _clock(record.at - self.state.created_at))
+
+    def _about(self, event: Any) -> bool:
+        if isinstance(event, ev.RetryBegin):
+            return self.step in event.chain
+        if isinstance(event, ev.Replanned):
+            return any(step.id == self.step for step in event.course.steps)
+        return getattr(event, "step", None) in (self.step, "") if not isinstance(event, ev.Done | ev.Waiting | ev.Resumed) else False
+
+    # -- One method per kind of event -----------------------------------------------------------------------------
+
+    def started(self, event: ev.StepStarted, time: str) -> list[str]:
+        if self.step is None:
+            return []
+        key = "why.fallback_call" if event.rung is Rung.FALLBACK else "why.started"
+        args = f" with {_shown(event.args)}" if event.args else ""
+        return [self.say(key, time=time, attempt=event.attempt, tool=event.tool, args=args)]
+
+    def succeeded(self, event: ev.StepSucceeded, time: str) -> list[str]:
+        if self.step is None:
+            return []
+        output = f": {_shown(event.output)}" if event.output is not None else f" ({event.size:,} bytes)" if event.blob else ""
+        line = self.say("why.succeeded", time=time, attempt=event.attempt, elapsed=_span(event.elapsed), output=output)
+        return [line, self.say("why.unverified")] if event.unverified else [line]
+
+    def failed(self, event: ev.StepFailed, time: str) -> list[str]:
+        error = event.error
+        message = reason_in(self.lang, error.code, error.message, error.data)
+        key = "why.failed" if event.called else "why.failed_before"
+        line = self.say(
+            key, time=time, attempt=event.attempt, elapsed=_span(event.elapsed), message=message,
+            code=error.code, category=error.category,
+        )  # fmt: skip
+        prefix = f"{event.step}: " if self.step is None else ""
+        lines = [line.replace("  ", f"  {prefix}", 1) if prefix else line]
+        return [*lines, self.say("why.lost")] if event.lost else lines
+
+    def verified(self, event: ev.StepVerified, time: str) -> list[str]:
+        return [self.say("why.verified", time=time, effect=event.effect, reason=event.reason)]
+
+    def skipped(self, event: ev.StepSkipped, time: str) -> list[str]:
+        track = self.state.tracks.get(event.step)
+        message = event.message
+        if self.lang != "en" and track is not None and status_of(self.state, track)[1] == event.code:
+            message = skip_message(self.state, track, event.code, self.lang)
+        prefix = f"{event.step}: " if self.step is None else ""
+        return [self.say("why.skipped", time=time, message=prefix + message, code=event.code)]
+
+    def kept(self, event: ev.StepKept, time: str) -> list[str]:
+        return [self.say("why.kept_stale" if event.stale else "why.kept", time=time)] if self.step else []
+
+    def renewed(self, event: ev.StepRenewed, time: str) -> list[str]:
+        return [self.say("why.renewed", time=time)] if self.step else []
+
+    def scheduled(self, event: ev.RetryScheduled, time: str) -> list[str]:
+        if event.not_now:
+            return [self.say("why.not_now", delay=_span(event.delay))]
+        return [
+            self.say("why.retry", attempt=event.attempt, of=event.of, delay=_span(event.delay), left=event.retries_left)
+        ]
+
+    def reflected(self, event: ev.Reflected, time: str) -> list[str]:
+        lines = [self.say("why.refused", reason=reason) for reason in event.refused]
+        if event.rung is Rung.FAIL:
+            because = " (permanent: trying again cannot help)" if event.category == "permanent_error" else ""
+            return [*lines, self.say("why.give_up", because=because)]
+        if event.rung in (Rung.REPAIR, Rung.REPLAN):
+            return [*lines, self.say(f"why.ask.{event.rung}")]
+        return lines
+
+    def recovered(self, event: ev.Recovered, time: str) -> list[str]:
+        what = event.tool or _shown(event.output)
+        key = f"why.rung.{event.rung}"
+        return [self.say(key, args=_shown(event.args), tool=event.tool, by=event.by, reason=event.reason, what=what)]
+
+    def declined(self, event: ev.Declined, time: str) -> list[str]:
+        return [self.say("why.declined", time=time, question=event.question, reason=event.reason)]
+
+    def rejected(self, event: ev.PlanRejected, time: str) -> list[str]:
+        return [self.say("why.rejected", time=time, by=event.by or "somebody", faults="; ".join(event.faults))]
+
+    def replanned(self, event: ev.Replanned, time: str) -> list[str]:
+        return [self.say("why.replanned", time=time, revision=event.revision, by=event.by, reason=event.reason or "-")]
+
+    def round(self, event: ev.RetryBegin, time: str) -> list[str]:
+        roots = ", ".join(event.roots[:8]) or event.operation
+        return [self.say("why.round", time=time, round=event.round, by=event.by, roots=roots, size=event.chain_size)]
+
+    def acted(self, event: ev.Acted, time: str) -> list[str]:
+        what = f" {event.step}" if event.step else ""
+        what += f" ({event.outcome})" if event.outcome else ""
+        if event.course != Course() and event.course.steps:
+            what += " " + ", ".join(step.id for step in event.course.steps)
+        return [self.say("why.acted", time=time, by=event.by or "a person", action=event.action, what=what)]
+
+    def resumed(self, event: ev.Resumed, time: str) -> list[str]:
+        lost = f"; answers lost: {', '.join(event.lost)}" if event.lost else ""
+        return [self.say("why.resumed", time=time, by=event.by, lost=lost)]
+
+    def stopped(self, event: ev.Stopped, time: str) -> list[str]:
+        return [self.say("why.stopped", time=time, code=event.code, reason=event.reason)]
+
+    def cancelled(self, event: ev.Cancelled, time: str) -> list[str]:
+        return [self.say("why.cancelled", time=time, by=event.by or "a person")]
+
+    def waiting(self, event: ev.Waiting, time: str) -> list[str]:
+        on = ", ".join(f"{item['for']} {item['step']}".strip() for item in event.on)
+        return [self.say("why.waiting", time=time, on=on)]
+
+    def done(self, event: ev.Done, time: str) -> list[str]:
+        return [self.say("why.done", time=time, status=event.status, summary=event.summary)]
+
+
+TELL: dict[type, Callable[[_Teller, Any, str], list[str]]] = {
+    ev.StepStarted: _Teller.started,
+    ev.StepSucceeded: _Teller.succeeded,
+    ev.StepFailed: _Teller.failed,
+    ev.StepVerified: _Teller.verified,
+    ev.StepSkipped: _Teller.skipped,
+    ev.StepKept: _Teller.kept,
+    ev.StepRenewed: _Teller.renewed,
+    ev.RetryScheduled: _Teller.scheduled,
+    ev.Reflected: _Teller.reflected,
+    ev.Recovered: _Teller.recovered,
+    ev.Declined: _Teller.declined,
+    ev.PlanRejected: _Teller.rejected,
+    ev.Replanned: _Teller.replanned,
+    ev.RetryBegin: _Teller.round,
+    ev.Acted: _Teller.acted,
+    ev.Resumed: _Teller.resumed,
+    ev.Stopped: _Teller.stopped,
+    ev.Cancelled: _Teller.cancelled,
+    ev.Waiting: _Teller.waiting,
+    ev.Done: _Teller.done,
+}
+
+
+def _shown(value: Any) -> str:
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + "…"
+
+
+def _clock(seconds: float) -> str:
+    """A moment, counted from the start of the run."""
+    return f"{f'+{_span(max(0.0, seconds))}':>8}"
+
+
+def _span(seconds: float) -> str:
+    if seconds < 0.0995:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 99.5:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"

@@ -1,0 +1,626 @@
+"""The façade: start, wait, retry, resume, act, watch. It finds who owns a run, and lets the loop do the rest."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from rerail.core import commands
+from rerail.core import events as ev
+from rerail.core.codec import Damaged, NewerFormat, decode
+from rerail.core.commands import Faulty, Preview, Refusal
+from rerail.core.events import Event, Record
+from rerail.core.fold import evolve
+from rerail.core.nearest import nearest
+from rerail.core.plan import Fault, Plan, Step, check
+from rerail.core.policy import Policy
+from rerail.core.state import State
+from rerail.core.track import Phase, RunStatus
+from rerail.core.values import unpack
+from rerail.core.views import RunResult, result
+from rerail.core.why import story
+from rerail.engine.failures import from_code
+from rerail.engine.loop import Host, RunLoop
+from rerail.engine.outputs import Contents, Gone
+from rerail.engine.owner import RENEW_EVERY, is_dead, this_process
+from rerail.engine.wishes import Wish, encode_answer, error_for, raise_answer
+from rerail.errors import PlanError, Refused, RerailError, StoreError
+from rerail.ports import Fenced, Head, Lease, Taken, Unavailable, Unusable
+
+AT_REST = frozenset({str(RunStatus.COMPLETED), str(RunStatus.FAILED), str(RunStatus.CANCELLED)})
+INBOX_EVERY = 0.2
+PAGE = 2000
+ANSWER_WITHIN = 30.0
+
+
+@dataclass(slots=True)
+class _Live:
+    """A run that this engine drives."""
+
+    loop: RunLoop
+    task: asyncio.Task[None]
+
+
+class Engine:
+    """Runs plans durably; everything people can do to a run goes through here."""
+
+    def __init__(self, host: Host, policy: Policy, *, by: str, version: str, origin: Sequence[str], ttl: float) -> None:
+        self._host, self._policy, self._by, self._version = host, policy, by, version
+        self._origin, self._ttl = tuple(origin), ttl
+        self._live: dict[str, _Live] = {}
+        self._attendant: asyncio.Task[None] | None = None
+        self._follow_ups: set[asyncio.Task[Any]] = set()
+
+    # -- Opening and closing --------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Open the store and begin to listen to other processes."""
+        with _store_errors():
+            await self._host.store.open()
+            await self._host.store.sweep(self._host.clock.now() - self._ttl)
+        self._attendant = asyncio.get_running_loop().create_task(self._attend())
+
+    async def close(self) -> None:
+        """Stop live runs as a crash would: calls cancelled, leases released, nothing recorded as cancelled."""
+        if self._attendant is not None:
+            self._attendant.cancel()
+            await asyncio.gather(self._attendant, return_exceptions=True)
+        tasks = [live.task for live in self._live.values()]
+        for task in (*tasks, *self._follow_ups):
+            task.cancel()
+        await asyncio.gather(*tasks, *self._follow_ups, return_exceptions=True)
+        await self._host.store.close()
+
+    async def __aenter__(self) -> Engine:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _attend(self) -> None:
+        """Hand over what other processes want of our runs, and say that we live."""
+        if not self._host.clock.polls:
+            return
+        renewed = self._host.clock.now()
+        while True:
+            await asyncio.sleep(INBOX_EVERY)
+            for run, live in list(self._live.items()):
+                with contextlib.suppress(Unavailable, Unusable):
+                    await self._serve(run, live)
+            now = self._host.clock.now()
+            if now - renewed >= RENEW_EVERY:
+                renewed = now
+                await self._renew(now)
+
+    async def _serve(self, run: str, live: _Live) -> None:
+        for number, data in await self._host.store.inbox(run):
+            problem: RerailError | None = None
+            try:
+                await live.loop.wish(msgspec.json.decode(data, type=Wish))
+            except RerailError as error:
+                problem = error
+            except msgspec.DecodeError as error:
+                problem = Refused(f"the action cannot be read: {error}", "STEP_NOT_WAITING")
+            await self._host.store.answer(run, number, encode_answer(problem))
+
+    async def _renew(self, now: float) -> None:
+        for live in list(self._live.values()):
+            try:
+                await self._host.store.renew(live.loop.lease, now)
+            except Fenced:
+                live.loop.broken(StoreError(f"another process took run {live.loop.state.run} over", "LEASE_LOST"))
+            except (Unavailable, Unusable):
+                continue  # the next append will tell
+
+    # -- Starting and waiting -------------------------------------------------------------------------------------
+
+    async def start(self, plan: Plan, *, parent: str | None = None, by: str | None = None, run_id: str | None = None) -> str:
+        """Check a plan and start a run of it; returns the run's id."""
+        faults = check(plan, self._host.specs)
+        if faults:
+            raise PlanError("the plan cannot be run; nothing was started:", faults)
+        run = run_id or secrets.token_hex(5)
+        now = self._host.clock.now()
+        store = self._host.store
+        with _store_errors():
+            await store.create(Head(run, objective=plan.objective, parent=parent or "", created_at=now, updated_at=now))
+            lease = await store.claim(run, this_process(), now)
+        loop = RunLoop(self._host, lease, State(run))
+        loop.note(
+            ev.RunStarted(plan.objective, parent or "", self._policy, by or self._by, self._version, self._origin),
+            ev.PlanAccepted(Plan(plan.objective, plan.steps, plan.follow_up), 1, self._fingerprints(plan)),
+        )
+        self._drive(run, loop)
+        return run
+
+    async def run(self, plan: Plan) -> RunResult:
+        """Start a run and wait until it is at rest or waits for a person."""
+        return await self.wait(await self.start(plan))
+
+    async def wait(self, run: str) -> RunResult:
+        """Wait until a run is at rest, or waits for a person; a run somebody else drives is watched."""
+        run = await self.find(run)
+        live = self._live.get(run)
+        if live is not None:
+            await asyncio.shield(live.task)
+            return result(live.loop.state, await self._outputs(live.loop.state, live.loop.contents), self._host.clock.now())
+        while True:
+            head = await self._head(run)
+            if head.status in AT_REST or head.status == RunStatus.WAITING or is_dead(head, self._host.clock.now()):
+                return await self.show(run)
+            with _store_errors():
+                await self._host.store.changed(run, head.seq, 1.0)
+
+    def _drive(self, run: str, loop: RunLoop) -> None:
+        task = asyncio.get_running_loop().create_task(self._driven(run, loop))
+        task.add_done_callback(lambda done: None if done.cancelled() else done.exception())  # `wait` raises it
+        self._live[run] = _Live(loop, task)
+
+    async def _driven(self, run: str, loop: RunLoop) -> None:
+        try:
+            await loop.drive()
+        finally:
+            self._live.pop(run, None)
+            await loop.drained()
+            with contextlib.suppress(Exception):
+                await self._host.store.release(loop.lease)
+        await self._follow(loop.state)
+
+    async def _follow(self, state: State) -> None:
+        """A completed run starts its follow-up, anew each time it completes (T6)."""
+        if state.follow_up is not None and state.rest is not None and state.rest.status == RunStatus.COMPLETED:
+            await self.start(state.follow_up, parent=state.run)
+
+    # -- Reading --------------------------------------------------------------------------------------------------
+
+    async def find(self, run: str) -> str:
+        """The id that a run's id or unambiguous prefix stands for."""
+        if run in self._live:
+            return run
+        with _store_errors():
+            if await self._host.store.head(run) is not None:
+                return run
+            matches = await self._host.store.heads(prefix=run, limit=10) if run else []
+            if len(matches) == 1:
+                return matches[0].run
+            if matches:
+                names = ", ".join(head.run for head in matches)
+                raise Refused(f"{run!r} could be any of: {names}", "RUN_AMBIGUOUS", hint="type more of the id")
+            near = nearest(run, [head.run for head in await self._host.store.heads(limit=1000)])
+        hint = f"did you mean {near!r}?" if near else "see: rerail ls"
+        raise Refused(f"there is no run {run!r}", "RUN_UNKNOWN", hint=hint)
+
+    async def _head(self, run: str) -> Head:
+        with _store_errors():
+            head = await self._host.store.head(run)
+        if head is None:
+            raise Refused(f"there is no run {run!r}", "RUN_UNKNOWN", hint="see: rerail ls")
+        return head
+
+    async def state(self, run: str) -> State:
+        """A run's state, folded from its history."""
+        live = self._live.get(run)
+        if live is not None:
+            return live.loop.state
+        state = State(run)
+        async for record in self._records(run):
+            evolve(state, record.event, record.at, record.seq)
+        return state
+
+    async def _records(self, run: str, after: int = 0) -> AsyncIterator[Record]:
+        while True:
+            with _store_errors():
+                rows = await self._host.store.read(run, after, PAGE)
+            for row in rows:
+                yield Record(run, row.seq, row.at, _decoded(run, row.seq, row.data))
+            if len(rows) < PAGE:
+                return
+            after = rows[-1].seq
+
+    async def events(self, run: str, after: int = 0) -> list[Record]:
+        """The history so far."""
+        return [record async for record in self._records(await self.find(run), after)]
+
+    async def watch(self, run: str, after: int = 0) -> AsyncIterator[Record]:
+        """Events as they come, from a sequence number on; ends when the run is at rest and all is delivered."""
+        run = await self.find(run)
+        while True:
+            async for record in self._records(run, after):
+                after = record.seq
+                yield record
+            head = await self._head(run)
+            if head.seq <= after:
+                if head.status in AT_REST:
+                    return
+                with _store_errors():
+                    await self._host.store.changed(run, after, 1.0)
+
+    async def show(self, run: str) -> RunResult:
+        """A run as it is now; the same object for a live or finished run."""
+        run = await self.find(run)
+        state = await self.state(run)
+        return result(state, await self._outputs(state), self._host.clock.now())
+
+    async def _outputs(self, state: State, contents: Contents | None = None) -> dict[str, Any]:
+        contents = contents or Contents(self._host.store, self._host.memory)
+        with _store_errors():
+            return {
+                track.id: await contents.value(track.result)
+                for track in state.tracks.values()
+                if track.result is not None and track.result.digest
+            }
+
+    async def list(
+        self, *, status: Sequence[str] = (), parent: str | None = None, limit: int = 100
+    ) -> list[dict[str, Any]]:
+        """Runs, newest first, as plain rows."""
+        with _store_errors():
+            heads = await self._host.store.heads(status=status, parent=parent, limit=limit)
+        now = self._host.clock.now()
+        return [
+            {
+                "run_id": head.run, "status": head.status, "objective": head.objective, "parent": head.parent or None,
+                "created_at": head.created_at, "updated_at": head.updated_at, "events": head.seq,
+                "owner": str(head.owner) if head.owner is not None else None,
+                "interrupted": head.status == RunStatus.RUNNING and is_dead(head, now),
+            }
+            for head in heads
+        ]  # fmt: skip
+
+    async def why(self, run: str, step: str | None = None, lang: str = "en") -> str:
+        """The story of a run, or of one of its steps, as a person would tell it."""
+        run = await self.find(run)
+        state = await self.state(run)
+        if step is not None and step not in state.tracks:
+            near = nearest(step, state.tracks)
+            hint = f"did you mean {near!r}?" if near else f"see: rerail show {run}"
+            raise Refused(f"run {run} has no step {step!r}", "STEP_UNKNOWN", hint=hint)
+        return story(state, await self.events(run), step, lang)
+
+    async def artifact(self, run: str, name: str) -> Any:
+        """A named output of a step, from wherever it is kept."""
+        run = await self.find(run)
+        state = await self.state(run)
+        track = state.tracks.get(name)
+        if track is None or track.result is None:
+            raise Refused(f"run {run} has no artifact {name!r}", "STEP_UNKNOWN", hint=f"see: rerail artifacts {run}")
+        if not track.result.blob:
+            return track.result.output
+        try:
+            with _store_errors():
+                return unpack(await Contents(self._host.store, 1).get(track.result.digest))
+        except Gone as gone:
+            raise Refused(f"artifact {name!r} is gone: {gone.reason}", "ARTIFACT_GONE", hint=f"use: rerail retry {run}") from None
+
+    async def artifacts(self, run: str) -> list[dict[str, Any]]:
+        """The artifacts of a run: name, producer, digest, size."""
+        run = await self.find(run)
+        latest: dict[str, dict[str, Any]] = {}
+        async for record in self._records(run):
+            if isinstance(record.event, ev.ArtifactCreated):
+                latest[record.event.name] = {
+                    "name": record.event.name, "step": record.event.step, "attempt": record.event.attempt,
+                    "digest": record.event.digest, "size": record.event.size, "media": record.event.media, "at": record.at,
+                }  # fmt: skip
+        return list(latest.values())
+
+    # -- Acting ---------------------------------------------------------------------------------------------------
+
+    async def pause(self, run: str, *, by: str | None = None) -> None:
+        """Start nothing more until somebody resumes the run."""
+        await self._act(run, Wish("pause", by or self._by))
+
+    async def cancel(self, run: str, *, by: str | None = None, reason: str = "") -> None:
+        """End the run: calls under way are cancelled, nothing more starts."""
+        await self._act(run, Wish("cancel", by or self._by, reason=reason))
+
+    async def skip(self, run: str, step: str, *, by: str | None = None, reason: str = "") -> None:
+        """Do without a step."""
+        await self._act(run, Wish("skip", by or self._by, step, reason=reason))
+
+    async def confirm(self, run: str, step: str | None = None, *, refuse: bool = False, by: str | None = None) -> None:
+        """Let a gated step run, or refuse it."""
+        await self._act(run, Wish("refuse" if refuse else "confirm", by or self._by, step))
+
+    async def resolve(
+        self, run: str, step: str, *, succeeded: Any = ..., failed: bool = False, rerun: bool = False, by: str | None = None
+    ) -> None:
+        """Answer a doubt, or mark a step succeeded by hand with a value."""
+        chosen = [name for name, given in (("succeeded", succeeded is not ...), ("failed", failed), ("rerun", rerun)) if given]
+        if len(chosen) != 1:
+            raise Refused("say exactly one of succeeded=VALUE, failed=True, rerun=True", "STEP_NOT_WAITING")
+        value = succeeded if succeeded is not ... else None
+        await self._act(run, Wish("resolve", by or self._by, step, outcome=chosen[0], value=value))
+
+    async def add(self, run: str, steps: Sequence[Any], *, by: str | None = None) -> None:
+        """Add steps to a live run; a bad change is refused and the old plan stays."""
+        plain = tuple(msgspec.to_builtins(step) if isinstance(step, Step) else step for step in steps)
+        await self._act(run, Wish("add", by or self._by, steps=plain))
+
+    async def _act(self, run: str, wish: Wish) -> None:
+        """Bring a wish to the run's owner; with no living owner, apply it here (T7)."""
+        run = await self.find(run)
+        live = self._live.get(run)
+        if live is not None and not live.loop.ended:
+            await live.loop.wish(wish)
+            return
+        head = await self._head(run)
+        if head.owner is not None and not is_dead(head, self._host.clock.now()) and head.owner != this_process():
+            await self._post(run, wish)
+            return
+        loop = await self._take(run)
+        try:
+            self._mend(loop)
+            with _refusals():
+                loop.apply(wish)
+            if self._can_drive(loop.state):
+                self._drive(run, loop)
+                return
+            await loop.commit()
+        except RerailError:
+            await loop.commit_quietly()
+            await self._host.store.release(loop.lease)
+            raise
+        await self._host.store.release(loop.lease)
+
+    async def _post(self, run: str, wish: Wish) -> None:
+        """Leave a wish in the inbox of a run that another process drives, and wait for its word."""
+        store = self._host.store
+        with _store_errors():
+            number = await store.post(run, msgspec.json.encode(wish))
+            waited = 0.0
+            while (answer := await store.answered(run, number)) is None:
+                if waited > ANSWER_WITHIN:
+                    raise StoreError(f"the owner of run {run} did not answer within {ANSWER_WITHIN:g} s")
+                await asyncio.sleep(0.05)
+                waited += 0.05
+        raise_answer(answer)
+
+    # -- Retrying and resuming ------------------------------------------------------------------------------------
+
+    async def retry(
+        self,
+        run: str,
+        steps: Sequence[str] | None = None,
+        stage: str | None = None,
+        *,
+        clean: bool = False,
+        force: bool = False,
+        dry_run: bool = False,
+        by: str | None = None,
+    ) -> Any:
+        """Retry exactly what failed and what depends on it; with `dry_run` only show what would happen."""
+        target, preview = await self.begin_retry(
+            run, steps, stage, clean=clean, force=force, dry_run=dry_run, by=by
+        )
+        return preview if dry_run else await self.wait(target)
+
+    async def begin_retry(
+        self,
+        run: str,
+        steps: Sequence[str] | None = None,
+        stage: str | None = None,
+        *,
+        clean: bool = False,
+        force: bool = False,
+        dry_run: bool = False,
+        by: str | None = None,
+    ) -> tuple[str, Preview | None]:
+        """Start a retry; returns the run it is for (a follow-up, perhaps) and what it will do."""
+        run = await self._retry_target(await self.find(run), steps, stage, clean=clean, force=force)
+        who = by or self._by
+        head = await self._head(run)
+        if run in self._live or (head.owner is not None and not is_dead(head, self._host.clock.now())):
+            return run, await self._retry_live(run, head, steps, force=force, dry_run=dry_run, by=who)
+        if dry_run:
+            state = await self.state(run)
+            self._pretend_mended(state)
+            with _refusals():
+                return run, commands.retry(
+                    state, who, steps=steps, stage=stage, clean=clean, force=force, policy=self._new_policy(state)
+                )
+        loop = await self._take(run)
+        try:
+            self._need_tools(loop.state)
+            self._mend(loop)
+            with _refusals():
+                preview = commands.retry(
+                    loop.state, who, steps=steps, stage=stage, clean=clean, force=force, policy=self._new_policy(loop.state)
+                )
+            loop.note(*preview.events)
+        except RerailError:
+            await loop.commit_quietly()
+            await self._host.store.release(loop.lease)
+            raise
+        self._drive(run, loop)
+        return run, preview
+
+    async def _retry_live(
+        self, run: str, head: Head, steps: Sequence[str] | None, *, force: bool, dry_run: bool, by: str
+    ) -> Preview | None:
+        if not steps:
+            raise Refused(
+                f"run {run} is being driven by process {head.owner}", "RUN_LIVE", hint="name the steps to retry, or wait for it"
+            )
+        if dry_run:
+            state = await self.state(run)
+            with _refusals():
+                return commands.retry(state, by, steps=steps, force=force)
+        await self._act(run, Wish("retry", by, steps=tuple(steps), force=force))
+        return None
+
+    async def _retry_target(
+        self, run: str, steps: Sequence[str] | None, stage: str | None, *, clean: bool, force: bool
+    ) -> str:
+        """The run a retry is meant for: a completed run whose follow-up failed stands for its follow-up (T6)."""
+        head = await self._head(run)
+        if head.status != RunStatus.COMPLETED or steps or stage or force or clean:
+            return run
+        with _store_errors():
+            children = await self._host.store.heads(parent=run, limit=1)
+        unfinished = [child for child in children if child.status != RunStatus.COMPLETED]
+        return unfinished[0].run if unfinished else run
+
+    async def resume(self, run: str, *, by: str | None = None) -> RunResult:
+        """Continue an interrupted or paused run, and wait for it."""
+        return await self.wait(await self.begin_resume(run, by=by))
+
+    async def begin_resume(self, run: str, *, by: str | None = None) -> str:
+        """Continue an interrupted or paused run; returns its id."""
+        run = await self.find(run)
+        head = await self._head(run)
+        if run in self._live or (head.owner is not None and not is_dead(head, self._host.clock.now())):
+            raise Refused(f"run {run} is being driven by process {head.owner}", "RUN_LIVE", hint=f"use: rerail watch {run}")
+        loop = await self._take(run)
+        try:
+            self._refuse_resume(loop.state)
+            self._need_tools(loop.state)
+            self._mend(loop, by or self._by, resumed=True)
+        except RerailError:
+            await self._host.store.release(loop.lease)
+            raise
+        self._drive(run, loop)
+        return run
+
+    def _refuse_resume(self, state: State) -> None:
+        if state.rest is not None:
+            raise Refused(f"run {state.run} is {state.rest.status}", "RUN_AT_REST", hint=f"use: rerail retry {state.run}")
+        if state.waiting and not state.paused:
+            if state.gates:
+                raise Refused(
+                    f"run {state.run} waits for a confirmation", "RUN_WAITS_CONFIRM", hint=f"use: rerail confirm {state.run}"
+                )
+            with _refusals():
+                commands.refuse_doubt(state)
+
+    # -- Taking a run over ----------------------------------------------------------------------------------------
+
+    async def _take(self, run: str) -> RunLoop:
+        """Become the owner of a run nobody drives; a dead owner's lease is taken over."""
+        now = self._host.clock.now()
+        store = self._host.store
+        with _store_errors():
+            try:
+                lease = await store.claim(run, this_process(), now)
+            except Taken as taken:
+                if not is_dead(taken.head, now):
+                    raise Refused(
+                        f"run {run} is being driven by process {taken.head.owner}", "RUN_LIVE", hint=f"use: rerail watch {run}"
+                    ) from None
+                lease = await self._take_over(run, taken.head, now)
+        try:
+            state = State(run)
+            async for record in self._records(run):
+                evolve(state, record.event, record.at, record.seq)
+        except BaseException:
+            with contextlib.suppress(Exception):
+                await store.release(lease)
+            raise
+        return RunLoop(self._host, lease, state)
+
+    async def _take_over(self, run: str, head: Head, now: float) -> Lease:
+        try:
+            return await self._host.store.claim(run, this_process(), now, over=head.fence)
+        except Taken as taken:
+            raise Refused(f"process {taken.head.owner} took run {run} over first", "RUN_LIVE") from None
+
+    def _mend(self, loop: RunLoop, by: str = "", *, resumed: bool = False) -> None:
+        """Two notes before a run goes on: the calls that were in flight are lost, and what changed meanwhile."""
+        state = loop.state
+        interrupted = state.rest is None and not state.waiting
+        if not interrupted and not resumed:
+            return
+        lost, stale = tuple(track.id for track in state.running.values()), self._stale(state)
+        policy = self._new_policy(state)
+        changed = self._fingerprints_of(state)
+        loop.note(
+            ev.Resumed(
+                by or self._by, lost, stale, "interrupted" if interrupted else "paused", policy,
+                changed if changed != state.fingerprints else None, state.paused and resumed,
+            ),
+            *self._lost(state),
+        )  # fmt: skip
+
+    def _lost(self, state: State) -> list[Event]:
+        error = from_code("ANSWER_LOST")
+        return [ev.StepFailed(track.id, track.attempt, error, lost=True) for track in state.running.values()]
+
+    def _pretend_mended(self, state: State) -> None:
+        """For a dry run: what the state would be once the lost calls are noted."""
+        if state.rest is None and not state.waiting:
+            for event in self._lost(state):
+                evolve(state, event, state.at, state.seq)
+
+    def _new_policy(self, state: State) -> Policy | None:
+        return self._policy if self._policy != state.policy else None
+
+    def _fingerprints(self, plan: Plan) -> dict[str, str]:
+        return self._prints({step.tool for step in plan.steps})
+
+    def _fingerprints_of(self, state: State) -> dict[str, str]:
+        return self._prints({track.step.tool for track in state.tracks.values()})
+
+    def _prints(self, names: set[str]) -> dict[str, str]:
+        specs = self._host.specs
+        return {name: specs[name].fingerprint for name in sorted(names) if name in specs and specs[name].fingerprint}
+
+    def _stale(self, state: State) -> tuple[str, ...]:
+        """Finished steps whose tool's definition changed since (E5): kept, and marked stale."""
+        now = self._fingerprints_of(state)
+        changed = {name for name, value in now.items() if name in state.fingerprints and state.fingerprints[name] != value}
+        if not changed:
+            return ()
+        return tuple(t.id for t in state.tracks.values() if t.phase is Phase.SUCCEEDED and t.step.tool in changed)
+
+    def _missing_tools(self, state: State) -> list[str]:
+        known = self._host.specs
+        unfinished = (t for t in state.tracks.values() if t.phase not in (Phase.SUCCEEDED, Phase.SKIPPED))
+        return list(dict.fromkeys(t.step.tool for t in unfinished if t.step.tool not in known))
+
+    def _can_drive(self, state: State) -> bool:
+        return not self._missing_tools(state)
+
+    def _need_tools(self, state: State) -> None:
+        missing = self._missing_tools(state)
+        if missing:
+            faults = [Fault("UNKNOWN_TOOL", f"no tool named {name!r} is loaded; load it with --tools") for name in missing]
+            raise PlanError(f"run {state.run} cannot go on without its tools:", faults)
+
+
+def _decoded(run: str, seq: int, data: bytes) -> Event:
+    try:
+        return decode(data)
+    except NewerFormat as error:
+        raise StoreError(
+            f"run {run} was written by a newer version of Rerail: {error}", "STORE_NEWER", hint="upgrade rerail"
+        ) from None
+    except Damaged as error:
+        raise StoreError(f"event {seq} of run {run} is damaged: {error}") from None
+
+
+@contextlib.contextmanager
+def _store_errors() -> Any:
+    """What a store cannot do, as the exception that callers catch."""
+    try:
+        yield
+    except Unusable as error:
+        raise StoreError(str(error), error.code) from error
+    except Unavailable as error:
+        raise StoreError(f"the store is out of reach: {error}") from error
+
+
+@contextlib.contextmanager
+def _refusals() -> Any:
+    """What the core refuses, as the exception that callers catch."""
+    try:
+        yield
+    except (Refusal, Faulty) as problem:
+        raise error_for(problem) from None
+

@@ -1,0 +1,595 @@
+"""The one loop: absorb what happened, decide, write it down, act (SPEC E1: durable before anything follows from it).
+
+Rules of this file:
+- Intents are committed before their calls start; a result and the intents that follow from it share a commit.
+- The loop keeps nothing that matters: what it holds besides the state are calls under way.
+- It ends when the run is at rest, when only a person can move it, or when it may not write any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rerail.context import Context
+from rerail.core import answers
+from rerail.core import events as ev
+from rerail.core.codec import encode
+from rerail.core.commands import Faulty, Refusal
+from rerail.core.decide import Action, Ask, Call, Look, Note, decide
+from rerail.core.events import Event
+from rerail.core.fold import evolve
+from rerail.core.policy import Rung
+from rerail.core.refs import HOLE, MissingPath, Template, compile_args, resolve
+from rerail.core.state import State
+from rerail.core.tools import ToolSpec
+from rerail.core.track import Phase, Track
+from rerail.core.values import pack, unpack
+from rerail.core.verdict import run_status
+from rerail.core.views import question_table
+from rerail.engine.failures import from_code
+from rerail.engine.outputs import INLINE, Contents, Gone
+from rerail.engine.perform import Launch, Outcome, Performer
+from rerail.engine.wishes import Wish, error_for, grant
+from rerail.errors import RerailError, StoreError
+from rerail.ports import Batch, Clock, Conflict, Fenced, Lease, Mind, Question, Store, Tool, Unavailable, Unusable
+
+
+MAX_LOG = 8_000  # characters of log that one event holds
+
+
+@dataclass(slots=True)
+class Host:
+    """What every loop of an engine shares."""
+
+    store: Store
+    clock: Clock
+    tools: Mapping[str, Tool]
+    specs: Mapping[str, ToolSpec]
+    performer: Performer
+    mind: Mind | None
+    mind_timeout: float
+    workspaces: Callable[[str], Path]
+    reconnect_seconds: float
+    memory: int
+    observe: Callable[[str, float, Event], None] | None = None
+
+
+@dataclass(slots=True)
+class Answered:
+    """What a mind said, or that it failed to say anything."""
+
+    action: Ask
+    answer: Any
+    failed: str = ""
+
+
+class RunLoop:
+    """Drives one run until it is at rest or waits for a person."""
+
+    def __init__(self, host: Host, lease: Lease, state: State) -> None:
+        self.host, self.lease, self.state = host, lease, state
+        self.contents = Contents(host.store, host.memory)
+        self._seq = state.seq  # the last sequence number that is durable
+        self._rows: list[tuple[float, bytes]] = []
+        self._blobs: dict[str, bytes] = {}
+        self._status = ""
+        self._wake = asyncio.Event()
+        self._outcomes: deque[Outcome | Answered] = deque()
+        self._wishes: deque[tuple[Wish, asyncio.Future[None]]] = deque()
+        self._granted: list[tuple[asyncio.Future[None], RerailError | None]] = []
+        self._launched: dict[str, Launch] = {}
+        self._tasks: dict[tuple[str, str, int], asyncio.Task[None]] = {}
+        self._fetched: dict[str, dict[str, bytes]] = {}
+        self._probed: dict[tuple[str, int], Any] = {}
+        self._progress: dict[str, ev.StepProgress] = {}
+        self._check_launched = False
+        self._broken: BaseException | None = None
+        self.ended = False
+
+    # -- From outside ---------------------------------------------------------------------------------------------
+
+    def note(self, *events: Event) -> None:
+        """Write down events before the loop starts, or between its turns."""
+        now = self.host.clock.now()
+        for event in events:
+            self._record(event, now)
+
+    async def wish(self, wish: Wish) -> None:
+        """Put a person's wish before the loop; returns once it is durable, raises if it is refused."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._wishes.append((wish, future))
+        self._wake.set()
+        await future
+
+    def apply(self, wish: Wish) -> None:
+        """Grant a wish before the loop starts; `Refusal` or `Faulty` if the state does not allow it."""
+        granted = grant(self.state, self.host.specs, wish)
+        self._blobs.update(granted.blobs)
+        self.note(*granted.events)
+
+    async def commit(self) -> None:
+        """Make what was noted durable without driving the run on."""
+        await self._commit()
+
+    async def commit_quietly(self) -> None:
+        """The same, where another error is already on its way."""
+        with contextlib.suppress(RerailError):
+            await self._commit()
+
+    def broken(self, error: BaseException) -> None:
+        """Stop as soon as possible: the run may not be written any more."""
+        self._broken = error
+        self._wake.set()
+
+    async def drive(self) -> None:
+        """Run until the run is at rest, waits for a person, or may not be written any more."""
+        try:
+            while True:
+                if self._broken is not None:
+                    raise StoreError(f"run {self.state.run} stopped: {self._broken}") from self._broken
+                self._absorb()
+                self._obey()
+                launches = self._advance()
+                await self._commit()
+                for launch in launches:
+                    self.host.performer.launch(launch, self._deliver)
+                if self._check_launched:
+                    self._cancel_unwanted()
+                if self.state.rest is not None or self.state.waiting:
+                    return
+                if not self._outcomes and not self._wishes:
+                    await self._sleep()
+        finally:
+            self.ended = True
+            self._stop()
+
+    def _stop(self) -> None:
+        """Leave as a crash would: calls are cancelled, nothing more is recorded."""
+        for task in self._tasks.values():
+            task.cancel()
+        for launch in self._launched.values():
+            launch.ended = True
+            if launch.ctx is not None:
+                launch.ctx.cancelled.set()
+            if launch.task is not None:
+                launch.task.cancel()
+        for _, future in self._wishes:
+            if not future.done():
+                future.set_exception(StoreError("the run stopped before the action could be recorded"))
+        self._settle_wishes(StoreError("the action could not be recorded"))
+
+    async def drained(self) -> None:
+        """Wait, a little, until cancelled calls are really over."""
+        tasks = [launch.task for launch in self._launched.values() if launch.task is not None and not launch.task.done()]
+        tasks += [task for task in self._tasks.values() if not task.done()]
+        if tasks:
+            await asyncio.wait(tasks, timeout=1.0)
+
+    # -- One turn -------------------------------------------------------------------------------------------------
+
+    def _absorb(self) -> None:
+        """Write down what the calls and questions under way came to."""
+        if not self._outcomes and not self._progress:
+            return
+        now = self.host.clock.now()
+        for progress in self._progress.values():
+            if self.state.current(progress.step, progress.attempt, Phase.RUNNING):
+                self._record(progress, now)
+        self._progress.clear()
+        while self._outcomes:
+            outcome = self._outcomes.popleft()
+            if isinstance(outcome, Answered):
+                self._read_answer(outcome, now)
+            else:
+                self._take(outcome, now)
+
+    def _take(self, outcome: Outcome, now: float) -> None:
+        launch = self._launched.get(outcome.step)
+        if launch is not None and launch.attempt == outcome.attempt:
+            del self._launched[outcome.step]
+        before = any(isinstance(event, ev.StepFailed) and not event.called for event in outcome.events)
+        phases = (Phase.PENDING, Phase.BACKOFF) if before else (Phase.RUNNING, Phase.DOUBT)
+        if self.state.current(outcome.step, outcome.attempt, *phases) is None:
+            return  # a late word from an older attempt
+        self._blobs.update(outcome.blobs)
+        for name, data in outcome.blobs.items():
+            self.contents.remember(name, data)
+        for event in outcome.events:
+            self._record(event, now)
+
+    def _obey(self) -> None:
+        while self._wishes:
+            wish, future = self._wishes.popleft()
+            try:
+                granted = grant(self.state, self.host.specs, wish)
+            except Refusal as refusal:
+                self._granted.append((future, error_for(refusal)))
+                continue
+            except Faulty as faulty:
+                self._record(ev.PlanRejected(wish.by, tuple(map(str, faulty.faults)), wish.action), self.host.clock.now())
+                self._granted.append((future, error_for(faulty)))
+                continue
+            self._blobs.update(granted.blobs)
+            self.note(*granted.events)
+            self._granted.append((future, None))
+            self._check_launched = True
+
+    def _advance(self) -> list[Launch]:
+        """Decide and write down until there is nothing to do but act; returns the calls to start."""
+        launches: list[Launch] = []
+        while True:
+            now = self.host.clock.now()
+            again = False
+            for action in decide(self.state, self.host.specs, now):
+                again = self._take_up(action, now, launches) or again
+            if not again:
+                return launches
+
+    def _take_up(self, action: Action, now: float, launches: list[Launch]) -> bool:
+        """Begin an action; True if the state changed so that there may be more to decide."""
+        match action:
+            case Call():
+                return self._intend(action, now, launches)
+            case Note():
+                for event in action.events:
+                    self._record(event, now)
+                return True
+            case Look():
+                self._spawn(("verify", action.step, action.attempt), self._look(action))
+                return False
+            case Ask():
+                self._spawn((action.question, action.step, action.seq), self._ask(action))
+                return False
+
+    def _record(self, event: Event, now: float) -> None:
+        evolve(self.state, event, now, self._seq + len(self._rows) + 1)
+        self._rows.append((now, encode(event)))
+
+    async def _commit(self) -> None:
+        """Make everything written down durable; only then may anything follow from it."""
+        if self._rows:
+            status = str(run_status(self.state))
+            batch = Batch(
+                self.state.run, self._seq, self._rows, self.lease.fence, self._blobs,
+                status if status != self._status else "", self.state.objective if not self._seq else "",
+            )  # fmt: skip
+            await self._append(batch)
+            self._seq += len(self._rows)
+            self._rows, self._blobs, self._status = [], {}, status
+        if self._granted:
+            self._settle_wishes(None)
+
+    async def _append(self, batch: Batch) -> None:
+        deadline: float | None = None
+        delay = 0.05
+        while True:
+            try:
+                await self.host.store.append(batch)
+                return
+            except (Conflict, Fenced) as error:
+                code = "LEASE_LOST" if isinstance(error, Fenced) else "SEQ_CONFLICT"
+                raise StoreError(f"another process took run {batch.run} over; this one stopped", code) from error
+            except Unusable as error:
+                raise StoreError(f"run {batch.run} stopped: {error}", error.code) from error
+            except Unavailable as error:
+                now = asyncio.get_running_loop().time()
+                deadline = now + self.host.reconnect_seconds if deadline is None else deadline
+                if now >= deadline:
+                    raise StoreError(f"run {batch.run} stopped: the store is out of reach: {error}") from error
+                await asyncio.sleep(min(delay, max(0.0, deadline - now)))
+                delay = min(delay * 2, 2.0)
+
+    def _settle_wishes(self, problem: RerailError | None) -> None:
+        for future, refusal in self._granted:
+            if future.done():
+                continue
+            if problem is not None or refusal is not None:
+                future.set_exception(problem or refusal or StoreError("not recorded"))
+            else:
+                future.set_result(None)
+        self._granted = []
+
+    async def _sleep(self) -> None:
+        """Wait for an outcome, a wish, or the end of a backoff."""
+        now = self.host.clock.now()
+        due = self.state.tick(now)
+        if self.state.hurt or (self.state.ready and due is not None and due <= now):
+            return
+        timer = None
+        if due is not None:
+            timer = asyncio.get_running_loop().call_later(max(0.0, due - now), self._wake.set)
+        await self._wake.wait()
+        self._wake.clear()
+        if timer is not None:
+            timer.cancel()
+
+    def _deliver(self, outcome: Outcome) -> None:
+        self._outcomes.append(outcome)
+        self._wake.set()
+
+    def _cancel_unwanted(self) -> None:
+        """Cancel calls that nobody waits for any more: the run was cancelled, or their step skipped."""
+        self._check_launched = False
+        for launch in list(self._launched.values()):
+            if self.state.stopped == "RUN_CANCELLED":
+                self.host.performer.cancel(launch, "RUN_CANCELLED", self._deliver)
+            elif self.state.current(launch.step.id, launch.attempt, Phase.RUNNING) is None:
+                self.host.performer.cancel(launch, "SKIPPED_LIVE", self._deliver)
+
+    # -- Intents --------------------------------------------------------------------------------------------------
+
+    def _intend(self, action: Call, now: float, launches: list[Launch]) -> bool:
+        """Write down the intent to call; True if the step failed before its call instead."""
+        track = self.state.tracks[action.step]
+        tool, spec = self.host.tools.get(action.tool), self.host.specs.get(action.tool)
+        if tool is None or spec is None:
+            return self._fail_before(track, from_code("TOOL_UNKNOWN", tool=action.tool), now)
+        try:
+            args, own = self._args(track, action, spec)
+        except _NotYet as wait:
+            self._spawn(("fetch", track.id, track.attempt), self._fetch(track, wait.names))
+            return False
+        except _Before as problem:
+            self._fetched.pop(track.id, None)
+            return self._fail_before(track, problem.error, now)
+        launch = self._launch_of(track, action.attempt, tool, spec, args)
+        if spec.probes:
+            seen = (track.id, action.attempt)
+            if seen not in self._probed:
+                self._spawn(("probe", *seen), self._probe(launch))
+                return False
+            launch.before = self._probed.pop(seen)
+        self._fetched.pop(track.id, None)
+        self._record(self._started(track, action, launch, own), now)
+        self._launched[track.id] = launch
+        launches.append(launch)
+        return False
+
+    def _started(self, track: Track, action: Call, launch: Launch, own: bool) -> ev.StepStarted:
+        inline, blob = None, ""
+        if not own:
+            packed = pack(launch.args)
+            if len(packed.data) <= INLINE:
+                inline = unpack(packed.data)
+            else:
+                blob = packed.digest
+                self._blobs[blob] = packed.data
+        return ev.StepStarted(
+            track.id, action.attempt, action.tool, track.step.effect or launch.spec.effect, inline, blob,
+            action.rung, launch.before, launch.spec.verifiable or track.step.verify is not None,
+        )  # fmt: skip
+
+    def _fail_before(self, track: Track, error: ev.Error, now: float) -> bool:
+        self._record(ev.StepFailed(track.id, track.attempt, error, called=False), now)
+        return True
+
+    def _args(self, track: Track, action: Call, spec: ToolSpec) -> tuple[dict[str, Any], bool]:
+        """The arguments of the next call, and whether they are the plan's own."""
+        if action.rung is Rung.FALLBACK and track.step.fallback is not None:
+            template, own = compile_args(track.step.fallback.args, self.state.names), False
+        elif track.heal is not None and track.heal.args is not None:
+            return copy.deepcopy(track.heal.args), False
+        else:
+            template, own = self.state.template(track), True
+        if not template.refs:
+            return copy.deepcopy(template.value) if template.value else {}, own
+        args = self._resolved(track, template, spec)
+        return args, False
+
+    def _resolved(self, track: Track, template: Template, spec: ToolSpec) -> dict[str, Any]:
+        lookup = _Lookup(self, track)
+        try:
+            args: dict[str, Any] = resolve(template, lookup)
+        except MissingPath as missing:
+            ref = missing.ref
+            raise _Before(from_code("PATH_MISSING", ref=str(ref), step=ref.step)) from missing
+        if lookup.missing:
+            raise _NotYet(lookup.missing)
+        if lookup.holes:
+            self._check_holes(template, lookup, spec)
+        faults = spec.schema.faults(args)
+        if faults:
+            small = len(pack(args).data) <= 4 * INLINE
+            shown = "; ".join(map(str, faults[:5]))
+            error = from_code("ARGS_INVALID", tool=spec.name, faults=shown)
+            raise _Before(_with_args(error, args) if small else error)
+        return args
+
+    def _check_holes(self, template: Template, lookup: _Lookup, spec: ToolSpec) -> None:
+        """A hole that reaches an argument which does not accept null is a failure before the call (H9)."""
+        marked = resolve(template, lookup, hole=HOLE)
+        faults = spec.schema.faults(_nulled(marked))
+        if faults:
+            step = next(iter(lookup.holes))
+            ref = next(str(ref) for ref in template.refs if ref.step == step)
+            argument = ".".join(map(str, faults[0].path)) or "?"
+            raise _Before(from_code("HOLE_NOT_ACCEPTED", step=step, ref=ref, argument=argument))
+
+    def _launch_of(self, track: Track, attempt: int, tool: Tool, spec: ToolSpec, args: dict[str, Any]) -> Launch:
+        step = track.step
+        timeout = step.timeout or spec.timeout or self.state.policy.step_timeout
+        launch = Launch(step, attempt, tool, spec, args, None, timeout)
+        if getattr(tool, "wants_context", True) or step.verify is not None or spec.verifiable or spec.probes:
+            launch.ctx = self._context(track, attempt, args, timeout)
+        if step.verify is not None:
+            launch.verify_args = self._verify_args(track)
+        return launch
+
+    def _context(self, track: Track, attempt: int, args: dict[str, Any], timeout: float) -> Context:
+        run, step = self.state.run, track.id
+        key = f"{run}-{pack([step, track.generation, args]).digest}"
+        loop = asyncio.get_running_loop()
+
+        def sink(kind: str, said: Mapping[str, Any]) -> None:
+            event = ev.StepProgress(step, attempt, str(said.get("message", ""))[:2000], said.get("fraction"), kind == "log")
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is listening any more
+                loop.call_soon_threadsafe(self._hear, event)
+
+        return Context(run, step, attempt, key, self.host.workspaces(run), sink, timeout)
+
+    def _hear(self, event: ev.StepProgress) -> None:
+        """What a tool says while it works. Of progress the latest word counts; log lines that come at once are one."""
+        before = self._progress.get(event.step)
+        if event.log and before is not None and before.log and len(before.message) < MAX_LOG:
+            event = ev.StepProgress(event.step, event.attempt, f"{before.message}\n{event.message}"[:MAX_LOG], None, True)
+        self._progress[event.step] = event
+        self._wake.set()
+
+    def _verify_args(self, track: Track) -> dict[str, Any]:
+        assert track.step.verify is not None
+        template = compile_args(track.step.verify.args, self.state.names)
+        lookup = _Lookup(self, track)
+        try:
+            args: dict[str, Any] = resolve(template, lookup)
+        except MissingPath:
+            return {}
+        return args
+
+    # -- Work beside the calls ------------------------------------------------------------------------------------
+
+    def _spawn(self, key: tuple[str, str, int], work: Coroutine[Any, Any, None]) -> None:
+        """Start a piece of work unless it is under way already."""
+        if key in self._tasks:
+            work.close()
+            return
+        task = self._tasks[key] = asyncio.get_running_loop().create_task(work)
+
+        def finished(task: asyncio.Task[None]) -> None:
+            self._tasks.pop(key, None)
+            if not task.cancelled() and (error := task.exception()) is not None:
+                self._broken = error
+            self._wake.set()
+
+        task.add_done_callback(finished)
+
+    async def _fetch(self, track: Track, names: dict[str, str]) -> None:
+        """Bring outputs from the store; one that is gone fails the step, and its producer may mend that."""
+        found = self._fetched.setdefault(track.id, {})
+        for name, producer in names.items():
+            try:
+                found[name] = await self.contents.get(name)
+            except Gone as gone:
+                error = from_code("ARTIFACT_GONE", step=producer, reason=gone.reason, producer=producer)
+                event = ev.StepFailed(track.id, track.attempt, error, called=False)
+                self._outcomes.append(Outcome(track.id, track.attempt, [event]))
+                self._fetched.pop(track.id, None)
+                return
+
+    async def _probe(self, launch: Launch) -> None:
+        self._probed[launch.step.id, launch.attempt] = await self.host.performer.probe(launch)
+
+    async def _look(self, action: Look) -> None:
+        track = self.state.tracks[action.step]
+        call = track.call
+        if call is None:
+            return
+        tool, spec = self.host.tools.get(call.tool), self.host.specs.get(call.tool)
+        if tool is None or spec is None:
+            event = ev.StepVerified(action.step, action.attempt, "unknown", reason=f"no tool named {call.tool!r}")
+            self._deliver(Outcome(action.step, action.attempt, [event]))
+            return
+        args = call.args
+        if args is None:
+            args = unpack(await self.contents.get(call.args_blob)) if call.args_blob else self.state.template(track).value
+        launch = self._launch_of(track, action.attempt, tool, spec, args)
+        launch.before = call.before
+        self._deliver(await self.host.performer.verify_lost(launch))
+
+    async def _ask(self, action: Ask) -> None:
+        mind = self.host.mind
+        if mind is None:
+            self._outcomes.append(Answered(action, None, "nobody is there to answer"))
+            return
+        track = self.state.tracks.get(action.step)
+        error = track.error.to_dict() if track is not None and track.error is not None else None
+        definition = msgspec.to_builtins(track.step) if track is not None else None
+        question = Question(
+            action.question, self.state.run, action.step, self.state.objective, question_table(self.state),
+            self.host.specs, error, definition, self.state.seq,
+        )  # fmt: skip
+        answer, failed = await self.host.performer.ask(mind, question, self.host.mind_timeout)
+        self._outcomes.append(Answered(action, answer, failed))
+
+    def _read_answer(self, said: Answered, now: float) -> None:
+        state, specs, action = self.state, self.host.specs, said.action
+        by = getattr(self.host.mind, "name", "mind")
+        if action.question == "judge":
+            if state.judged is not None or state.seq != action.seq:
+                self._record(ev.Declined("judge", "", "the run has moved on", late=True), now)
+                return
+            self._record(answers.unavailable_judge(state) if said.failed else answers.read_judgement(state, said.answer, by), now)
+        elif said.failed:
+            self._record(ev.Declined(action.question, action.step, said.failed), now)
+        elif action.question == "repair":
+            self._record(answers.read_repair(state, specs, action.step, action.seq, said.answer, by), now)
+        else:
+            self._record(answers.read_replan(state, specs, said.answer, by), now)
+
+
+class _NotYet(Exception):
+    """Some outputs have to be brought from the store first."""
+
+    def __init__(self, names: dict[str, str]) -> None:
+        super().__init__()
+        self.names = names
+
+
+class _Before(Exception):
+    """The step fails before its tool is called."""
+
+    def __init__(self, error: ev.Error) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+class _Lookup:
+    """Finds outputs for references: fresh values, holes marked, contents not at hand noted as missing."""
+
+    def __init__(self, loop: RunLoop, track: Track) -> None:
+        self._loop, self._fetched = loop, loop._fetched.get(track.id, {})
+        self._values: dict[str, Any] = {}
+        self.missing: dict[str, str] = {}
+        self.holes: dict[str, None] = {}
+
+    def __call__(self, step: str) -> Any:
+        if step not in self._values:
+            self._values[step] = self._find(step)
+        return self._values[step]
+
+    def _find(self, step: str) -> Any:
+        track = self._loop.state.tracks[step]
+        result = track.result
+        if track.phase is not Phase.SUCCEEDED or result is None or result.hole:
+            self.holes[step] = None
+            return HOLE
+        if not result.blob:
+            return copy.deepcopy(result.output)
+        data = self._fetched.get(result.digest) or self._loop.contents.peek(result.digest)
+        if data is None:
+            self.missing[result.digest] = step
+            return HOLE
+        return unpack(data)
+
+
+def _nulled(value: Any) -> Any:
+    if value is HOLE:
+        return None
+    if isinstance(value, dict):
+        return {key: _nulled(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_nulled(item) for item in value]
+    return value
+
+
+def _with_args(error: ev.Error, args: dict[str, Any]) -> ev.Error:
+    return ev.Error(error.code, error.category, error.message, data={**error.data, "args": args})
+

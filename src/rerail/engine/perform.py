@@ -1,0 +1,304 @@
+"""Performing actions: a call, a look, a question. What the world answers becomes an event; nothing here raises.
+
+Rules of this file:
+- The only broad ``except`` of the project: whatever a tool or a mind does is data.
+- An answer is believed only after its checks: it is JSON, not too large, does not look like an error, meets the
+  step's postconditions, and its effect is there where somebody can look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rerail.core import events as ev
+from rerail.core.codes import Category
+from rerail.core.events import Error, Event
+from rerail.core.plan import Check, Step
+from rerail.core.schema import Schema
+from rerail.core.suspect import suspect
+from rerail.core.texts import say
+from rerail.core.tools import ToolSpec
+from rerail.core.values import NotJson, Packed, pack, unpack
+from rerail.engine.failures import Failure, Patterns, from_code, from_exception, from_returned, says_failed
+from rerail.engine.outputs import INLINE
+from rerail.ports import Clock, Mind, Question, Tool
+
+GRACE = 2.0  # seconds that a cancelled call gets to clean up before it is left behind
+VERIFY_TIMEOUT = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """A `verify` function's word that the effect is there, with the output that was lost."""
+
+    output: Any = None
+
+
+@dataclass(slots=True)
+class Launch:
+    """One attempt, ready to be called."""
+
+    step: Step
+    attempt: int
+    tool: Tool
+    spec: ToolSpec
+    args: dict[str, Any]
+    ctx: Any
+    timeout: float
+    before: Any = None
+    verify_args: dict[str, Any] | None = None
+    ended: bool = False  # a late answer after this changes nothing
+    cancelled: str = ""  # why it was cancelled, if it was
+    started: float = 0.0
+    task: asyncio.Task[Any] | None = None
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What an attempt came to: the events to write, and the contents they name."""
+
+    step: str
+    attempt: int
+    events: list[Event]
+    blobs: dict[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Performer:
+    """Performs actions with the tools and limits of one engine."""
+
+    tools: Mapping[str, Tool]
+    patterns: Patterns
+    max_output: int
+    clock: Clock
+
+    def launch(self, launch: Launch, deliver: Callable[[Outcome], None]) -> None:
+        """Start an attempt; its outcome is delivered exactly once, however it ends."""
+        loop = asyncio.get_running_loop()
+        launch.started = loop.time()
+        task = launch.task = loop.create_task(self._attempt(launch))
+        timer = loop.call_later(launch.timeout, self._expire, launch, deliver)
+
+        def finished(task: asyncio.Task[Outcome]) -> None:
+            timer.cancel()
+            if not launch.ended:
+                launch.ended = True
+                deliver(task.result() if not task.cancelled() else self._cut_off(launch))
+            elif not task.cancelled():
+                task.exception()  # it was left behind; its late answer is not news
+
+        task.add_done_callback(finished)
+
+    def _expire(self, launch: Launch, deliver: Callable[[Outcome], None]) -> None:
+        self.cancel(launch, "TIMEOUT", deliver)
+
+    def cancel(self, launch: Launch, why: str, deliver: Callable[[Outcome], None]) -> None:
+        """Cancel an attempt; if it does not stop in time, it is left behind and its answer counts as lost."""
+        if launch.ended or launch.cancelled or launch.task is None:
+            return
+        launch.cancelled = why
+        if launch.ctx is not None:
+            launch.ctx.cancelled.set()
+        launch.task.cancel()
+
+        def leave() -> None:
+            if not launch.ended:
+                launch.ended = True
+                deliver(self._cut_off(launch))
+
+        asyncio.get_running_loop().call_later(GRACE, leave)
+
+    def _cut_off(self, launch: Launch) -> Outcome:
+        if launch.cancelled == "RUN_CANCELLED":
+            error = from_code("RUN_CANCELLED", category=Category.TRANSIENT)
+        elif launch.cancelled == "TIMEOUT":
+            error = from_code("TIMEOUT", seconds=launch.timeout)
+        else:
+            error = from_code("ANSWER_LOST", text=launch.cancelled or "CLOSED")
+        return self._failed(launch, Failure(error, lost=True))
+
+    async def _attempt(self, launch: Launch) -> Outcome:
+        try:
+            if getattr(launch.tool, "is_async", False):
+                output = await launch.tool.call(launch.args, launch.ctx)
+            else:
+                with self.clock.external():
+                    output = await launch.tool.call(launch.args, launch.ctx)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            if launch.cancelled:
+                return self._cut_off(launch)  # it failed because we cancelled it
+            failure = from_exception(error, self.patterns)
+            if isinstance(error, KeyboardInterrupt | GeneratorExit):
+                raise
+            return self._failed(launch, failure)
+        if launch.cancelled:
+            return self._cut_off(launch)
+        return await self._believe(launch, output)
+
+    async def _believe(self, launch: Launch, output: Any) -> Outcome:
+        """An answer that says it succeeded, checked before it is believed."""
+        try:
+            packed = pack(output)
+        except NotJson:
+            kind = type(output).__name__
+            return self._failed(launch, Failure(from_code("OUTPUT_NOT_JSON", type=kind)))
+        if len(packed.data) > self.max_output:
+            error = from_code("OUTPUT_TOO_LARGE", size=len(packed.data), limit=self.max_output)
+            return self._failed(launch, Failure(error))
+        if output is not None:
+            output = unpack(packed.data)  # plain JSON from here on, and nobody else's object
+        failure = self._disbelieve(launch, output)
+        if failure is not None:
+            return self._failed(launch, failure)
+        unverified = False
+        if launch.spec.verifiable or launch.step.verify is not None:
+            there = await self.look(launch, output)
+            if there is False:
+                return self._failed(launch, Failure(from_code("VERIFY_FAILED")))
+            unverified = there is None
+        return self._succeeded(launch, output, packed, unverified)
+
+    def _disbelieve(self, launch: Launch, output: Any) -> Failure | None:
+        if says_failed(output):
+            return from_returned(output, self.patterns)
+        trusted = launch.step.trust_output if launch.step.trust_output is not None else launch.spec.trust_output
+        if output is not None and not trusted:
+            seen = suspect(output)
+            if seen is not None:
+                return self._suspected(output, seen)
+        for check in (launch.spec.check, launch.step.check):
+            faults = unmet(check, output) if check is not None else []
+            if faults:
+                return Failure(from_code("CHECK_FAILED", faults="; ".join(faults)))
+        return None
+
+    def _suspected(self, output: Any, seen: str) -> Failure:
+        told = from_returned(output, self.patterns).error if isinstance(output, Mapping) else None
+        category = told.category if told is not None and told.category is not Category.UNKNOWN else None
+        if category is None:
+            thrown = from_exception(Exception(seen), self.patterns).error.category
+            category = thrown if thrown is not Category.UNKNOWN else Category.TOOL
+        suggest = told.suggest if told is not None else None
+        error = Error(
+            "SUSPECT_OUTPUT", category, say("error.SUSPECT_OUTPUT", seen=seen), suggest=suggest, data={"seen": seen}
+        )
+        return Failure(error)
+
+    def _succeeded(self, launch: Launch, output: Any, packed: Packed, unverified: bool) -> Outcome:
+        step, attempt, size = launch.step.id, launch.attempt, len(packed.data)
+        elapsed = asyncio.get_running_loop().time() - launch.started
+        tokens, cost = _usage(launch)
+        if not packed.digest:
+            done = ev.StepSucceeded(step, attempt, elapsed=elapsed, tokens=tokens, cost=cost, unverified=unverified)
+            return Outcome(step, attempt, [done])
+        blob = size > INLINE
+        done = ev.StepSucceeded(
+            step, attempt, None if blob else output, packed.digest, size, blob, elapsed, tokens, cost, unverified
+        )
+        made = ev.ArtifactCreated(step, step, attempt, packed.digest, size)
+        return Outcome(step, attempt, [made, done], {packed.digest: packed.data} if blob else {})
+
+    def _failed(self, launch: Launch, failure: Failure) -> Outcome:
+        elapsed = asyncio.get_running_loop().time() - launch.started
+        tokens, cost = _usage(launch)
+        event = ev.StepFailed(
+            launch.step.id, launch.attempt, failure.error, elapsed, failure.lost, True, failure.not_now, tokens, cost
+        )
+        return Outcome(launch.step.id, launch.attempt, [event])
+
+    # -- Looking at the effect itself (V8) ------------------------------------------------------------------------
+
+    async def look(self, launch: Launch, output: Any) -> bool | Verified | None:
+        """Whether the effect is there: asked once more if it raises or times out, then unknown (None)."""
+        for _ in range(2):
+            try:
+                async with asyncio.timeout(VERIFY_TIMEOUT):
+                    return await self._look_once(launch, output)
+            except Exception:  # noqa: BLE001 - a verify that fails says nothing about the effect
+                continue
+        return None
+
+    async def _look_once(self, launch: Launch, output: Any) -> bool | Verified | None:
+        verify = launch.step.verify
+        if verify is not None:
+            seen = await self.tools[verify.tool].call(launch.verify_args or {}, launch.ctx)
+            return not says_failed(seen) and contains(seen, verify.expect)
+        found = await launch.tool.verify(launch.args, output, launch.before, launch.ctx)
+        return found if isinstance(found, Verified) else bool(found) if found is not None else None
+
+    async def verify_lost(self, launch: Launch) -> Outcome:
+        """The answer was lost: is the effect there?"""
+        found = await self.look(launch, None)
+        step, attempt = launch.step.id, launch.attempt
+        if found is None:
+            return Outcome(step, attempt, [ev.StepVerified(step, attempt, "unknown", reason="verify could not tell")])
+        if found is False:
+            return Outcome(step, attempt, [ev.StepVerified(step, attempt, "absent")])
+        output = found.output if isinstance(found, Verified) else None
+        try:
+            packed = pack(output)
+        except NotJson:
+            packed, output = pack(None), None
+        blob, size = len(packed.data) > INLINE, len(packed.data)
+        hole = not isinstance(found, Verified)
+        event = ev.StepVerified(
+            step, attempt, "there", None if blob else output, packed.digest, size, blob, hole,
+            "the effect is there; it was not called again",
+        )  # fmt: skip
+        events: list[Event] = [event]
+        if packed.digest:
+            events.insert(0, ev.ArtifactCreated(step, step, attempt, packed.digest, size))
+        return Outcome(step, attempt, events, {packed.digest: packed.data} if blob else {})
+
+    async def ask(self, mind: Mind, question: Question, timeout: float) -> tuple[Any, str]:
+        """What a mind answers, or why it did not."""
+        try:
+            async with asyncio.timeout(timeout):
+                return await mind.answer(question), ""
+        except Exception as error:  # noqa: BLE001 - a mind that fails falls back to the rules
+            return None, from_exception(error, self.patterns).error.message
+
+    async def probe(self, launch: Launch) -> Any:
+        """A look before the call, to compare with afterwards; None if it fails."""
+        try:
+            async with asyncio.timeout(VERIFY_TIMEOUT):
+                seen = await launch.tool.probe(launch.args, launch.ctx)
+            return unpack(pack(seen).data)
+        except Exception:  # noqa: BLE001 - without a look before, verify still has its look after
+            return None
+
+
+def _usage(launch: Launch) -> tuple[int, float]:
+    ctx = launch.ctx
+    return (ctx.tokens, ctx.cost) if ctx is not None else (0, 0.0)
+
+
+def unmet(check: Check, output: Any) -> list[str]:
+    """What an output lacks to meet a check (V6)."""
+    faults = []
+    if check.non_empty and (output is None or output == "" or output == [] or output == {}):
+        faults.append("it is empty")
+    if check.keys:
+        missing = [key for key in check.keys if not isinstance(output, Mapping) or key not in output]
+        if missing:
+            faults.append(f"it lacks {', '.join(map(repr, missing))}")
+    if check.schema is not None:
+        faults += [str(fault) for fault in Schema(check.schema, noun="key").faults(output)[:5]]
+    return faults
+
+
+def contains(seen: Any, expect: Any) -> bool:
+    """Whether an answer shows what was expected; with nothing said, that it is not empty."""
+    return bool(seen) if expect is None else _holds(seen, expect)
+
+
+def _holds(seen: Any, expect: Any) -> bool:
+    """Whether a JSON value holds another: mappings by subset, everything else by equality."""
+    if isinstance(expect, Mapping):
+        return isinstance(seen, Mapping) and all(key in seen and _holds(seen[key], value) for key, value in expect.items())
+    return bool(seen == expect) and isinstance(seen, bool) == isinstance(expect, bool)

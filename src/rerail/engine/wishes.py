@@ -1,0 +1,112 @@
+"""A person's wish as data, so that it can come from any process through the store's inbox (SPEC T7, X7)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from rerail.core import commands
+from rerail.core import events as ev
+from rerail.core.commands import Faulty, Refusal
+from rerail.core.dialects import read_steps
+from rerail.core.events import Event
+from rerail.core.plan import Fault
+from rerail.core.state import State
+from rerail.core.tools import Tools
+from rerail.core.values import NotJson, pack, unpack
+from rerail.engine.outputs import INLINE
+from rerail.errors import PlanError, Refused, RerailError
+
+
+class Wish(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What somebody wants done to a run."""
+
+    action: str  # pause, cancel, skip, confirm, refuse, resolve, retry, add
+    by: str = ""
+    step: str | None = None
+    steps: tuple[Any, ...] = ()  # ids to retry, or definitions to add
+    force: bool = False
+    outcome: str = ""  # for resolve: succeeded, failed, rerun
+    value: Any = None
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class Granted:
+    """The events that grant a wish, and the contents they name."""
+
+    events: list[Event]
+    blobs: dict[str, bytes] = field(default_factory=dict)
+
+
+def grant(state: State, tools: Tools, wish: Wish) -> Granted:
+    """The events that grant a wish; `Refusal` or `Faulty` if the state does not allow it."""
+    step = wish.step or ""
+    match wish.action:
+        case "pause":
+            return Granted(commands.pause(state, wish.by))
+        case "cancel":
+            return Granted(commands.cancel(state, wish.by, wish.reason))
+        case "skip":
+            return Granted(commands.skip(state, step, wish.by, wish.reason))
+        case "confirm" | "refuse":
+            return Granted(commands.confirm(state, wish.step, wish.by, refuse=wish.action == "refuse"))
+        case "retry":
+            return Granted(commands.retry_live(state, [str(s) for s in wish.steps], wish.by, force=wish.force))
+        case "resolve":
+            return _resolve(state, wish, step)
+        case "add":
+            return _add(state, tools, wish)
+    raise Refusal("STEP_NOT_WAITING", f"unknown action {wish.action!r}")
+
+
+def _resolve(state: State, wish: Wish, step: str) -> Granted:
+    if wish.outcome == "failed":
+        return Granted(commands.resolve_failed(state, step, wish.by))
+    if wish.outcome == "rerun":
+        return Granted(commands.resolve_rerun(state, step, wish.by))
+    try:
+        packed = pack(wish.value)
+    except NotJson as error:
+        raise Refusal("STEP_NOT_WAITING", f"the value is not JSON: {error}") from error
+    blob = len(packed.data) > INLINE
+    output = unpack(packed.data)
+    events = commands.resolve_succeeded(state, step, wish.by, output, packed, blob=blob)
+    if packed.digest:
+        track = state.tracks[step]
+        events.insert(0, ev.ArtifactCreated(step, step, track.attempt, packed.digest, len(packed.data)))
+    return Granted(events, {packed.digest: packed.data} if blob else {})
+
+
+def _add(state: State, tools: Tools, wish: Wish) -> Granted:
+    faults: list[Fault] = []
+    steps = read_steps(list(wish.steps), faults, known=list(state.tracks))
+    return Granted(commands.add(state, steps, tools, wish.by, faults))
+
+
+# -- Answers that travel back -------------------------------------------------------------------------------------
+
+
+def error_for(problem: Refusal | Faulty) -> RerailError:
+    """A refusal as the exception that callers catch."""
+    if isinstance(problem, Faulty):
+        return PlanError("the change was refused; the plan stays as it was", problem.faults)
+    return Refused(problem.message, problem.code, hint=problem.hint)
+
+
+def encode_answer(problem: RerailError | None) -> bytes:
+    """The answer to a wish as bytes."""
+    return msgspec.json.encode(problem.to_dict() if problem is not None else {"ok": True})
+
+
+def raise_answer(data: bytes) -> None:
+    """Raise the refusal that an answer holds, if it does."""
+    told = msgspec.json.decode(data).get("error")
+    if told is None:
+        return
+    if "faults" in told:
+        faults = [Fault(f["code"], f["message"], f.get("step") or "") for f in told["faults"]]
+        raise PlanError("the change was refused; the plan stays as it was", faults)
+    raise Refused(told["message"], told["code"], hint=told.get("hint", ""))

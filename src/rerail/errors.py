@@ -1,0 +1,100 @@
+"""What callers catch, and what tools raise.
+
+    RerailError             everything below; each has a code, a sentence, and what to do next
+    ├── PlanError           the plan has faults, or is no plan at all
+    ├── StoreError          history could not be read or written
+    ├── Refused             a wish the run's state does not allow
+    └── SettingsError       a setting is unknown or has a wrong value
+
+Tools raise `ToolError` and `RateLimited`; any other exception is classified. What goes wrong in the world is data in
+an event, never one of these: they are for a caller's mistake, or for a store that cannot be trusted any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rerail.core.codes import Category
+from rerail.core.plan import Fault
+
+
+class RerailError(Exception):
+    """Something the caller asked for cannot be done."""
+
+    default = "STORE_FAILED"
+
+    def __init__(self, message: str, code: str | None = None, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message, self.code, self.hint = message, code or self.default, hint
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+    def to_dict(self) -> dict[str, Any]:
+        """The error as plain data, as `--json` prints it."""
+        return {"error": {"code": self.code, "message": self.message, "hint": self.hint}}
+
+
+class PlanError(RerailError):
+    """The plan cannot be run; every fault is listed."""
+
+    default = "PLAN_INVALID"
+
+    def __init__(self, message: str, faults: Sequence[Fault] = (), code: str | None = None) -> None:
+        self.faults = tuple(faults)
+        listed = "".join(f"\n  - {fault}" for fault in self.faults[:50])
+        if len(self.faults) > 50:
+            listed += f"\n  … and {len(self.faults) - 50} more"
+        super().__init__(message + listed, code)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The error with its faults as plain data."""
+        plain = super().to_dict()
+        faults = [{"code": f.code, "step": f.step or None, "message": f.message} for f in self.faults]
+        plain["error"]["faults"] = faults
+        return plain
+
+
+class StoreError(RerailError):
+    """History could not be read or written; the run stopped, and nothing was reported as done."""
+
+
+class Refused(RerailError):
+    """The run's state does not allow that; the message says what does."""
+
+    default = "RUN_AT_REST"
+
+
+class SettingsError(RerailError):
+    """A setting is unknown or has a wrong value."""
+
+    default = "SETTINGS_INVALID"
+
+
+class ToolError(Exception):
+    """A tool's failure in its own words: code, category, and arguments that would work, if it knows them."""
+
+    def __init__(
+        self,
+        message: str = "",
+        code: str | None = None,
+        category: Category | str | None = None,
+        suggest: Mapping[str, Any] | None = None,
+        *,
+        status: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        self.category = Category(category) if category is not None else None
+        self.suggest = dict(suggest) if suggest is not None else None
+        self.status = status
+
+
+class RateLimited(ToolError):
+    """Not now: come back after that many seconds. Counts neither as a failure nor as a retry."""
+
+    def __init__(self, message: str = "", retry_after: float = 1.0, code: str = "RATE_LIMITED") -> None:
+        super().__init__(message or f"asked to come back in {retry_after:g} s", code, Category.TRANSIENT)
+        self.retry_after = float(retry_after)

@@ -1,0 +1,139 @@
+"""Plans from files and texts: where a plan enters from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rerail.core.dialects import Unreadable, read_plan
+from rerail.core.plan import Fault
+from rerail.core.plan import Plan as CorePlan
+from rerail.core.plan import ToolShape
+from rerail.errors import PlanError
+
+MAX_BYTES = 256 * 1024 * 1024
+
+
+class Plan(CorePlan, frozen=True, omit_defaults=True):
+    """An objective and its steps, from a file, a dict, a YAML or JSON text, or built in Python."""
+
+    @classmethod
+    def load(cls, source: str | Path | Mapping[str, Any] | list[Any] | CorePlan) -> Plan:
+        """Read a plan; only unreadable input is refused here, faults are raised when the plan meets its tools."""
+        if isinstance(source, Plan):
+            return source
+        if isinstance(source, CorePlan):
+            return cls(source.objective, source.steps, source.follow_up, source.faults)
+        data: Any = source
+        if isinstance(source, Path) or (isinstance(source, str) and _is_path(source)):
+            data = _parse(_read(Path(source)), str(source))
+        elif isinstance(source, str):
+            data = _parse(source, "the text")
+        elif isinstance(source, bytes):
+            data = _parse(source.decode("utf-8", "replace"), "the text")
+        try:
+            plan = read_plan(data)
+        except Unreadable as error:
+            raise PlanError(f"cannot read the plan: {error}", code="PLAN_UNREADABLE") from error
+        return cls(plan.objective, plan.steps, plan.follow_up, plan.faults)
+
+    def check(self, tools: Mapping[str, ToolShape] | Iterable[Any] | None = None) -> list[Fault]:
+        """Every fault of the plan at once; empty if it may run with these tools."""
+        if tools is None or isinstance(tools, Mapping):
+            return CorePlan.check(self, tools)
+        from rerail.adapters.tools.functions import as_tool
+
+        specs = [as_tool(tool).spec for tool in tools]
+        return CorePlan.check(self, {spec.name: spec for spec in specs})
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as plain data."""
+        plain: dict[str, Any] = msgspec.to_builtins(CorePlan(self.objective, self.steps, self.follow_up))
+        return plain
+
+
+def _is_path(text: str) -> bool:
+    """Whether a text names a file rather than being a plan: one line that does not open a mapping or a list."""
+    line = text.strip()
+    return bool(line) and "\n" not in line and line[0] not in "{[" and len(line) < 4096 and ": " not in line
+
+
+def _read(path: Path) -> str:
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise PlanError(f"{path} is larger than {MAX_BYTES:,} bytes", code="PLAN_UNREADABLE")
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise PlanError(f"there is no plan file {str(path)!r}", code="PLAN_UNREADABLE") from None
+    except UnicodeDecodeError as error:
+        raise PlanError(f"{path} is not UTF-8 text: {error.reason}", code="PLAN_UNREADABLE") from None
+    except OSError as error:
+        raise PlanError(f"cannot read {path}: {error.strerror}", code="PLAN_UNREADABLE") from None
+
+
+def _parse(text: str, name: str) -> Any:
+    stripped = text.lstrip("\ufeff \t\r\n")
+    if not stripped:
+        raise PlanError(f"cannot read the plan: {name} is empty", code="PLAN_UNREADABLE")
+    if stripped[0] in "{[":
+        try:
+            return msgspec.json.decode(stripped.encode())
+        except (msgspec.DecodeError, RecursionError):
+            pass  # YAML may look like JSON: {a: b}
+    return _parse_yaml(text, name)
+
+
+def _parse_yaml(text: str, name: str) -> Any:
+    import yaml
+
+    try:
+        return yaml.load(text, Loader=_loader())  # noqa: S506 - a subclass of the safe loader
+    except yaml.YAMLError as error:
+        detail = " ".join(str(error).split())
+        raise PlanError(f"cannot read the plan: {name} is neither YAML nor JSON: {detail}", code="PLAN_UNREADABLE") from None
+    except RecursionError:
+        raise PlanError(f"cannot read the plan: {name} is nested too deeply", code="PLAN_UNREADABLE") from None
+
+
+_made: list[Any] = []
+
+
+def _loader() -> Any:
+    """A safe YAML loader that refuses duplicate keys and reads 'no', 'on' and 012 as people mean them."""
+    if _made:
+        return _made[0]
+    import yaml
+
+    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+    class Loader(base):  # type: ignore[misc]
+        pass
+
+    def mapping(loader: Any, node: Any) -> dict[Any, Any]:
+        loader.flatten_mapping(node)
+        found: dict[Any, Any] = {}
+        for key_node, value_node in node.value:
+            key = loader.construct_object(key_node, deep=True)
+            try:
+                if key in found:
+                    raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} is there twice", key_node.start_mark)
+            except TypeError:
+                raise yaml.constructor.ConstructorError(None, None, "a key must be a text", key_node.start_mark) from None
+            found[key] = loader.construct_object(value_node, deep=True)
+        return found
+
+    Loader.add_constructor("tag:yaml.org,2002:map", mapping)
+    # YAML 1.1 reads yes/no/on/off as booleans, 012 as octal, 1:30 as base 60 and 2024-01-01 as a date.
+    resolvers = {}
+    for first, rules in base.yaml_implicit_resolvers.items():
+        resolvers[first] = [(tag, regexp) for tag, regexp in rules if tag.rpartition(":")[2] not in ("bool", "int", "timestamp")]
+    Loader.yaml_implicit_resolvers = resolvers
+    import re
+
+    Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
+    Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"^[-+]?(?:0|[1-9][0-9]*)$"), list("-+0123456789"))
+    _made.append(Loader)
+    return Loader

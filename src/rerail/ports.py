@@ -1,0 +1,279 @@
+"""The ports: what the engine asks of the world, a few methods each. Adapters implement them; tests fake them.
+
+Rules of this file:
+- Protocols and the plain values they exchange; no behaviour.
+- A store speaks of runs, rows and bytes. It knows no events and no SQL leaks out of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from rerail.core.tools import ToolSpec
+
+
+# -- Time ---------------------------------------------------------------------------------------------------------
+
+
+class Clock(Protocol):
+    """Where time comes from. Waiting itself is asyncio's, so that a virtual event loop can make it pass."""
+
+    @property
+    def polls(self) -> bool:
+        """Whether it makes sense to look for other processes' writes at intervals; false under virtual time."""
+        ...
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        ...
+
+    def external(self) -> AbstractContextManager[None]:
+        """A thread or process is at work: a virtual clock must not jump ahead of it."""
+        ...
+
+
+# -- Stores -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A process, told apart from any other that ever had its pid."""
+
+    host: str
+    pid: int
+    started: float  # when the process started, as the machine tells it
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.pid}"
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to write one run's history. The fence number is higher for each later holder."""
+
+    run: str
+    owner: Owner
+    fence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A run as lists show it; derived from its history, written with it, never read back as truth."""
+
+    run: str
+    seq: int = 0
+    status: str = "pending"
+    objective: str = ""
+    parent: str = ""
+    created_at: float = 0.0
+    updated_at: float = 0.0
+    owner: Owner | None = None
+    fence: int = 0
+    renewed_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One stored event: its place, its time, its bytes."""
+
+    seq: int
+    at: float
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one append writes, all of it or nothing."""
+
+    run: str
+    after: int  # the expected last sequence number
+    rows: Sequence[tuple[float, bytes]]  # (at, event); numbered after+1, after+2, …
+    fence: int
+    blobs: Mapping[str, bytes] = field(default_factory=dict)  # digest → content, stored before the rows that name them
+    status: str = ""  # the head's new status, if it changed
+    objective: str = ""
+
+
+class Conflict(Exception):
+    """Somebody else appended first: the expected sequence number is not the last one."""
+
+
+class Fenced(Exception):
+    """The lease was lost: a later holder has a higher fence number."""
+
+
+class Taken(Exception):
+    """The run has an owner; `head` tells which."""
+
+    def __init__(self, head: Head) -> None:
+        super().__init__(f"run {head.run} is owned by {head.owner}")
+        self.head = head
+
+
+class Unavailable(Exception):
+    """The store cannot be read or written now; trying again may help."""
+
+
+class Unusable(Exception):
+    """The store cannot be used at all (full, read-only, not a database, from a newer version); trying again will not help."""
+
+    def __init__(self, message: str, code: str = "STORE_FAILED") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Store(Protocol):
+    """Histories, leases, an inbox for people's actions, and contents by digest.
+
+    Errors: `Conflict`, `Fenced`, `Taken` as named below; `Unavailable` where trying again may help; `Unusable` where not.
+    """
+
+    @property
+    def url(self) -> str:
+        """The address the store was opened with."""
+        ...
+
+    async def open(self) -> None:
+        """Connect and prepare; `Unusable` says why it cannot be used."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of everything."""
+        ...
+
+    async def create(self, head: Head) -> None:
+        """Make a run with an empty history; `Conflict` if its id is taken."""
+        ...
+
+    async def append(self, batch: Batch) -> None:
+        """Write all rows and contents, durably, or nothing. `Conflict` and `Fenced` write nothing.
+
+        The same batch again, after its acknowledgement was lost, is recognised as one's own and not doubled.
+        """
+        ...
+
+    async def read(self, run: str, after: int = 0, limit: int = 1000) -> list[Row]:
+        """The next rows of a history, in order; empty at its end."""
+        ...
+
+    async def head(self, run: str) -> Head | None:
+        """One run as lists show it."""
+        ...
+
+    async def heads(
+        self, *, prefix: str = "", status: Sequence[str] = (), parent: str | None = None, limit: int = 1000
+    ) -> list[Head]:
+        """Runs, newest first; `prefix` is of the run id, `parent` an exact id."""
+        ...
+
+    async def claim(self, run: str, owner: Owner, now: float, *, over: int | None = None) -> Lease:
+        """Take the lease if nobody has it, or if its fence is `over` (the caller saw that its holder is dead).
+
+        `Taken` otherwise. Each claim raises the fence number.
+        """
+        ...
+
+    async def renew(self, lease: Lease, now: float) -> None:
+        """Say that the holder lives; `Fenced` if it is not the holder any more."""
+        ...
+
+    async def release(self, lease: Lease) -> None:
+        """Give the lease back; nothing happens if it was lost already."""
+        ...
+
+    async def post(self, run: str, data: bytes) -> int:
+        """Put a person's action into the run's inbox; returns its number."""
+        ...
+
+    async def inbox(self, run: str) -> list[tuple[int, bytes]]:
+        """The actions nobody has answered yet, in order."""
+        ...
+
+    async def answer(self, run: str, number: int, data: bytes) -> None:
+        """Answer an action; it leaves the inbox."""
+        ...
+
+    async def answered(self, run: str, number: int) -> bytes | None:
+        """The answer to an action, once there is one."""
+        ...
+
+    async def blob(self, digest: str) -> bytes | None:
+        """A content by its digest; None if it is not there (any more)."""
+        ...
+
+    async def sweep(self, before: float) -> int:
+        """Drop contents that only runs completed before that time refer to; returns how many."""
+        ...
+
+    async def changed(self, run: str, after: int, timeout: float) -> bool:
+        """Wait until the history goes past `after`, or the inbox has something; False if the time is over."""
+        ...
+
+
+# -- Tools --------------------------------------------------------------------------------------------------------
+
+
+class Context(Protocol):
+    """What a tool may ask for besides its arguments (M3)."""
+
+    run: str
+    step: str
+    attempt: int
+    key: str  # the idempotency key: the same across crashes and retries of the same arguments
+
+
+class Tool(Protocol):
+    """Something that can be called: what it promises, and how."""
+
+    @property
+    def spec(self) -> ToolSpec: ...
+
+    async def call(self, args: dict[str, Any], ctx: Any) -> Any:
+        """Call the tool; returns its output or raises."""
+        ...
+
+    async def verify(self, args: dict[str, Any], output: Any, before: Any, ctx: Any) -> Any:
+        """A read-only look at the effect: true, false or `Verified`. Only called if the spec says `verifiable`."""
+        ...
+
+    async def probe(self, args: dict[str, Any], ctx: Any) -> Any:
+        """A read-only look before the call. Only called if the spec says `probes`."""
+        ...
+
+
+# -- Minds --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Something put to a mind: reflect, repair, replan or judge."""
+
+    kind: str
+    run: str
+    step: str
+    objective: str
+    table: Sequence[Mapping[str, Any]]  # one row per step, always whole
+    tools: Mapping[str, ToolSpec]
+    error: Mapping[str, Any] | None = None
+    definition: Mapping[str, Any] | None = None
+    seq: int = 0
+
+
+class Mind(Protocol):
+    """Somebody who answers: rules, a person, a script, a model. Every answer is checked before it is believed."""
+
+    @property
+    def answers(self) -> Sequence[str]:
+        """The kinds of questions it takes."""
+        ...
+
+    async def answer(self, question: Question) -> Any:
+        """A mapping, or None for 'nothing to offer'."""
+        ...
+
+
+Events = AsyncIterator[Any]
+Alive = Callable[[Owner], bool | None]

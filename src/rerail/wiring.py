@@ -1,0 +1,194 @@
+"""Wiring: settings and names become adapters and an engine. The only place where adapters are named."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import getpass
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rerail.core.tools import ToolSpec
+from rerail.core.views import RunResult
+from rerail.engine import engine as core
+from rerail.engine.loop import Host
+from rerail.engine.perform import Performer
+from rerail.errors import RerailError, SettingsError, StoreError
+from rerail.plans import Plan
+from rerail.ports import Clock, Mind, Store, Tool
+from rerail.settings import Settings
+from rerail.version import __version__
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    polls = True
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        return time.time()
+
+    @contextlib.contextmanager
+    def external(self) -> Iterator[None]:
+        """Nothing to hold back: real time passes by itself."""
+        yield
+
+
+def make_store(url: str, settings: Settings | None = None) -> Store:
+    """The store that an address names: `memory://` or `sqlite:///path`."""
+    settings = settings or Settings()
+    if url == "memory://":
+        from rerail.adapters.stores.memory import MemoryStore
+
+        return MemoryStore()
+    if url.startswith("sqlite:///"):
+        from rerail.adapters.stores.sqlite import SqliteStore
+
+        path = url.removeprefix("sqlite:///")
+        if not path:
+            raise StoreError(f"the store address {url!r} names no file; write sqlite:///path/to/runs.db")
+        return SqliteStore(path, durability=settings.store.durability)
+    raise StoreError(f"unknown store address {url!r}; write sqlite:///path/to/runs.db or memory://")
+
+
+def make_tools(tools: Iterable[Any], settings: Settings) -> dict[str, Tool]:
+    """Tools by name: functions, tool objects, and what the settings declare."""
+    from rerail.adapters.tools.functions import as_tool
+
+    found: dict[str, Tool] = {}
+    for tool in (*map(as_tool, tools), *declared_tools(settings)):
+        if tool.spec.name in found and found[tool.spec.name] is not tool:
+            raise SettingsError(f"two tools are named {tool.spec.name!r}; give one of them another name")
+        found[tool.spec.name] = tool
+    return found
+
+
+def declared_tools(settings: Settings) -> list[Tool]:
+    """Shell and HTTP tools that `[tools]` declares."""
+    table = settings.tools
+    if not table.shell and not table.http:
+        return []
+    from rerail.adapters.tools.declared import from_mapping
+
+    tools = [from_mapping(name, {"shell": _as_shell(data)}) for name, data in table.shell.items()]
+    hosts = tuple(table.allow_hosts) or None
+    return tools + [from_mapping(name, {"http": data}, allow_hosts=hosts) for name, data in table.http.items()]
+
+
+def _as_shell(data: Any) -> Any:
+    return data if isinstance(data, Mapping) else {"argv": data}
+
+
+class Engine(core.Engine):
+    """Runs plans made of tool calls and keeps them alive.
+
+    ``store`` is an address (`sqlite:///runs.db`, `memory://`) or a store; ``tools`` are functions or tool objects;
+    ``model`` answers questions (repair, replan, judge) and may be left out.
+    """
+
+    def __init__(
+        self,
+        store: str | Store | None = None,
+        tools: Iterable[Any] = (),
+        settings: Settings | Mapping[str, Any] | None = None,
+        model: Mind | None = None,
+        *,
+        clock: Clock | None = None,
+        by: str | None = None,
+        origin: Sequence[str] = (),
+        workspace: str | Path | None = None,
+    ) -> None:
+        settings = settings if isinstance(settings, Settings) else Settings.load(settings)
+        address = store if store is not None else settings.store.url
+        found = make_store(address, settings) if isinstance(address, str) else address
+        adapters = make_tools(tools, settings)
+        specs: dict[str, ToolSpec] = {name: tool.spec for name, tool in adapters.items()}
+        clock = clock or SystemClock()
+        host = Host(
+            store=found,
+            clock=clock,
+            tools=adapters,
+            specs=specs,
+            performer=Performer(adapters, settings.patterns(), settings.tools.max_output, clock),
+            mind=model,
+            mind_timeout=settings.model.timeout,
+            workspaces=_workspaces(found.url, workspace),
+            reconnect_seconds=settings.store.reconnect_seconds,
+            memory=settings.artifacts.memory,
+        )
+        self.settings = settings
+        minds = tuple(model.answers) if model is not None else ()
+        super().__init__(
+            host,
+            settings.policy(minds),
+            by=by or _user(),
+            version=__version__,
+            origin=origin,
+            ttl=settings.artifacts.ttl_hours * 3600,
+        )
+
+    @property
+    def tools(self) -> Mapping[str, ToolSpec]:
+        """The tools this engine can call."""
+        return self._host.specs
+
+    async def __aenter__(self) -> Engine:
+        await self.open()
+        return self
+
+    async def start(self, plan: Any, *, parent: str | None = None, by: str | None = None, run_id: str | None = None) -> str:
+        """Check a plan and start a run of it; returns the run's id."""
+        return await super().start(Plan.load(plan), parent=parent, by=by, run_id=run_id)
+
+    async def run(self, plan: Any) -> RunResult:
+        """Start a run and wait until it is at rest or waits for a person."""
+        return await super().run(plan)
+
+
+def _workspaces(url: str, given: str | Path | None) -> Callable[[str], Path]:
+    """Where runs keep their files: beside the database, or in a temporary folder."""
+
+    def folder(run: str) -> Path:
+        if given is not None:
+            base = Path(given)
+        elif url.startswith("sqlite:///"):
+            base = Path(url.removeprefix("sqlite:///")).absolute().parent / "work"
+        else:
+            base = Path(tempfile.gettempdir()) / "rerail-work"
+        return base / run  # made by the context when a tool first asks for it
+
+    return folder
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return "somebody"
+
+
+def run(
+    plan: Any,
+    tools: Iterable[Any] = (),
+    *,
+    store: str | Store | None = None,
+    settings: Settings | Mapping[str, Any] | None = None,
+    model: Mind | None = None,
+) -> RunResult:
+    """Run a plan to its end, in one line: in memory unless a store is given."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        pass
+    else:
+        raise RerailError("rerail.run cannot be called inside an event loop; use: async with rerail.Engine(…) as engine")
+
+    async def whole() -> RunResult:
+        async with Engine(store or "memory://", tools, settings, model) as engine:
+            return await engine.run(plan)
+
+    return asyncio.run(whole())

@@ -1,0 +1,64 @@
+"""What all tests share: one event loop backend, the field data, and a CI in which nothing is skipped."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+IN_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """Async tests run on asyncio, the loop that users have."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def field_data() -> Path:
+    """The folder with plans and errors from the field, which is not part of the project."""
+    folder = os.environ.get("RERAIL_FIELD_DATA")
+    if not folder:
+        pytest.skip("RERAIL_FIELD_DATA is not set: it names the folder with the field data")
+    path = Path(folder)
+    if not path.is_dir():
+        pytest.fail(f"RERAIL_FIELD_DATA is not a folder: {folder}")
+    return path
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what reads field data, before `-m` selects, so that a machine without it can leave these tests out."""
+    for item in items:
+        if "field_data" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.field)
+
+
+# In CI a skipped test is a failed one: nobody reads the skips of a green build. A test that may not run everywhere
+# is deselected by its marker, in the open, instead.
+
+
+def _no_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
+    if IN_CI and report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome = "failed"
+        report.longrepr = f"skipped, and in CI every test runs. {reason}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Turn the skip of a test into a failure, in CI."""
+    report = yield
+    _no_skip(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Turn the skip of a whole module into a failure, in CI."""
+    report = yield
+    _no_skip(report)
+    return report
