@@ -1,11 +1,11 @@
 """Rerail runs plans made of tool calls, and puts them back on the rails when they derail.
 
-    import rerail
+import rerail
 
-    @rerail.tool
-    def fetch(url: str) -> dict: ...
+@rerail.tool
+def fetch(url: str) -> dict: ...
 
-    result = rerail.run({"steps": [{"id": "a", "tool": "fetch", "args": {"url": "…"}}]}, tools=[fetch])
+result = rerail.run({"steps": [{"id": "a", "tool": "fetch", "args": {"url": "…"}}]}, tools=[fetch])
 """
 
 from __future__ import annotations

@@ -9,9 +9,8 @@ from typing import Any
 import msgspec
 
 from rerail.core.dialects import Unreadable, read_plan
-from rerail.core.plan import Fault
+from rerail.core.plan import Fault, ToolShape
 from rerail.core.plan import Plan as CorePlan
-from rerail.core.plan import ToolShape
 from rerail.errors import PlanError
 
 MAX_BYTES = 256 * 1024 * 1024
@@ -21,7 +20,7 @@ class Plan(CorePlan, frozen=True, omit_defaults=True):
     """An objective and its steps, from a file, a dict, a YAML or JSON text, or built in Python."""
 
     @classmethod
-    def load(cls, source: str | Path | Mapping[str, Any] | list[Any] | CorePlan) -> Plan:
+    def load(cls, source: str | bytes | Path | Mapping[str, Any] | list[Any] | CorePlan) -> Plan:
         """Read a plan; only unreadable input is refused here, faults are raised when the plan meets its tools."""
         if isinstance(source, Plan):
             return source
@@ -93,7 +92,9 @@ def _parse_yaml(text: str, name: str) -> Any:
         return yaml.load(text, Loader=_loader())  # noqa: S506 - a subclass of the safe loader
     except yaml.YAMLError as error:
         detail = " ".join(str(error).split())
-        raise PlanError(f"cannot read the plan: {name} is neither YAML nor JSON: {detail}", code="PLAN_UNREADABLE") from None
+        raise PlanError(
+            f"cannot read the plan: {name} is neither YAML nor JSON: {detail}", code="PLAN_UNREADABLE"
+        ) from None
     except RecursionError:
         raise PlanError(f"cannot read the plan: {name} is nested too deeply", code="PLAN_UNREADABLE") from None
 
@@ -119,9 +120,13 @@ def _loader() -> Any:
             key = loader.construct_object(key_node, deep=True)
             try:
                 if key in found:
-                    raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} is there twice", key_node.start_mark)
+                    raise yaml.constructor.ConstructorError(
+                        None, None, f"the key {key!r} is there twice", key_node.start_mark
+                    )
             except TypeError:
-                raise yaml.constructor.ConstructorError(None, None, "a key must be a text", key_node.start_mark) from None
+                raise yaml.constructor.ConstructorError(
+                    None, None, "a key must be a text", key_node.start_mark
+                ) from None
             found[key] = loader.construct_object(value_node, deep=True)
         return found
 
@@ -129,11 +134,15 @@ def _loader() -> Any:
     # YAML 1.1 reads yes/no/on/off as booleans, 012 as octal, 1:30 as base 60 and 2024-01-01 as a date.
     resolvers = {}
     for first, rules in base.yaml_implicit_resolvers.items():
-        resolvers[first] = [(tag, regexp) for tag, regexp in rules if tag.rpartition(":")[2] not in ("bool", "int", "timestamp")]
+        resolvers[first] = [
+            (tag, regexp) for tag, regexp in rules if tag.rpartition(":")[2] not in ("bool", "int", "timestamp")
+        ]
     Loader.yaml_implicit_resolvers = resolvers
     import re
 
-    Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
+    Loader.add_implicit_resolver(
+        "tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
+    )
     Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"^[-+]?(?:0|[1-9][0-9]*)$"), list("-+0123456789"))
     _made.append(Loader)
     return Loader

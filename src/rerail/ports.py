@@ -14,7 +14,6 @@ from typing import Any, Protocol
 
 from rerail.core.tools import ToolSpec
 
-
 # -- Time ---------------------------------------------------------------------------------------------------------
 
 
@@ -118,7 +117,7 @@ class Unavailable(Exception):
 
 
 class Unusable(Exception):
-    """The store cannot be used at all (full, read-only, not a database, from a newer version); trying again will not help."""
+    """The store cannot be used (full, read-only, no database, from a newer version); trying again will not help."""
 
     def __init__(self, message: str, code: str = "STORE_FAILED") -> None:
         super().__init__(message)
@@ -128,7 +127,7 @@ class Unusable(Exception):
 class Store(Protocol):
     """Histories, leases, an inbox for people's actions, and contents by digest.
 
-    Errors: `Conflict`, `Fenced`, `Taken` as named below; `Unavailable` where trying again may help; `Unusable` where not.
+    Errors: `Conflict`, `Fenced`, `Taken` as named below; `Unavailable` where trying again may help, else `Unusable`.
     """
 
     @property
@@ -208,8 +207,15 @@ class Store(Protocol):
         """Drop contents that only runs completed before that time refer to; returns how many."""
         ...
 
-    async def changed(self, run: str, after: int, timeout: float) -> bool:
-        """Wait until the history goes past `after`, or the inbox has something; False if the time is over."""
+    async def changed(
+        self,
+        run: str,
+        after: int,
+        timeout: float,  # noqa: ASYNC109 - a time limit, not an error
+        *,
+        inbox: bool = False,
+    ) -> bool:
+        """Wait until the history goes past `after`, or, if asked, the inbox has something; False once time is over."""
         ...
 
 

@@ -106,8 +106,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
 # Lowest value that makes sense; 0 switches a limit off where the contract says so.
 LOWEST: dict[str, float] = {
     "run.concurrency": 0, "run.step_timeout": 0.001, "run.max_attempts": 0, "run.max_tokens": 0, "run.max_cost": 0,
-    "run.max_seconds": 0, "retry.backoff_base": 0, "retry.backoff_factor": 1, "retry.backoff_cap": 0, "retry.max_wait": 0,
-    "retry.max_retry_rounds": 0, "retry.max_retries": 0, "reflection.max_step_retries": 0,
+    "run.max_seconds": 0, "retry.backoff_base": 0, "retry.backoff_factor": 1, "retry.backoff_cap": 0,
+    "retry.max_wait": 0, "retry.max_retry_rounds": 0, "retry.max_retries": 0, "reflection.max_step_retries": 0,
     "reflection.max_single_step_repairs": 0, "reflection.max_task_replanning_attempts": 0,
     "reflection.max_consecutive_failures": 0, "artifacts.memory": 0, "artifacts.ttl_hours": 0,
     "store.reconnect_seconds": 0, "tools.max_output": 1, "model.timeout": 0.001,
@@ -142,7 +142,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def discover(
-        cls, folder: Path | None = None, environ: Mapping[str, str] | None = None, overrides: Mapping[str, Any] | None = None
+        cls,
+        folder: Path | None = None,
+        environ: Mapping[str, str] | None = None,
+        overrides: Mapping[str, Any] | None = None,
     ) -> tuple[Settings, dict[str, str]]:
         """Settings from `rerail.toml` (found upwards), the environment and overrides; with each value's source."""
         layers: list[tuple[Mapping[str, Any], str]] = []
@@ -217,14 +220,16 @@ def _value(name: str, value: Any, kind: Any, source: str) -> Any:
         hint = f"; did you mean {near!r}?" if near else ""
         raise SettingsError(f"{name} = {found!r} (from {source}): expected one of {', '.join(choices)}{hint}")
     lowest = LOWEST.get(name)
-    if lowest is not None and found is not None and not (isinstance(found, int | float) and found >= lowest and found == found):
+    if lowest is not None and found is not None and not (isinstance(found, int | float) and found >= lowest):
         raise SettingsError(f"{name} = {found!r} (from {source}): must be at least {lowest:g}")
     return found
 
 
 def _unknown(what: str, key: str, known: Any, source: str) -> str:
     near = nearest(key, known)
-    return f"unknown setting {what} (from {source})" + (f"; did you mean {near!r}?" if near else f"; known: {', '.join(known)}")
+    return f"unknown setting {what} (from {source})" + (
+        f"; did you mean {near!r}?" if near else f"; known: {', '.join(known)}"
+    )
 
 
 def _find(folder: Path) -> Path | None:
@@ -285,5 +290,3 @@ def describe(settings: Settings, sources: Mapping[str, str]) -> list[dict[str, A
             name = f"{table}.{key}"
             rows.append({"key": name, "value": getattr(values, key), "source": sources.get(name, "default")})
     return rows
-
-

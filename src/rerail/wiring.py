@@ -51,7 +51,7 @@ def make_store(url: str, settings: Settings | None = None) -> Store:
         path = url.removeprefix("sqlite:///")
         if not path:
             raise StoreError(f"the store address {url!r} names no file; write sqlite:///path/to/runs.db")
-        return SqliteStore(path, durability=settings.store.durability)
+        return SqliteStore(path, durability="normal" if settings.store.durability == "normal" else "full")
     raise StoreError(f"unknown store address {url!r}; write sqlite:///path/to/runs.db or memory://")
 
 
@@ -140,7 +140,9 @@ class Engine(core.Engine):
         await self.open()
         return self
 
-    async def start(self, plan: Any, *, parent: str | None = None, by: str | None = None, run_id: str | None = None) -> str:
+    async def start(
+        self, plan: Any, *, parent: str | None = None, by: str | None = None, run_id: str | None = None
+    ) -> str:
         """Check a plan and start a run of it; returns the run's id."""
         return await super().start(Plan.load(plan), parent=parent, by=by, run_id=run_id)
 
@@ -185,7 +187,9 @@ def run(
     except RuntimeError:
         pass
     else:
-        raise RerailError("rerail.run cannot be called inside an event loop; use: async with rerail.Engine(…) as engine")
+        raise RerailError(
+            "rerail.run cannot be called inside an event loop; use: async with rerail.Engine(…) as engine"
+        )
 
     async def whole() -> RunResult:
         async with Engine(store or "memory://", tools, settings, model) as engine:

@@ -71,7 +71,7 @@ def nested(inner: object, depth: int) -> object:
         ({"to": "a", "copies": True}, ["copies: expected integer, got true"]),
         ({"to": "a", "copies": 0}, ["copies: expected at least 1, got 0"]),
         ({"to": "a", "copies": 10}, ["copies: expected at most 9, got 10"]),
-        ({"to": "a", "title": ""}, ['title: expected at least 1 characters, got 0: ""']),
+        ({"to": "a", "title": ""}, ['title: expected at least 1 character, got 0: ""']),
         (
             {"to": "a", "size": "larg"},
             ['size: got "larg"; expected one of "small", "large"; did you mean "large"?'],
@@ -143,8 +143,8 @@ def test_p5_every_fault_is_listed_in_words_that_help(args: object, words: list[s
         ({"type": "integer", "enum": [1, 2]}, "x", ['expected integer, got "x"']),
         ({"enum": list(range(20))}, 99, ["got 99; expected one of 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 10 more"]),
         ({"uniqueItems": True}, [1, 2, 1], ["items 0 and 2 are the same: 1; each may occur once"]),
-        ({"contains": {"type": "null"}}, [1], ["expected at least 1 items of the wanted kind, got 0"]),
-        ({"contains": True, "maxContains": 1}, [1, 2], ["expected at most 1 items of the kind, got 2"]),
+        ({"contains": {"type": "null"}}, [1], ["expected at least 1 item of the wanted kind, got 0"]),
+        ({"contains": True, "maxContains": 1}, [1, 2], ["expected at most 1 item of the kind, got 2"]),
         ({"multipleOf": 0.1}, 0.35, ["expected a multiple of 0.1, got 0.35"]),
         ({"pattern": "^a"}, "ba", ['expected a text that matches "^a", got "ba"']),
         (

@@ -172,7 +172,11 @@ def _unsatisfactory(state: State, value: Any) -> tuple[tuple[str, ...], str]:
         if not isinstance(item, Mapping) or not item.get("evidence"):
             continue
         track = state.tracks.get(str(item.get("step", "")))
-        if track is not None and status_of(state, track)[0] in (Status.SUCCEEDED, Status.DEGRADED) and not _once_done(track):
+        if (
+            track is not None
+            and status_of(state, track)[0] in (Status.SUCCEEDED, Status.DEGRADED)
+            and not _once_done(track)
+        ):
             steps.append(track.id)
             evidence.append(f"{track.id}: {item['evidence']}"[:500])
     return tuple(steps), "; ".join(evidence)

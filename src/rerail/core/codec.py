@@ -51,13 +51,16 @@ def _decode_other(data: bytes, error: Exception) -> Event:
         raise Damaged(f"not an event: {data[:80]!r}") from error
     written = plain.pop("v", 1)
     if not isinstance(written, int) or written > FORMAT or plain.get("type") not in _known():
-        raise NewerFormat(f"event {plain.get('type')!r} of format {written}; this version reads up to {FORMAT}") from error
+        raise NewerFormat(
+            f"event {plain.get('type')!r} of format {written}; this version reads up to {FORMAT}"
+        ) from error
     for version in range(written, FORMAT):
         plain = UPCASTS[version](plain)
     try:
-        return msgspec.convert(plain, Event)  # type: ignore[arg-type, unused-ignore]
+        event: Event = msgspec.convert(plain, Event)  # type: ignore[arg-type, unused-ignore]
     except msgspec.ValidationError as problem:
         raise Damaged(f"not an event: {problem}") from error
+    return event
 
 
 def _known() -> set[str]:

@@ -47,7 +47,9 @@ def _track(state: State, step: str) -> Track:
     if track is None:
         hint = nearest(step, state.tracks)
         raise Refusal(
-            "STEP_UNKNOWN", f"run {state.run} has no step {step!r}", f"did you mean {hint!r}?" if hint else "see: rerail show"
+            "STEP_UNKNOWN",
+            f"run {state.run} has no step {step!r}",
+            f"did you mean {hint!r}?" if hint else "see: rerail show",
         )
     return track
 
@@ -116,7 +118,9 @@ def resolve_succeeded(state: State, step: str, by: str, output: Any, packed: Pac
     track = _track(state, step)
     status, _ = status_of(state, track)
     if track.phase in (Phase.SUCCEEDED, Phase.RUNNING):
-        raise Refusal("STEP_ENDED" if track.phase is Phase.SUCCEEDED else "STEP_NOT_WAITING", f"step {step!r} is {status}")
+        raise Refusal(
+            "STEP_ENDED" if track.phase is Phase.SUCCEEDED else "STEP_NOT_WAITING", f"step {step!r} is {status}"
+        )
     value = None if blob else output
     acted = ev.Acted(
         "resolve", by, step, outcome="succeeded", output=value, digest=packed.digest, size=len(packed.data), blob=blob
@@ -143,7 +147,9 @@ def _in_doubt(state: State, step: str) -> Track:
     track = _track(state, step)
     if track.phase is not Phase.DOUBT:
         status, _ = status_of(state, track)
-        raise Refusal("STEP_NOT_WAITING", f"step {step!r} is not in doubt, it is {status}", f"use: rerail retry {state.run}")
+        raise Refusal(
+            "STEP_NOT_WAITING", f"step {step!r} is not in doubt, it is {status}", f"use: rerail retry {state.run}"
+        )
     return track
 
 
@@ -152,12 +158,11 @@ def _reopened(state: State, steps: list[str], by: str, operation: str) -> list[E
     if state.rest is None:
         return []
     chain = tuple(step_id for step_id in retry_chain(state, steps) if step_id not in steps)
-    return [
-        ev.RetryBegin(
-            state.round + 1, by, (), chain, len(chain), automatic=False, operation=operation,
-            previous_status=state.rest.status,
-        )  # fmt: skip
-    ]
+    begin = ev.RetryBegin(
+        state.round + 1, by, (), chain, len(chain), automatic=False, operation=operation,
+        previous_status=state.rest.status,
+    )  # fmt: skip
+    return [begin]
 
 
 # -- Adding steps -------------------------------------------------------------------------------------------------
@@ -229,10 +234,14 @@ def retry(
         if not force:
             reason = "; ".join(reasons_of(state, roots).values())
             raise Refusal(
-                "NOT_RETRYABLE", f"this error cannot be mended by trying again: {reason}", "fix its cause, then retry with --force"
+                "NOT_RETRYABLE",
+                f"this error cannot be mended by trying again: {reason}",
+                "fix its cause, then retry with --force",
             )
         passed.append("NOT_RETRYABLE")
-    fresh = tuple(state.tracks) if clean else tuple(r for r in roots if force and state.tracks[r].phase is Phase.SUCCEEDED)
+    fresh = (
+        tuple(state.tracks) if clean else tuple(r for r in roots if force and state.tracks[r].phase is Phase.SUCCEEDED)
+    )
     chain = retry_chain(state, roots)
     begin = ev.RetryBegin(
         state.round + 1, by, tuple(roots), chain, len(chain), reasons_of(state, roots), automatic=False,
@@ -296,8 +305,10 @@ def _roots(state: State, steps: Sequence[str] | None, stage: str | None, *, clea
 
 def _is_root(state: State, track: Track) -> bool:
     """Failed on its own account, or never got to run because the run was stopped."""
-    return track.phase is Phase.FAILED or status_of(state, track)[0] is Status.CANCELLED or (
-        state.rest is None and track.phase in (Phase.HURT, Phase.BACKOFF, Phase.HELD)
+    return (
+        track.phase is Phase.FAILED
+        or status_of(state, track)[0] is Status.CANCELLED
+        or (state.rest is None and track.phase in (Phase.HURT, Phase.BACKOFF, Phase.HELD))
     )
 
 
@@ -313,7 +324,9 @@ def _completed_roots(state: State) -> list[str]:
     stages = [track.step.stage for track in state.tracks.values() if track.step.stage]
     if stages:
         return _stage_roots(state, stages[-1])
-    raise Refusal("NOTHING_TO_RETRY", f"run {state.run} completed with nothing degraded or skipped", "name the steps to run again")
+    raise Refusal(
+        "NOTHING_TO_RETRY", f"run {state.run} completed with nothing degraded or skipped", "name the steps to run again"
+    )
 
 
 def _stage_roots(state: State, stage: str) -> list[str]:
@@ -322,7 +335,9 @@ def _stage_roots(state: State, stage: str) -> list[str]:
         stages = list(dict.fromkeys(track.step.stage for track in state.tracks.values() if track.step.stage))
         near = nearest(stage, stages)
         known = f"; stages: {', '.join(stages)}" if stages else ""
-        raise Refusal("STAGE_UNKNOWN", f"run {state.run} has no stage {stage!r}{known}", f"did you mean {near!r}?" if near else "")
+        raise Refusal(
+            "STAGE_UNKNOWN", f"run {state.run} has no stage {stage!r}{known}", f"did you mean {near!r}?" if near else ""
+        )
     return roots
 
 

@@ -192,12 +192,9 @@ def _over_budget(state: State, now: float) -> str:
 def _questions(state: State) -> list[Action]:
     actions: list[Action] = []
     if not state.stopped:
-        for track in state.doubts.values():
-            if track.question == "verify":
-                actions.append(Look(track.id, track.attempt))
-        for track in state.held.values():
-            if track.question == "repair":
-                actions.append(Ask("repair", track.id, track.attempt))
+        doubts, held = state.doubts.values(), state.held.values()
+        actions += [Look(track.id, track.attempt) for track in doubts if track.question == "verify"]
+        actions += [Ask("repair", track.id, track.attempt) for track in held if track.question == "repair"]
         if state.replan_wanted and not state.running and not actions:
             actions.append(Ask("replan", "", state.seq))
     return actions

@@ -116,9 +116,9 @@ class _Reader:
     """Reads one step; each field has one small method that returns its value or notes a fault."""
 
     def __init__(
-        self, data: Mapping[str, Any], id: str, order: Sequence[str], taken: set[str], faults: list[Fault]
+        self, data: Mapping[str, Any], name: str, order: Sequence[str], taken: set[str], faults: list[Fault]
     ) -> None:
-        self.data, self.id, self.order, self.taken, self.faults = data, id, order, taken, faults
+        self.data, self.id, self.order, self.taken, self.faults = data, name, order, taken, faults
 
     def read(self) -> Step:
         fields = _rename(self.data, (*STEP_FIELDS, "metadata"), STEP_ALIASES, STEP_IGNORED, self.id, self.faults)
@@ -294,4 +294,11 @@ def _kind(value: Any) -> str:
         return f"{value[:40]!r}"
     if isinstance(value, int | float):
         return str(value)[:40]
-    return names.get(type(value), "a list" if isinstance(value, list | tuple) else "a mapping" if isinstance(value, Mapping) else type(value).__name__)
+    return names.get(
+        type(value),
+        "a list"
+        if isinstance(value, list | tuple)
+        else "a mapping"
+        if isinstance(value, Mapping)
+        else type(value).__name__,
+    )

@@ -50,7 +50,7 @@ class _Event(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type"):
     """What all events share."""
 
 
-class RunStarted(_Event, tag="run_started"):
+class RunStarted(_Event, frozen=True, tag="run_started"):
     objective: str = ""
     parent: str = ""
     policy: Policy = Policy()
@@ -59,13 +59,13 @@ class RunStarted(_Event, tag="run_started"):
     origin: tuple[str, ...] = ()  # where the tools came from, so that a later process can load them again
 
 
-class PlanAccepted(_Event, tag="plan_accepted"):
+class PlanAccepted(_Event, frozen=True, tag="plan_accepted"):
     plan: Plan
     revision: int = 1
     fingerprints: dict[str, str] = {}  # tool → what its definition was
 
 
-class PlanRejected(_Event, tag="plan_rejected"):
+class PlanRejected(_Event, frozen=True, tag="plan_rejected"):
     by: str
     faults: tuple[str, ...]
     reason: str = ""
@@ -73,7 +73,7 @@ class PlanRejected(_Event, tag="plan_rejected"):
     step: str = ""
 
 
-class StepStarted(_Event, tag="step_started"):
+class StepStarted(_Event, frozen=True, tag="step_started"):
     step: str
     attempt: int
     tool: str
@@ -85,7 +85,7 @@ class StepStarted(_Event, tag="step_started"):
     verifiable: bool = False  # somebody can look whether the effect is there
 
 
-class StepProgress(_Event, tag="step_progress"):
+class StepProgress(_Event, frozen=True, tag="step_progress"):
     step: str
     attempt: int
     message: str = ""
@@ -93,7 +93,7 @@ class StepProgress(_Event, tag="step_progress"):
     log: bool = False  # a line of the tool's log, rather than how far it is
 
 
-class StepSucceeded(_Event, tag="step_succeeded"):
+class StepSucceeded(_Event, frozen=True, tag="step_succeeded"):
     step: str
     attempt: int
     output: Any = None
@@ -108,7 +108,7 @@ class StepSucceeded(_Event, tag="step_succeeded"):
     by: str = ""
 
 
-class StepFailed(_Event, tag="step_failed"):
+class StepFailed(_Event, frozen=True, tag="step_failed"):
     step: str
     attempt: int
     error: Error
@@ -120,7 +120,7 @@ class StepFailed(_Event, tag="step_failed"):
     cost: float = 0.0
 
 
-class StepVerified(_Event, tag="step_verified"):
+class StepVerified(_Event, frozen=True, tag="step_verified"):
     """The answer to: the call's answer was lost, is its effect there?"""
 
     step: str
@@ -134,7 +134,7 @@ class StepVerified(_Event, tag="step_verified"):
     reason: str = ""
 
 
-class StepSkipped(_Event, tag="step_skipped"):
+class StepSkipped(_Event, frozen=True, tag="step_skipped"):
     step: str
     code: str
     message: str = ""
@@ -142,20 +142,20 @@ class StepSkipped(_Event, tag="step_skipped"):
     needs: tuple[str, ...] = ()
 
 
-class StepKept(_Event, tag="step_kept"):
+class StepKept(_Event, frozen=True, tag="step_kept"):
     """A step of the retry set whose inputs did not change: same input, same result, no call (R3)."""
 
     step: str
     stale: str = ""  # why the result may be out of date, if it may
 
 
-class StepRenewed(_Event, tag="step_renewed"):
+class StepRenewed(_Event, frozen=True, tag="step_renewed"):
     """A step of the retry set whose inputs did change: its old result no longer counts."""
 
     step: str
 
 
-class RetryScheduled(_Event, tag="retry_scheduled"):
+class RetryScheduled(_Event, frozen=True, tag="retry_scheduled"):
     step: str
     attempt: int
     of: int
@@ -165,7 +165,7 @@ class RetryScheduled(_Event, tag="retry_scheduled"):
     not_now: bool = False
 
 
-class Reflected(_Event, tag="reflected"):
+class Reflected(_Event, frozen=True, tag="reflected"):
     step: str
     attempt: int
     category: Category
@@ -179,7 +179,7 @@ class Reflected(_Event, tag="reflected"):
     refused: tuple[str, ...] = ()
 
 
-class Recovered(_Event, tag="recovered"):
+class Recovered(_Event, frozen=True, tag="recovered"):
     step: str
     attempt: int
     rung: Rung
@@ -194,7 +194,7 @@ class Recovered(_Event, tag="recovered"):
     by: str = "rules"
 
 
-class Declined(_Event, tag="declined"):
+class Declined(_Event, frozen=True, tag="declined"):
     """A question that was put to a mind and got no usable answer; it counts against the budget all the same."""
 
     question: str
@@ -203,7 +203,7 @@ class Declined(_Event, tag="declined"):
     late: bool = False
 
 
-class ArtifactCreated(_Event, tag="artifact_created"):
+class ArtifactCreated(_Event, frozen=True, tag="artifact_created"):
     name: str
     step: str
     attempt: int
@@ -213,7 +213,7 @@ class ArtifactCreated(_Event, tag="artifact_created"):
     path: str = ""
 
 
-class ArtifactLost(_Event, tag="artifact_lost"):
+class ArtifactLost(_Event, frozen=True, tag="artifact_lost"):
     """An output that is gone or no longer matches its digest; its producer goes back into the retry set."""
 
     step: str
@@ -222,7 +222,7 @@ class ArtifactLost(_Event, tag="artifact_lost"):
     course: Course = Course()
 
 
-class RetryBegin(_Event, tag="retry_begin"):
+class RetryBegin(_Event, frozen=True, tag="retry_begin"):
     round: int
     by: str
     roots: tuple[str, ...]
@@ -238,13 +238,13 @@ class RetryBegin(_Event, tag="retry_begin"):
     policy: Policy | None = None
 
 
-class RetryDone(_Event, tag="retry_done"):
+class RetryDone(_Event, frozen=True, tag="retry_done"):
     round: int
     exec: dict[str, Any]
     failed: tuple[str, ...] = ()
 
 
-class Replanned(_Event, tag="replanned"):
+class Replanned(_Event, frozen=True, tag="replanned"):
     revision: int
     course: Course
     by: str = ""
@@ -252,7 +252,7 @@ class Replanned(_Event, tag="replanned"):
     full: bool = False
 
 
-class Evaluation(_Event, tag="evaluation"):
+class Evaluation(_Event, frozen=True, tag="evaluation"):
     success: bool
     complete: bool
     degraded: bool
@@ -266,11 +266,11 @@ class Evaluation(_Event, tag="evaluation"):
     summary: str = ""
 
 
-class Waiting(_Event, tag="waiting"):
+class Waiting(_Event, frozen=True, tag="waiting"):
     on: tuple[dict[str, Any], ...]
 
 
-class Resumed(_Event, tag="resumed"):
+class Resumed(_Event, frozen=True, tag="resumed"):
     by: str = ""
     lost: tuple[str, ...] = ()
     stale: tuple[str, ...] = ()
@@ -280,7 +280,7 @@ class Resumed(_Event, tag="resumed"):
     paused: bool = False  # it was a pause that ended
 
 
-class Acted(_Event, tag="acted"):
+class Acted(_Event, frozen=True, tag="acted"):
     """A person's action on a live run: who did what."""
 
     action: str  # pause, skip, retry, confirm, refuse, resolve, add
@@ -295,19 +295,19 @@ class Acted(_Event, tag="acted"):
     course: Course = Course()
 
 
-class Cancelled(_Event, tag="cancelled"):
+class Cancelled(_Event, frozen=True, tag="cancelled"):
     by: str = ""
     reason: str = ""
 
 
-class Stopped(_Event, tag="stopped"):
+class Stopped(_Event, frozen=True, tag="stopped"):
     """The run starts no more steps: a breaker opened or a budget of the whole run is used up."""
 
     code: str
     reason: str = ""
 
 
-class Done(_Event, tag="done"):
+class Done(_Event, frozen=True, tag="done"):
     status: str
     success: bool
     complete: bool
@@ -370,9 +370,11 @@ class Record:
         return f"Record(seq={self.seq}, {self.event!r})"
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Record)
-            and (self.run, self.seq, self.at, self.event) == (other.run, other.seq, other.at, other.event)
+        return isinstance(other, Record) and (self.run, self.seq, self.at, self.event) == (
+            other.run,
+            other.seq,
+            other.at,
+            other.event,
         )
 
     __hash__ = None  # type: ignore[assignment]

@@ -90,23 +90,30 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     resources: dict[str, float] = {}
 
     def __post_init__(self) -> None:
-        # People write needs=["a", {"step": "b", "when": "done"}]; inside there are only Needs.
-        if not all(isinstance(need, Need) for need in self.needs) or not isinstance(self.needs, tuple):
-            wanted = [self.needs] if isinstance(self.needs, str | dict | Need) else self.needs
+        # People write needs=["a", {"step": "b", "when": "done"}] and fallback={"value": 1}; inside there are only values.
+        needs: Any = self.needs
+        if not isinstance(needs, tuple) or not all(isinstance(need, Need) for need in needs):
+            wanted = [needs] if isinstance(needs, str | dict | Need) else needs
             msgspec.structs.force_setattr(self, "needs", tuple(as_need(need) for need in wanted))
-        if isinstance(self.fallback, dict):
-            msgspec.structs.force_setattr(self, "fallback", msgspec.convert(self.fallback, Fallback))
-        if isinstance(self.check, dict):
-            msgspec.structs.force_setattr(self, "check", msgspec.convert(self.check, Check))
-        if isinstance(self.verify, dict):
-            msgspec.structs.force_setattr(self, "verify", msgspec.convert(self.verify, Verify))
-        if isinstance(self.alternatives, list):
-            msgspec.structs.force_setattr(self, "alternatives", tuple(self.alternatives))
-        if isinstance(self.effect, str) and not isinstance(self.effect, Effect):
-            msgspec.structs.force_setattr(self, "effect", Effect(self.effect))
+        for name, kind in _KINDS:
+            value: Any = getattr(self, name)
+            if value is not None and not isinstance(value, kind):
+                msgspec.structs.force_setattr(self, name, msgspec.convert(value, kind))
+        alternatives: Any = self.alternatives
+        if not isinstance(alternatives, tuple):
+            given = (alternatives,) if isinstance(alternatives, str) else tuple(alternatives)
+            msgspec.structs.force_setattr(self, "alternatives", given)
 
 
-WHEN_WORDS = {"success": When.SUCCESS, "all": When.SUCCESS, "done": When.DONE, "any": When.DONE, "failure": When.FAILURE}
+_KINDS: tuple[tuple[str, Any], ...] = (("fallback", Fallback), ("check", Check), ("verify", Verify), ("effect", Effect))
+
+WHEN_WORDS = {
+    "success": When.SUCCESS,
+    "all": When.SUCCESS,
+    "done": When.DONE,
+    "any": When.DONE,
+    "failure": When.FAILURE,
+}
 
 
 def as_need(value: Any) -> Need:
@@ -138,8 +145,9 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     faults: tuple[Fault, ...] = ()  # what reading found wrong; raised together with all others by `check`
 
     def __post_init__(self) -> None:
-        if not isinstance(self.steps, tuple):
-            msgspec.structs.force_setattr(self, "steps", tuple(self.steps))
+        steps: Any = self.steps
+        if not isinstance(steps, tuple):
+            msgspec.structs.force_setattr(self, "steps", tuple(steps))
 
     def check(self, tools: Mapping[str, ToolShape] | None = None) -> list[Fault]:
         """Every fault of the plan at once; empty if it may run with these tools."""
@@ -375,4 +383,3 @@ def definition(step: Step) -> Step:
     return msgspec.structs.replace(
         step, title="", stage="", timeout=None, retries=None, priority=0, resources={}, confirm=False
     )
-

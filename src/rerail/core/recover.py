@@ -21,9 +21,9 @@ from rerail.core.nearest import nearest
 from rerail.core.plan import Effect
 from rerail.core.policy import LADDER, NEEDS_RECOVERABLE, WITHOUT_REFLECTION, Rung, backoff
 from rerail.core.state import State
-from rerail.core.track import Track, signature
 from rerail.core.texts import say
 from rerail.core.tools import Tools
+from rerail.core.track import Track, signature
 from rerail.core.values import pack
 
 
@@ -123,7 +123,9 @@ def _reflected(case: Case, rung: Rung) -> Event:
 
 # -- Reflection by rules (H6) -------------------------------------------------------------------------------------
 
-_DID_YOU_MEAN = re.compile(r"(?:did you mean|perhaps you meant|您是不是要找|是否是指|是不是)[:：]?\s*['\"`“‘]([^'\"`”’]{1,200})['\"`”’]", re.I)
+_DID_YOU_MEAN = re.compile(
+    r"(?:did you mean|perhaps you meant|您是不是要找|是否是指|是不是)[:：]?\s*['\"`“‘]([^'\"`”’]{1,200})['\"`”’]", re.I
+)
 
 
 def reflect(state: State, tools: Tools, track: Track, error: Error) -> Reflection:
@@ -151,9 +153,7 @@ def failed_args(state: State, track: Track) -> dict[str, Any] | None:
     return template.value if not template.refs and not (track.call and track.call.args_blob) else None
 
 
-def _better_args(
-    state: State, tools: Tools, track: Track, error: Error, args: dict[str, Any]
-) -> dict[str, Any] | None:
+def _better_args(state: State, tools: Tools, track: Track, error: Error, args: dict[str, Any]) -> dict[str, Any] | None:
     """The first concrete change that fits the tool's schema and was not tried: hint, coercion, did-you-mean."""
     spec = tools.get(track.call.tool if track.call is not None else state.tool_of(track))
     if spec is None:
@@ -240,7 +240,9 @@ def _alternative(case: Case) -> Taken:
         if args is not None and spec.schema.faults(args):
             case.refuse(f"the arguments do not fit the alternative tool {name!r}")
             continue
-        return [_recovered(case, Rung.ALTERNATIVE, tool=name, reason=case.error.message, course=Course((case.track.id,)))]
+        return [
+            _recovered(case, Rung.ALTERNATIVE, tool=name, reason=case.error.message, course=Course((case.track.id,)))
+        ]
     return None
 
 
@@ -304,4 +306,3 @@ RUNGS: Mapping[Rung, Callable[[Case], Taken]] = {
 
 def _recovered(case: Case, rung: Rung, **what: Any) -> Event:
     return ev.Recovered(case.track.id, case.track.attempt, rung, by=case.reflection.by, **what)
-

@@ -52,7 +52,10 @@ class Ref:
     path: Path = ()
 
     def __str__(self) -> str:
-        parts = (f"[{p}]" if isinstance(p, int) else f".{p}" if _NAME.fullmatch(p) else f"[{json.dumps(p)}]" for p in self.path)
+        parts = (
+            f"[{p}]" if isinstance(p, int) else f".{p}" if _NAME.fullmatch(p) else f"[{json.dumps(p)}]"
+            for p in self.path
+        )
         return "${" + self.step + "".join(parts) + "}"
 
 

@@ -27,6 +27,7 @@ from rerail.core.schema_values import (
     OPEN,
     Json,
     containers,
+    counted,
     is_number,
     is_open,
     is_type,
@@ -226,13 +227,13 @@ _BOUNDS: Final[Mapping[str, tuple[Callable[[Any, Any], bool], str]]] = {
     "exclusiveMinimum": (operator.gt, "more than"),
     "exclusiveMaximum": (operator.lt, "less than"),
 }
-_SIZES: Final[Mapping[str, tuple[type[Sized], Callable[[int, int], bool], str]]] = {
-    "minLength": (str, operator.ge, "at least {} characters"),
-    "maxLength": (str, operator.le, "at most {} characters"),
-    "minItems": (list, operator.ge, "at least {} items"),
-    "maxItems": (list, operator.le, "at most {} items"),
-    "minProperties": (dict, operator.ge, "at least {} properties"),
-    "maxProperties": (dict, operator.le, "at most {} properties"),
+_SIZES: Final[Mapping[str, tuple[type[Sized], Callable[[int, int], bool], str, str]]] = {
+    "minLength": (str, operator.ge, "at least", "character|characters"),
+    "maxLength": (str, operator.le, "at most", "character|characters"),
+    "minItems": (list, operator.ge, "at least", "item|items"),
+    "maxItems": (list, operator.le, "at most", "item|items"),
+    "minProperties": (dict, operator.ge, "at least", "property|properties"),
+    "maxProperties": (dict, operator.le, "at most", "property|properties"),
 }
 _MOST_OPTIONS = 10
 
@@ -252,14 +253,14 @@ def _bound(word: str) -> Maker:
 
 
 def _size(word: str) -> Maker:
-    kind, holds, words = _SIZES[word]
+    kind, holds, words, noun = _SIZES[word]
 
     def make(compiler: _Compiler, part: Rules) -> Check:
         limit = part[word]
         return _simple(
             word,
             lambda value: not isinstance(value, kind) or holds(len(value), limit),
-            lambda value: f"expected {words.format(show(limit))}, got {len(value)}: {show(value)}",
+            lambda value: f"expected {words} {counted(limit, noun)}, got {len(value)}: {show(value)}",
         )
 
     return make
@@ -448,9 +449,13 @@ def _contains(compiler: _Compiler, part: Rules) -> Check:
             return _FITS
         fitting = [item for item in value if not own(item, seen)]
         if len(fitting) < least:
-            return _one(f"expected at least {least} items of the wanted kind, got {len(fitting)}", "contains")
+            return _one(
+                f"expected at least {counted(least, 'item|items')} of the wanted kind, got {len(fitting)}", "contains"
+            )
         if most is not None and len(fitting) > most and sum(not is_open(item) for item in fitting) > most:
-            return _one(f"expected at most {most} items of the kind, got {len(fitting)}", "maxContains")
+            return _one(
+                f"expected at most {counted(most, 'item|items')} of the kind, got {len(fitting)}", "maxContains"
+            )
         return _FITS
 
     return check

@@ -89,6 +89,11 @@ def listed(words: Sequence[str], last: str = "or") -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
 
 
+def counted(number: int | float, nouns: str) -> str:
+    """The number with its noun, given as ``item|items``."""
+    return f"{show(number)} {nouns.split('|')[number != 1]}"
+
+
 def key(value: object) -> object:
     """A hashable stand-in: two values are the same JSON exactly if their keys are equal (1 is 1.0, true is not 1)."""
     if isinstance(value, bool):

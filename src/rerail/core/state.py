@@ -114,7 +114,9 @@ class State:
 
     def inputs(self, track: Track) -> tuple[Any, ...]:
         """What the step's result is made from: its definition and the digest of every need's output (R3)."""
-        digests = [need.result.digest if need.phase is Phase.SUCCEEDED and need.result else "" for need, _ in track.needs]
+        digests = [
+            need.result.digest if need.phase is Phase.SUCCEEDED and need.result else "" for need, _ in track.needs
+        ]
         if len(digests) > 16:  # wide joins keep one digest of all
             return (Definition(track.step), blake2b("\n".join(digests).encode(), digest_size=16).digest())
         return (Definition(track.step), *digests)
@@ -124,7 +126,9 @@ class State:
         for need, when in track.needs:
             if when is When.FAILURE:
                 continue
-            if need.phase is Phase.SKIPPED or (need.result is not None and need.result.hole and need.phase is Phase.SUCCEEDED):
+            if need.phase is Phase.SKIPPED or (
+                need.result is not None and need.result.hole and need.phase is Phase.SUCCEEDED
+            ):
                 return need.id
             if need.phase is Phase.SUCCEEDED and need.result is not None and need.result.degraded.startswith("hole:"):
                 return need.result.degraded[5:]
@@ -132,7 +136,9 @@ class State:
 
     def quiet(self) -> bool:
         """Whether nothing is under way and nothing can start by itself."""
-        return not (self.running or self.ready or self.backoff or self.hurt or self.held or self.keepers or self.announce)
+        return not (
+            self.running or self.ready or self.backoff or self.hurt or self.held or self.keepers or self.announce
+        )
 
     def tool_of(self, track: Track) -> str:
         """The tool that the step's next call would use."""
@@ -148,20 +154,21 @@ class State:
         limited = self.policy.tool_concurrency or self.policy.provider_concurrency
         return self.tool_of(track) if limited else ""
 
-    def tick(self, now: float) -> float | None:
-        """Let the backoffs that are over end; returns when the next one will be."""
+    def next_timer(self) -> float | None:
+        """When the next backoff ends, if one is under way."""
         timers = self.timers
         while timers:
             until, n, attempt = timers[0]
             track = self.backoff.get(n)
-            if track is None or track.attempt != attempt or track.until != until:
-                heapq.heappop(timers)
-            elif until <= now:
-                heapq.heappop(timers)
-                self.move(track, Phase.PENDING)
-            else:
+            if track is not None and track.attempt == attempt and track.until == until:
                 return until
+            heapq.heappop(timers)  # its step was retried, skipped or stopped meanwhile
         return None
+
+    def tick(self, now: float) -> None:
+        """Let the backoffs that are over end."""
+        while (until := self.next_timer()) is not None and until <= now:
+            self.move(self.backoff[heapq.heappop(self.timers)[1]], Phase.PENDING)
 
     # -- Changing: only the fold calls what follows ---------------------------------------------------------------
 

@@ -21,7 +21,9 @@ TEXTS: dict[str, dict[str, str]] = {
     "error.CLOSED": {"en": "the engine was closed while the call was under way; its answer is lost"},
     "error.RUN_CANCELLED": {"en": "the run was cancelled while the call was under way", "zh": "调用进行中任务被取消"},
     "error.SKIPPED_LIVE": {"en": "the step was skipped while the call was under way"},
-    "error.RATE_LIMITED": {"en": "asked to wait {asked:g} s, with {waited:g} s already waited of {limit:g} s allowed: {message}"},
+    "error.RATE_LIMITED": {
+        "en": "asked to wait {asked:g} s, with {waited:g} s already waited of {limit:g} s allowed: {message}"
+    },
     "error.ARGS_INVALID": {"en": "the arguments do not fit the tool {tool}: {faults}"},
     "error.PATH_MISSING": {"en": "{ref} is not there: the output of step {step!r} has no such part"},
     "error.HOLE_NOT_ACCEPTED": {
@@ -33,7 +35,7 @@ TEXTS: dict[str, dict[str, str]] = {
         "en": "the tool returned {type}, which is not JSON; return dicts, lists, texts, numbers, booleans or None"
     },
     "error.OUTPUT_TOO_LARGE": {
-        "en": "the tool returned {size:,} bytes, more than the limit of {limit:,}; write it to a file or raise tools.max_output"
+        "en": "the tool returned {size:,} bytes, over the limit of {limit:,}; use a file, or raise tools.max_output"
     },
     "error.SUSPECT_OUTPUT": {"en": "reported success, but the output looks like an error: {seen}"},
     "error.CHECK_FAILED": {"en": "the output does not meet the step's check: {faults}"},
@@ -92,7 +94,9 @@ TEXTS: dict[str, dict[str, str]] = {
     "why.kept_stale": {"en": "{time}  kept although its inputs changed: its effect must not happen twice"},
     "why.renewed": {"en": "{time}  its inputs changed, so it runs again"},
     "why.retry": {"en": "          → retry {attempt} of {of} in {delay} ({left} left after that)"},
-    "why.not_now": {"en": "          → the tool said 'not now': waiting {delay} (counts neither as failure nor as retry)"},
+    "why.not_now": {
+        "en": "          → the tool said 'not now': waiting {delay} (counts neither as failure nor as retry)"
+    },
     "why.rung.adjusted_arguments": {"en": "          → adjusted arguments: {args}"},
     "why.rung.alternative_tool": {"en": "          → another tool: {tool}"},
     "why.rung.producer": {"en": "          → the step that made its input runs again"},

@@ -85,7 +85,20 @@ WORTH: dict[When, tuple[int, ...]] = {
 class Result:
     """The latest success of a step: where its output is, and what it was made from."""
 
-    __slots__ = ("attempt", "blob", "by", "degraded", "digest", "effect", "fingerprint", "hole", "inputs", "output", "size", "unverified")
+    __slots__ = (
+        "attempt",
+        "blob",
+        "by",
+        "degraded",
+        "digest",
+        "effect",
+        "fingerprint",
+        "hole",
+        "inputs",
+        "output",
+        "size",
+        "unverified",
+    )
 
     def __init__(self, output: Any, digest: str, size: int, blob: bool, attempt: int) -> None:
         self.output, self.digest, self.size, self.blob, self.attempt = output, digest, size, blob, attempt
@@ -101,7 +114,18 @@ class Result:
 class Heal:
     """What was tried on a step in this round; allocated only for steps that need healing."""
 
-    __slots__ = ("alternatives", "args", "category", "fallback", "not_now", "producer", "repairs", "tool", "tried", "waited")
+    __slots__ = (
+        "alternatives",
+        "args",
+        "category",
+        "fallback",
+        "not_now",
+        "producer",
+        "repairs",
+        "tool",
+        "tried",
+        "waited",
+    )
 
     def __init__(self) -> None:
         self.tool: str | None = None  # an alternative tool, for this round
@@ -120,8 +144,8 @@ class Track:
     """All that the history says of one step, now."""
 
     __slots__ = (
-        "again", "announced", "attempt", "automatic", "call", "calls", "confirmed", "cost", "dead", "dead_open", "elapsed",
-        "ended_at", "error", "generation", "heal", "inputs", "n", "needs", "open", "order", "out", "phase", "probe",
+        "again", "announced", "attempt", "automatic", "call", "calls", "confirmed", "cost", "dead", "dead_open",
+        "elapsed", "ended_at", "error", "generation", "heal", "inputs", "n", "needs", "open", "order", "out", "phase", "probe",
         "question", "redo", "result", "root", "skip", "stale", "standing", "started_at", "step", "template", "until",
         "void",
     )  # fmt: skip

@@ -13,8 +13,8 @@ from typing import Any
 from rerail.core.events import Error, Evaluation
 from rerail.core.plan import When
 from rerail.core.state import State
-from rerail.core.track import DEAD, DEAD_OPEN, WORTH, Phase, RunStatus, Standing, Status, Track
 from rerail.core.texts import reason_in, say
+from rerail.core.track import DEAD, DEAD_OPEN, WORTH, Phase, RunStatus, Standing, Status, Track
 
 ENDED_WELL = frozenset({Status.SUCCEEDED, Status.DEGRADED})
 ACCEPTED = frozenset({"SKIP_OPTIONAL", "SKIP_USER", "SKIP_CONDITION"})
@@ -103,7 +103,9 @@ def _tool(track: Track) -> str:
 
 def error_of(state: State, track: Track, status: Status, code: str, lang: str = "en") -> dict[str, Any] | None:
     """A step's error as plain data: code, category, message; skips have one too."""
-    if status in (Status.FAILED, Status.IN_DOUBT) or (status is Status.WAITING and track.error is not None and code != "confirm"):
+    if status in (Status.FAILED, Status.IN_DOUBT) or (
+        status is Status.WAITING and track.error is not None and code != "confirm"
+    ):
         if track.error is None:
             return None
         return {**track.error.to_dict(), "message": _reason(track.error, lang)}
@@ -220,7 +222,9 @@ def summary(state: State, found: Verdict, lang: str = "en") -> str:
     if len(found.failed_steps) > 5:
         names += f" … (+{len(found.failed_steps) - 5})"
     if state.waiting:
-        return say("summary.waiting", lang, on=", ".join(f"{w['step'] or 'run'}: {w['for']}" for w in waiting_on(state)))
+        return say(
+            "summary.waiting", lang, on=", ".join(f"{w['step'] or 'run'}: {w['for']}" for w in waiting_on(state))
+        )
     if found.success:
         if not found.complete:
             return say("summary.incomplete", lang, missing=", ".join(found.missing) or "see judge")
@@ -248,7 +252,11 @@ def waiting_on(state: State) -> list[dict[str, Any]]:
     for track in state.gates.values():
         question = track.step.confirm if isinstance(track.step.confirm, str) else ""
         on.append({"step": track.id, "for": "confirm", "question": question})
-    on += [{"step": track.id, "for": "in_doubt", "tool": _tool(track)} for track in state.doubts.values() if not track.question]
+    on += [
+        {"step": track.id, "for": "in_doubt", "tool": _tool(track)}
+        for track in state.doubts.values()
+        if not track.question
+    ]
     return on
 
 

@@ -49,7 +49,9 @@ class _Teller:
         run = self.state.run
         if self.step is None:
             found = verdict(self.state)
-            lines = [self.say("why.now", status=run_status(self.state), detail=f". {summary(self.state, found, self.lang)}")]
+            lines = [
+                self.say("why.now", status=run_status(self.state), detail=f". {summary(self.state, found, self.lang)}")
+            ]
             if self.state.rest is not None and self.state.rest.status != RunStatus.COMPLETED:
                 lines.append(self.say("why.next", command=f"rerail retry {run} --dry-run"))
             return lines
@@ -59,7 +61,9 @@ class _Teller:
         detail = f" [{error['code']}]: {error['message']}" if error else ""
         lines = [self.say("why.now", status=status, detail=detail)]
         if status == "in_doubt":
-            lines.append(self.say("why.next", command=f"rerail resolve {run} {self.step} --succeeded VALUE | --failed | --rerun"))
+            lines.append(
+                self.say("why.next", command=f"rerail resolve {run} {self.step} --succeeded VALUE | --failed | --rerun")
+            )
         elif status == "failed":
             lines.append(self.say("why.next", command=f"rerail retry {run} --dry-run"))
         elif code == "confirm":
@@ -78,7 +82,11 @@ class _Teller:
             return self.step in event.chain
         if isinstance(event, ev.Replanned):
             return any(step.id == self.step for step in event.course.steps)
-        return getattr(event, "step", None) in (self.step, "") if not isinstance(event, ev.Done | ev.Waiting | ev.Resumed) else False
+        return (
+            getattr(event, "step", None) in (self.step, "")
+            if not isinstance(event, ev.Done | ev.Waiting | ev.Resumed)
+            else False
+        )
 
     # -- One method per kind of event -----------------------------------------------------------------------------
 
@@ -92,7 +100,13 @@ class _Teller:
     def succeeded(self, event: ev.StepSucceeded, time: str) -> list[str]:
         if self.step is None:
             return []
-        output = f": {_shown(event.output)}" if event.output is not None else f" ({event.size:,} bytes)" if event.blob else ""
+        output = (
+            f": {_shown(event.output)}"
+            if event.output is not None
+            else f" ({event.size:,} bytes)"
+            if event.blob
+            else ""
+        )
         line = self.say("why.succeeded", time=time, attempt=event.attempt, elapsed=_span(event.elapsed), output=output)
         return [line, self.say("why.unverified")] if event.unverified else [line]
 

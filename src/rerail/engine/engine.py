@@ -7,7 +7,7 @@ import contextlib
 import secrets
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -32,6 +32,12 @@ from rerail.engine.owner import RENEW_EVERY, is_dead, this_process
 from rerail.engine.wishes import Wish, encode_answer, error_for, raise_answer
 from rerail.errors import PlanError, Refused, RerailError, StoreError
 from rerail.ports import Fenced, Head, Lease, Taken, Unavailable, Unusable
+
+# The class below has a method named `list`, which hides the builtin from annotations inside it.
+Records: TypeAlias = list[Record]
+Rows: TypeAlias = list[dict[str, Any]]
+Names: TypeAlias = list[str]
+Events: TypeAlias = list[Event]
 
 AT_REST = frozenset({str(RunStatus.COMPLETED), str(RunStatus.FAILED), str(RunStatus.CANCELLED)})
 INBOX_EVERY = 0.2
@@ -121,7 +127,9 @@ class Engine:
 
     # -- Starting and waiting -------------------------------------------------------------------------------------
 
-    async def start(self, plan: Plan, *, parent: str | None = None, by: str | None = None, run_id: str | None = None) -> str:
+    async def start(
+        self, plan: Plan, *, parent: str | None = None, by: str | None = None, run_id: str | None = None
+    ) -> str:
         """Check a plan and start a run of it; returns the run's id."""
         faults = check(plan, self._host.specs)
         if faults:
@@ -150,7 +158,9 @@ class Engine:
         live = self._live.get(run)
         if live is not None:
             await asyncio.shield(live.task)
-            return result(live.loop.state, await self._outputs(live.loop.state, live.loop.contents), self._host.clock.now())
+            return result(
+                live.loop.state, await self._outputs(live.loop.state, live.loop.contents), self._host.clock.now()
+            )
         while True:
             head = await self._head(run)
             if head.status in AT_REST or head.status == RunStatus.WAITING or is_dead(head, self._host.clock.now()):
@@ -224,7 +234,7 @@ class Engine:
                 return
             after = rows[-1].seq
 
-    async def events(self, run: str, after: int = 0) -> list[Record]:
+    async def events(self, run: str, after: int = 0) -> Records:
         """The history so far."""
         return [record async for record in self._records(await self.find(run), after)]
 
@@ -257,9 +267,7 @@ class Engine:
                 if track.result is not None and track.result.digest
             }
 
-    async def list(
-        self, *, status: Sequence[str] = (), parent: str | None = None, limit: int = 100
-    ) -> list[dict[str, Any]]:
+    async def list(self, *, status: Sequence[str] = (), parent: str | None = None, limit: int = 100) -> Rows:
         """Runs, newest first, as plain rows."""
         with _store_errors():
             heads = await self._host.store.heads(status=status, parent=parent, limit=limit)
@@ -297,17 +305,20 @@ class Engine:
             with _store_errors():
                 return unpack(await Contents(self._host.store, 1).get(track.result.digest))
         except Gone as gone:
-            raise Refused(f"artifact {name!r} is gone: {gone.reason}", "ARTIFACT_GONE", hint=f"use: rerail retry {run}") from None
+            raise Refused(
+                f"artifact {name!r} is gone: {gone.reason}", "ARTIFACT_GONE", hint=f"use: rerail retry {run}"
+            ) from None
 
-    async def artifacts(self, run: str) -> list[dict[str, Any]]:
+    async def artifacts(self, run: str) -> Rows:
         """The artifacts of a run: name, producer, digest, size."""
         run = await self.find(run)
         latest: dict[str, dict[str, Any]] = {}
         async for record in self._records(run):
             if isinstance(record.event, ev.ArtifactCreated):
-                latest[record.event.name] = {
-                    "name": record.event.name, "step": record.event.step, "attempt": record.event.attempt,
-                    "digest": record.event.digest, "size": record.event.size, "media": record.event.media, "at": record.at,
+                made = record.event
+                latest[made.name] = {
+                    "name": made.name, "step": made.step, "attempt": made.attempt, "digest": made.digest,
+                    "size": made.size, "media": made.media, "at": record.at,
                 }  # fmt: skip
         return list(latest.values())
 
@@ -330,10 +341,19 @@ class Engine:
         await self._act(run, Wish("refuse" if refuse else "confirm", by or self._by, step))
 
     async def resolve(
-        self, run: str, step: str, *, succeeded: Any = ..., failed: bool = False, rerun: bool = False, by: str | None = None
+        self,
+        run: str,
+        step: str,
+        *,
+        succeeded: Any = ...,
+        failed: bool = False,
+        rerun: bool = False,
+        by: str | None = None,
     ) -> None:
         """Answer a doubt, or mark a step succeeded by hand with a value."""
-        chosen = [name for name, given in (("succeeded", succeeded is not ...), ("failed", failed), ("rerun", rerun)) if given]
+        chosen = [
+            name for name, given in (("succeeded", succeeded is not ...), ("failed", failed), ("rerun", rerun)) if given
+        ]
         if len(chosen) != 1:
             raise Refused("say exactly one of succeeded=VALUE, failed=True, rerun=True", "STEP_NOT_WAITING")
         value = succeeded if succeeded is not ... else None
@@ -397,9 +417,7 @@ class Engine:
         by: str | None = None,
     ) -> Any:
         """Retry exactly what failed and what depends on it; with `dry_run` only show what would happen."""
-        target, preview = await self.begin_retry(
-            run, steps, stage, clean=clean, force=force, dry_run=dry_run, by=by
-        )
+        target, preview = await self.begin_retry(run, steps, stage, clean=clean, force=force, dry_run=dry_run, by=by)
         return preview if dry_run else await self.wait(target)
 
     async def begin_retry(
@@ -432,7 +450,13 @@ class Engine:
             self._mend(loop)
             with _refusals():
                 preview = commands.retry(
-                    loop.state, who, steps=steps, stage=stage, clean=clean, force=force, policy=self._new_policy(loop.state)
+                    loop.state,
+                    who,
+                    steps=steps,
+                    stage=stage,
+                    clean=clean,
+                    force=force,
+                    policy=self._new_policy(loop.state),
                 )
             loop.note(*preview.events)
         except RerailError:
@@ -447,7 +471,9 @@ class Engine:
     ) -> Preview | None:
         if not steps:
             raise Refused(
-                f"run {run} is being driven by process {head.owner}", "RUN_LIVE", hint="name the steps to retry, or wait for it"
+                f"run {run} is being driven by process {head.owner}",
+                "RUN_LIVE",
+                hint="name the steps to retry, or wait for it",
             )
         if dry_run:
             state = await self.state(run)
@@ -477,7 +503,9 @@ class Engine:
         run = await self.find(run)
         head = await self._head(run)
         if run in self._live or (head.owner is not None and not is_dead(head, self._host.clock.now())):
-            raise Refused(f"run {run} is being driven by process {head.owner}", "RUN_LIVE", hint=f"use: rerail watch {run}")
+            raise Refused(
+                f"run {run} is being driven by process {head.owner}", "RUN_LIVE", hint=f"use: rerail watch {run}"
+            )
         loop = await self._take(run)
         try:
             self._refuse_resume(loop.state)
@@ -491,11 +519,15 @@ class Engine:
 
     def _refuse_resume(self, state: State) -> None:
         if state.rest is not None:
-            raise Refused(f"run {state.run} is {state.rest.status}", "RUN_AT_REST", hint=f"use: rerail retry {state.run}")
+            raise Refused(
+                f"run {state.run} is {state.rest.status}", "RUN_AT_REST", hint=f"use: rerail retry {state.run}"
+            )
         if state.waiting and not state.paused:
             if state.gates:
                 raise Refused(
-                    f"run {state.run} waits for a confirmation", "RUN_WAITS_CONFIRM", hint=f"use: rerail confirm {state.run}"
+                    f"run {state.run} waits for a confirmation",
+                    "RUN_WAITS_CONFIRM",
+                    hint=f"use: rerail confirm {state.run}",
                 )
             with _refusals():
                 commands.refuse_doubt(state)
@@ -512,7 +544,9 @@ class Engine:
             except Taken as taken:
                 if not is_dead(taken.head, now):
                     raise Refused(
-                        f"run {run} is being driven by process {taken.head.owner}", "RUN_LIVE", hint=f"use: rerail watch {run}"
+                        f"run {run} is being driven by process {taken.head.owner}",
+                        "RUN_LIVE",
+                        hint=f"use: rerail watch {run}",
                     ) from None
                 lease = await self._take_over(run, taken.head, now)
         try:
@@ -548,7 +582,7 @@ class Engine:
             *self._lost(state),
         )  # fmt: skip
 
-    def _lost(self, state: State) -> list[Event]:
+    def _lost(self, state: State) -> Events:
         error = from_code("ANSWER_LOST")
         return [ev.StepFailed(track.id, track.attempt, error, lost=True) for track in state.running.values()]
 
@@ -574,12 +608,14 @@ class Engine:
     def _stale(self, state: State) -> tuple[str, ...]:
         """Finished steps whose tool's definition changed since (E5): kept, and marked stale."""
         now = self._fingerprints_of(state)
-        changed = {name for name, value in now.items() if name in state.fingerprints and state.fingerprints[name] != value}
+        changed = {
+            name for name, value in now.items() if name in state.fingerprints and state.fingerprints[name] != value
+        }
         if not changed:
             return ()
         return tuple(t.id for t in state.tracks.values() if t.phase is Phase.SUCCEEDED and t.step.tool in changed)
 
-    def _missing_tools(self, state: State) -> list[str]:
+    def _missing_tools(self, state: State) -> Names:
         known = self._host.specs
         unfinished = (t for t in state.tracks.values() if t.phase not in (Phase.SUCCEEDED, Phase.SKIPPED))
         return list(dict.fromkeys(t.step.tool for t in unfinished if t.step.tool not in known))
@@ -590,7 +626,9 @@ class Engine:
     def _need_tools(self, state: State) -> None:
         missing = self._missing_tools(state)
         if missing:
-            faults = [Fault("UNKNOWN_TOOL", f"no tool named {name!r} is loaded; load it with --tools") for name in missing]
+            faults = [
+                Fault("UNKNOWN_TOOL", f"no tool named {name!r} is loaded; load it with --tools") for name in missing
+            ]
             raise PlanError(f"run {state.run} cannot go on without its tools:", faults)
 
 
@@ -623,4 +661,3 @@ def _refusals() -> Any:
         yield
     except (Refusal, Faulty) as problem:
         raise error_for(problem) from None
-

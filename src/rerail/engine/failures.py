@@ -16,8 +16,8 @@ MAX_MESSAGE = 4_000
 MAX_TRACEBACK = 8_000
 # A connection that broke in the middle: the request may have arrived. A refused one never did.
 LOST_TYPES = frozenset({
-    "TimeoutError", "ConnectionResetError", "BrokenPipeError", "ConnectionAbortedError", "IncompleteReadError", "EOFError",
-    "IncompleteRead", "RemoteDisconnected", "ReadTimeout", "ReadError", "WriteError", "RemoteProtocolError",
+    "TimeoutError", "ConnectionResetError", "BrokenPipeError", "ConnectionAbortedError", "IncompleteReadError",
+    "EOFError", "IncompleteRead", "RemoteDisconnected", "ReadTimeout", "ReadError", "WriteError", "RemoteProtocolError",
     "ServerDisconnectedError", "WriteTimeout", "ChunkedEncodingError", "ProtocolError", "timeout",
 })  # fmt: skip
 
@@ -55,7 +55,9 @@ def from_exception(error: BaseException, patterns: Patterns) -> Failure:
     category = getattr(error, "category", None)
     if not isinstance(category, Category):
         category = classify(Evidence(message, code, names, status, exit_code, suggest is not None), patterns)
-    known = code or ("CONNECTION_LOST" if lost and "TimeoutError" not in names else "TIMEOUT" if lost else "TOOL_FAILED")
+    known = code or (
+        "CONNECTION_LOST" if lost and "TimeoutError" not in names else "TIMEOUT" if lost else "TOOL_FAILED"
+    )
     data = Error(known, category, message, names[0] if names else "", _trace(error), status, suggest)
     return Failure(data, lost, _retry_after(error, code, status))
 
@@ -76,8 +78,12 @@ def from_returned(output: Mapping[str, Any], patterns: Patterns) -> Failure:
     category = Category(wanted) if wanted in set(Category) else None
     category = category or classify(Evidence(message, code, (), status, None, suggest is not None), patterns)
     wait = inner.get("retry_after", output.get("retry_after", output.get("retryAfter")))
-    not_now = float(wait) if isinstance(wait, int | float) and (code == "COOLDOWN_ACTIVE" or status in (429, 503)) else None
-    return Failure(Error(code or "TOOL_FAILED", category, message[:MAX_MESSAGE], status=status, suggest=suggest), False, not_now)
+    not_now = (
+        float(wait) if isinstance(wait, int | float) and (code == "COOLDOWN_ACTIVE" or status in (429, 503)) else None
+    )
+    return Failure(
+        Error(code or "TOOL_FAILED", category, message[:MAX_MESSAGE], status=status, suggest=suggest), False, not_now
+    )
 
 
 def says_failed(output: Any) -> bool:

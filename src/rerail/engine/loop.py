@@ -42,7 +42,6 @@ from rerail.engine.wishes import Wish, error_for, grant
 from rerail.errors import RerailError, StoreError
 from rerail.ports import Batch, Clock, Conflict, Fenced, Lease, Mind, Question, Store, Tool, Unavailable, Unusable
 
-
 MAX_LOG = 8_000  # characters of log that one event holds
 
 
@@ -169,7 +168,9 @@ class RunLoop:
 
     async def drained(self) -> None:
         """Wait, a little, until cancelled calls are really over."""
-        tasks = [launch.task for launch in self._launched.values() if launch.task is not None and not launch.task.done()]
+        tasks = [
+            launch.task for launch in self._launched.values() if launch.task is not None and not launch.task.done()
+        ]
         tasks += [task for task in self._tasks.values() if not task.done()]
         if tasks:
             await asyncio.wait(tasks, timeout=1.0)
@@ -215,7 +216,9 @@ class RunLoop:
                 self._granted.append((future, error_for(refusal)))
                 continue
             except Faulty as faulty:
-                self._record(ev.PlanRejected(wish.by, tuple(map(str, faulty.faults)), wish.action), self.host.clock.now())
+                self._record(
+                    ev.PlanRejected(wish.by, tuple(map(str, faulty.faults)), wish.action), self.host.clock.now()
+                )
                 self._granted.append((future, error_for(faulty)))
                 continue
             self._blobs.update(granted.blobs)
@@ -300,13 +303,12 @@ class RunLoop:
 
     async def _sleep(self) -> None:
         """Wait for an outcome, a wish, or the end of a backoff."""
-        now = self.host.clock.now()
-        due = self.state.tick(now)
-        if self.state.hurt or (self.state.ready and due is not None and due <= now):
-            return
-        timer = None
-        if due is not None:
-            timer = asyncio.get_running_loop().call_later(max(0.0, due - now), self._wake.set)
+        timer, due = None, self.state.next_timer()
+        if due is not None and not self.state.paused:
+            seconds = due - self.host.clock.now()
+            if seconds <= 0:
+                return
+            timer = asyncio.get_running_loop().call_later(seconds, self._wake.set)
         await self._wake.wait()
         self._wake.clear()
         if timer is not None:
@@ -430,7 +432,9 @@ class RunLoop:
         loop = asyncio.get_running_loop()
 
         def sink(kind: str, said: Mapping[str, Any]) -> None:
-            event = ev.StepProgress(step, attempt, str(said.get("message", ""))[:2000], said.get("fraction"), kind == "log")
+            event = ev.StepProgress(
+                step, attempt, str(said.get("message", ""))[:2000], said.get("fraction"), kind == "log"
+            )
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is listening any more
                 loop.call_soon_threadsafe(self._hear, event)
 
@@ -440,7 +444,9 @@ class RunLoop:
         """What a tool says while it works. Of progress the latest word counts; log lines that come at once are one."""
         before = self._progress.get(event.step)
         if event.log and before is not None and before.log and len(before.message) < MAX_LOG:
-            event = ev.StepProgress(event.step, event.attempt, f"{before.message}\n{event.message}"[:MAX_LOG], None, True)
+            event = ev.StepProgress(
+                event.step, event.attempt, f"{before.message}\n{event.message}"[:MAX_LOG], None, True
+            )
         self._progress[event.step] = event
         self._wake.set()
 
@@ -499,7 +505,9 @@ class RunLoop:
             return
         args = call.args
         if args is None:
-            args = unpack(await self.contents.get(call.args_blob)) if call.args_blob else self.state.template(track).value
+            args = (
+                unpack(await self.contents.get(call.args_blob)) if call.args_blob else self.state.template(track).value
+            )
         launch = self._launch_of(track, action.attempt, tool, spec, args)
         launch.before = call.before
         self._deliver(await self.host.performer.verify_lost(launch))
@@ -526,7 +534,9 @@ class RunLoop:
             if state.judged is not None or state.seq != action.seq:
                 self._record(ev.Declined("judge", "", "the run has moved on", late=True), now)
                 return
-            self._record(answers.unavailable_judge(state) if said.failed else answers.read_judgement(state, said.answer, by), now)
+            self._record(
+                answers.unavailable_judge(state) if said.failed else answers.read_judgement(state, said.answer, by), now
+            )
         elif said.failed:
             self._record(ev.Declined(action.question, action.step, said.failed), now)
         elif action.question == "repair":
@@ -592,4 +602,3 @@ def _nulled(value: Any) -> Any:
 
 def _with_args(error: ev.Error, args: dict[str, Any]) -> ev.Error:
     return ev.Error(error.code, error.category, error.message, data={**error.data, "args": args})
-

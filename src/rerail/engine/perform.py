@@ -219,7 +219,7 @@ class Performer:
             try:
                 async with asyncio.timeout(VERIFY_TIMEOUT):
                     return await self._look_once(launch, output)
-            except Exception:  # noqa: BLE001 - a verify that fails says nothing about the effect
+            except Exception:  # noqa: S112 - a verify that fails says nothing about the effect
                 continue
         return None
 
@@ -255,12 +255,12 @@ class Performer:
             events.insert(0, ev.ArtifactCreated(step, step, attempt, packed.digest, size))
         return Outcome(step, attempt, events, {packed.digest: packed.data} if blob else {})
 
-    async def ask(self, mind: Mind, question: Question, timeout: float) -> tuple[Any, str]:
+    async def ask(self, mind: Mind, question: Question, seconds: float) -> tuple[Any, str]:
         """What a mind answers, or why it did not."""
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(seconds):
                 return await mind.answer(question), ""
-        except Exception as error:  # noqa: BLE001 - a mind that fails falls back to the rules
+        except Exception as error:
             return None, from_exception(error, self.patterns).error.message
 
     async def probe(self, launch: Launch) -> Any:
@@ -269,7 +269,7 @@ class Performer:
             async with asyncio.timeout(VERIFY_TIMEOUT):
                 seen = await launch.tool.probe(launch.args, launch.ctx)
             return unpack(pack(seen).data)
-        except Exception:  # noqa: BLE001 - without a look before, verify still has its look after
+        except Exception:
             return None
 
 
@@ -281,7 +281,7 @@ def _usage(launch: Launch) -> tuple[int, float]:
 def unmet(check: Check, output: Any) -> list[str]:
     """What an output lacks to meet a check (V6)."""
     faults = []
-    if check.non_empty and (output is None or output == "" or output == [] or output == {}):
+    if check.non_empty and (output is None or output in ("", [], {})):
         faults.append("it is empty")
     if check.keys:
         missing = [key for key in check.keys if not isinstance(output, Mapping) or key not in output]
@@ -300,5 +300,7 @@ def contains(seen: Any, expect: Any) -> bool:
 def _holds(seen: Any, expect: Any) -> bool:
     """Whether a JSON value holds another: mappings by subset, everything else by equality."""
     if isinstance(expect, Mapping):
-        return isinstance(seen, Mapping) and all(key in seen and _holds(seen[key], value) for key, value in expect.items())
+        return isinstance(seen, Mapping) and all(
+            key in seen and _holds(seen[key], value) for key, value in expect.items()
+        )
     return bool(seen == expect) and isinstance(seen, bool) == isinstance(expect, bool)

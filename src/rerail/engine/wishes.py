@@ -59,7 +59,8 @@ def grant(state: State, tools: Tools, wish: Wish) -> Granted:
             return _resolve(state, wish, step)
         case "add":
             return _add(state, tools, wish)
-    raise Refusal("STEP_NOT_WAITING", f"unknown action {wish.action!r}")
+        case _:
+            raise Refusal("STEP_NOT_WAITING", f"unknown action {wish.action!r}")
 
 
 def _resolve(state: State, wish: Wish, step: str) -> Granted:

@@ -15,7 +15,7 @@ import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import msgspec
 
@@ -79,7 +79,7 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is not JSON")
 
 
-def unpack(stream: BinaryIO) -> dict[str, Any] | None:
+def unpack(stream: IO[bytes]) -> dict[str, Any] | None:
     """The next message; None at the end of the stream, also in the middle of a message."""
     head = stream.read(_LENGTH.size)
     if len(head) < _LENGTH.size:
@@ -97,28 +97,25 @@ def unpack(stream: BinaryIO) -> dict[str, Any] | None:
 class RemoteTraceback(Exception):
     """The traceback in the worker, as the cause of what it raised: printed wherever tracebacks are."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.text = text
-
     def __str__(self) -> str:
-        return f"\n{self.text}"
+        return f"\n{self.args[0]}"
 
 
 class Remote:
-    """What all exceptions that come from a worker have in common."""
+    """What all exceptions that come from a worker have in common: words, class names and traceback as they were."""
 
-    remote_message = ""
-    remote_traceback = ""
+    message = ""
+    type_names: Sequence[str] = ()
+    traceback_text = ""
 
     def __str__(self) -> str:
-        return self.remote_message
+        return self.message
 
 
 def describe(error: BaseException) -> dict[str, Any]:
     """An exception as plain data."""
     return {
-        "types": [_name(kind) for kind in type(error).__mro__ if issubclass(kind, BaseException)],
+        "types": getattr(error, "type_names", None) or [_name(kind) for kind in type(error).__mro__[:-1]],
         "message": _message(error),
         "traceback": "".join(traceback.format_exception(error)),
         "attributes": {name: value for name in ATTRIBUTES if _is_json(value := getattr(error, name, None))},
@@ -126,7 +123,7 @@ def describe(error: BaseException) -> dict[str, Any]:
 
 
 def _name(kind: type) -> str:
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}:{kind.__qualname__}"
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _message(error: BaseException) -> str:
@@ -148,16 +145,15 @@ def _is_json(value: object) -> bool:
 
 def revive(described: Mapping[str, Any]) -> Exception:
     """The exception that was described, raised elsewhere."""
-    names, message = described["types"], str(described["message"])
+    names, message, text = described["types"], described["message"], described["traceback"]
     error = _instance(names, message)
-    attributes = dict(described["attributes"])
+    attributes = {**described["attributes"], "message": message, "type_names": tuple(names), "traceback_text": text}
     if "category" in attributes:
         attributes["category"] = _category(attributes["category"])
-    attributes |= {"message": message, "remote_message": message, "remote_traceback": described["traceback"]}
     for name, value in attributes.items():
         with contextlib.suppress(AttributeError):  # a class of the user's may have a property of that name
             setattr(error, name, value)
-    error.__cause__ = RemoteTraceback(described["traceback"])
+    error.__cause__ = RemoteTraceback(text)
     return error
 
 
@@ -168,32 +164,25 @@ def _category(value: object) -> Category | None:
 
 
 def _instance(names: Sequence[str], message: str) -> Exception:
-    at, base = next(((at, found) for at, name in enumerate(names) if (found := _class(name))), (len(names), Exception))
-    try:
-        error = _made(base, names[: at + 1], message)
-    except Exception:  # noqa: BLE001  # a class of the user's with a constructor of its own
-        error = _made(Exception, names, message)
-    # Never initialised, because the constructor's arguments stayed behind; but args is what many people print.
-    error.args = (message,)
-    return error
-
-
-def _made(base: type[Exception], names: Sequence[str], message: str) -> Exception:
-    """An instance of a class like the first of the names, below one class for each of the others, below the base."""
-    kind: type[Exception] = type("RemoteError", (Remote, base), {})
-    for name in reversed(names):
-        module, _, qualname = name.rpartition(":")
-        inside = {"__module__": module or "builtins", "__qualname__": qualname}
-        kind = type(qualname.rpartition(".")[2], (kind,), inside)
-    return kind.__new__(kind, message)
+    """An exception named like the first of the classes, and an instance of the first of them that is known here."""
+    base = next((found for name in names if (found := _class(name))), Exception)
+    home, _, name = names[0].rpartition(".")
+    made: Any = None
+    for parent in (base, Exception):
+        kind = type(name, (Remote, parent), {"__module__": home or "builtins"})
+        # A class of the user's may have a constructor of its own, whose arguments stayed behind.
+        with contextlib.suppress(Exception):
+            made = made or kind.__new__(kind, message)
+    assert isinstance(made, Exception)
+    # Never initialised; but args is what many people print.
+    made.args = (message,)
+    return made
 
 
 def _class(name: str) -> type[Exception] | None:
     """The class of that name, if this process knows it already; nothing is imported on a worker's word."""
-    module, _, qualname = name.rpartition(":")
-    found: Any = sys.modules.get(module) if module else builtins
-    for part in qualname.split("."):
-        found = getattr(found, part, None)
+    home, _, qualname = name.rpartition(".")
+    found = getattr(sys.modules.get(home) if home else builtins, qualname, None)
     # StopIteration is the one Exception that a future refuses.
     usable = isinstance(found, type) and issubclass(found, Exception) and not issubclass(found, StopIteration)
     return found if usable else None

@@ -32,6 +32,7 @@ __all__ = ["GRACE", "PROCESSES", "ProcessPool", "Target", "WorkerDied", "target_
 # -P: a file in the working folder that is named like a standard module must not be taken for it.
 COMMAND: Final = (sys.executable, "-P", "-m", "rerail.adapters.executors.worker")
 GRACE: Final = 1.0
+_TRIES: Final = 3
 
 Listen = Callable[[Mapping[str, Any]], None]
 
@@ -43,15 +44,15 @@ class WorkerDied(Exception):
     code = "ANSWER_LOST"
 
 
-class _NotSent(Exception):
-    """The worker had gone before it got the whole request, so the tool has not been called."""
+class _NotBegun(Exception):
+    """The worker had gone before it took the request up, so the tool has not been called."""
 
 
 class _Worker:
     """One child process; all methods block."""
 
     def __init__(self) -> None:
-        # A session of its own: Ctrl-C in a terminal is for the parent to handle, and one signal reaches the whole group.
+        # A session of its own: Ctrl-C in a terminal is for the parent to handle, and one signal reaches all in it.
         self._process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -76,8 +77,9 @@ class _Worker:
         try:
             self._requests.write(request)
             self._requests.flush()
-        except OSError as error:
-            raise _NotSent from error
+            self._read()  # "begun"
+        except (OSError, WorkerDied) as error:
+            raise _NotBegun from error
         while True:
             message = self._read()
             if message["kind"] in ("result", "error"):
@@ -150,16 +152,16 @@ class _Call:
 
     def run(self) -> dict[str, Any]:
         """The worker's answer; a worker that died while it was idle is replaced without a word."""
-        while True:
+        for _ in range(_TRIES):
             worker = self._pool.take()
             if not self._hold(worker):
                 self._pool.give(worker)
-                raise WorkerDied("the call was cancelled before it began")
+                break
             try:
                 answer = worker.ask(self._request, self._listen)
             except BaseException as error:
                 self._drop(worker)
-                if not isinstance(error, _NotSent):
+                if not isinstance(error, _NotBegun):
                     raise
             else:
                 if self._let_go():
@@ -167,6 +169,7 @@ class _Call:
                 else:
                     self._drop(worker)
                 return answer
+        raise RuntimeError("no worker process lives long enough to take the call up")
 
     def abandon(self) -> None:
         """Kill the worker; returns when it is gone."""

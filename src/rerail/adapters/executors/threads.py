@@ -17,6 +17,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final, Generic, ParamSpec, TypeVar
 
+from rerail.core.texts import say
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -26,15 +28,25 @@ _KEEP_SECONDS = 30.0
 class Escaped(Exception):
     """A tool raised what would end more than its own call, such as SystemExit."""
 
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(_words(error))
+        self.__cause__ = error
+        # The failure is recorded under the name of what was raised.
+        self.type_names = tuple(kind.__qualname__ for kind in type(error).__mro__ if kind is not object)
+
+
+def _words(error: BaseException) -> str:
+    if isinstance(error, SystemExit):
+        return say("error.SYSTEM_EXIT", status=error.code)
+    said = f": {error}" if str(error) else ""
+    return f"the tool raised {type(error).__name__}{said}; a tool ends by returning or by raising an Exception"
+
 
 def carried(error: BaseException) -> Exception:
     """The error itself, or, where awaiting it would stop the event loop or look like a cancellation, one about it."""
     if isinstance(error, Exception) and not isinstance(error, StopIteration):
         return error
-    said = f": {error}" if str(error) else ""
-    escaped = Escaped(f"the tool raised {type(error).__name__}{said}; a tool ends by returning or raising an Exception")
-    escaped.__cause__ = error
-    return escaped
+    return Escaped(error)
 
 
 class _Job(Generic[T]):
@@ -85,7 +97,7 @@ class ThreadPool:
         # Last in, first out, so that threads nobody needs grow old and end.
         self._idle: list[queue.SimpleQueue[_Job[Any]]] = []
 
-    async def run(self, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def run(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call the function in a thread, in the caller's contextvars; cancelling abandons the call."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._dispatch(_Job(lambda: fn(*args, **kwargs), future))

@@ -1,7 +1,7 @@
 """A worker process: reads calls from its parent, makes them, answers (`python -m rerail.adapters.executors.worker`).
 
 Rules of this file:
-- The tool owns the process's stdin, stdout and stderr; the parent is spoken to through copies that the tool does not see.
+- The tool owns the process's stdin, stdout and stderr; the parent is spoken to through copies it does not see.
 - The main thread makes the calls, so that a TERM interrupts the tool; another thread reads, so that the parent's death
   is noticed while a tool runs.
 """
@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from typing import Any, BinaryIO, NoReturn
+from typing import IO, Any, NoReturn
 
 from rerail.adapters.executors.frames import describe, pack, unpack
 from rerail.adapters.executors.threads import carried
@@ -36,7 +36,7 @@ class _Terminated(BaseException):
 class Worker:
     """Answers one call after the other until there is nobody to answer."""
 
-    def __init__(self, requests: BinaryIO, replies: BinaryIO) -> None:
+    def __init__(self, requests: IO[bytes], replies: IO[bytes]) -> None:
         self._requests = requests
         self._replies = replies
         self._sending = threading.Lock()
@@ -64,6 +64,9 @@ class Worker:
         if self._current is not None:
             os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(_GRACE)
+        # What the tool started must not go on either; the worker's group is its own, unless somebody tries it by hand.
+        if os.getpgrp() == os.getpid():
+            os.killpg(os.getpid(), signal.SIGKILL)
         os._exit(1)
 
     def _send(self, message: Mapping[str, Any]) -> None:
@@ -73,6 +76,7 @@ class Worker:
             self._replies.flush()
 
     def _answer(self, request: Mapping[str, Any]) -> None:
+        self._send({"kind": "begun"})  # from here on the tool may have been called
         ctx = Context(**(request["context"] or {}), sink=self._say)
         self._current = ctx
         try:
@@ -95,11 +99,12 @@ class Worker:
 
 def _call(request: Mapping[str, Any], ctx: Context) -> Any:
     from rerail.adapters.tools.functions import settled
+    from rerail.adapters.tools.specs import is_async
 
     tool = _find(request["target"], request["path"])
     kwargs = tool.bind(request["args"], ctx)
     output = tool.fn(**kwargs)
-    return settled(asyncio.run(output) if tool.is_async else output)
+    return settled(asyncio.run(output) if is_async(tool.fn) else output)
 
 
 def _find(target: Mapping[str, str], path: list[str]) -> Any:

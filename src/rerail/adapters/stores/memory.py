@@ -204,11 +204,19 @@ class MemoryStore:
         dropped = [digest for digest in old - kept if self._blobs.pop(digest, None) is not None]
         return len(dropped)
 
-    async def changed(self, run: str, after: int, timeout: float) -> bool:  # noqa: ASYNC109 (the port's name)
-        """Wait until the history goes past `after`, or the inbox has something; False if the time is over."""
+    async def changed(
+        self,
+        run: str,
+        after: int,
+        timeout: float,  # noqa: ASYNC109 - a time limit, not an error
+        *,
+        inbox: bool = False,
+    ) -> bool:
+        """Wait until the history goes past `after`, or, if asked, the inbox has something; False once time is over."""
+        await asyncio.sleep(0)  # a caller that asks again and again must leave the loop to others
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout
-        while not self._news(run, after):
+        while not self._news(run, after, inbox):
             left = until - loop.time()
             if left <= 0:
                 return False
@@ -228,9 +236,9 @@ class MemoryStore:
         held = found is not None and found.owner is not None and found.fence == lease.fence
         return found if held else None
 
-    def _news(self, run: str, after: int) -> bool:
+    def _news(self, run: str, after: int, inbox: bool) -> bool:
         found = self._runs.get(run)
-        return bool(self._open.get(run)) or (found is not None and len(found.rows) > after)
+        return (inbox and bool(self._open.get(run))) or (found is not None and len(found.rows) > after)
 
     def _break(self) -> None:
         broken, self.broken = self.broken, None

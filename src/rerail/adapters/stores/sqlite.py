@@ -271,12 +271,20 @@ class SqliteStore:
 
     # -- News -----------------------------------------------------------------------------------------------------
 
-    async def changed(self, run: str, after: int, timeout: float) -> bool:  # noqa: ASYNC109 (the port's name)
-        """Wait until the history goes past `after`, or the inbox has something; False if the time is over."""
+    async def changed(
+        self,
+        run: str,
+        after: int,
+        timeout: float,  # noqa: ASYNC109 - a time limit, not an error
+        *,
+        inbox: bool = False,
+    ) -> bool:
+        """Wait until the history goes past `after`, or, if asked, the inbox has something; False once time is over."""
+        await asyncio.sleep(0)  # a caller that asks again and again must leave the loop to others
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout
         try:
-            while not self._news(run, after):
+            while not self._news(run, after, inbox):
                 left = until - loop.time()
                 if left <= 0:
                     return False
@@ -286,9 +294,9 @@ class SqliteStore:
             self._unwatch()
         return True
 
-    def _news(self, run: str, after: int) -> bool:
+    def _news(self, run: str, after: int, inbox: bool) -> bool:
         [(seq, posted)] = self._read(_NEWS, (run,))
-        return bool(posted) or seq > after
+        return seq > after or (inbox and bool(posted))
 
     def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._poll is None:
@@ -490,10 +498,10 @@ def _check_place(path: str) -> None:
     if os.path.isdir(path):
         raise Unusable(f"{path} is a folder. Name a file in it, as in --store sqlite:///{path}/runs.db")
     if not os.path.isdir(folder):
-        raise Unusable(f"{folder} is not a folder. Name another file with --store.")
+        raise Unusable(f"{path} cannot be created: {folder} is not a folder. Name another file with --store.")
     if not os.access(folder, os.W_OK):
         # The log of changes lives beside the file, so writing the file is not enough.
-        raise Unusable(f"The folder {folder} cannot be written. Make it writable, or name another file with --store.")
+        raise Unusable(f"The folder of {path} cannot be written. Make it writable, or name another file with --store.")
 
 
 def _why_not(error: apsw.Error, path: str) -> Unavailable | Unusable:

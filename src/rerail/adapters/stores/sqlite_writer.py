@@ -191,7 +191,7 @@ class Writer:
 
     def _measure(self, took: float) -> None:
         # One hiccup must not keep a quick disk in the thread for long.
-        self._average += WEIGHT * (min(took, 10 * INLINE_BELOW) - self._average)
+        self._average += WEIGHT * (min(took, 10 * self._inline_below) - self._average)
 
     def _ready(self) -> apsw.Cursor:
         """The cursor, if the file is still there: SQLite would go on writing into a deleted one and say nothing."""

@@ -8,7 +8,9 @@ Rules of this file:
 
 from __future__ import annotations
 
+import ast
 import asyncio
+import contextlib
 import functools
 import inspect
 import sys
@@ -40,7 +42,7 @@ class FunctionTool(Looks, Generic[P, R]):
 
     #: The function as it was written.
     fn: Callable[P, R]
-    #: Whether it is awaited; otherwise it blocks, and runs in a thread.
+    #: Whether it runs on the event loop itself; otherwise in a thread or a process, for which real time passes.
     is_async: bool
     #: Whether it runs in a process of its own, which can be killed.
     isolated: bool
@@ -69,17 +71,15 @@ class FunctionTool(Looks, Generic[P, R]):
             raise ValueError(f"a tool is made from a function, not from {fn!r}")
         self.fn = fn
         self.name = name if name is not None else _name(fn)
-        self.is_async = is_async(fn)
+        self.is_async = is_async(fn) and not isolated
         self.isolated = isolated
         self._target: Target | None = target_of(fn) if isolated else None
-        self._declared = (schema, Effect(effect) if effect in list(Effect) else effect, options)
-        super().__init__(self.name, options)
-        functools.update_wrapper(self, fn)
-        try:
+        self._declared = (schema, effect, options)
+        super().__init__(self.name, options, ("name", "schema", "effect", "isolated"))
+        functools.update_wrapper(self, fn, updated=())
+        # A class may stand further down in the module; then whoever looks at the spec first tries again.
+        with contextlib.suppress(Unresolved):
             self._complete(names or {})
-        except Unresolved:
-            # The class may stand further down in the module; whoever looks at the spec first tries again.
-            pass
 
     def _complete(self, names: Mapping[str, Any]) -> None:
         schema, effect, options = self._declared
@@ -106,7 +106,7 @@ class FunctionTool(Looks, Generic[P, R]):
             raise ValueError(str(error)) from error
         return object.__getattribute__(self, name)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function itself, as if it had never been decorated."""
         return self.fn(*args, **kwargs)
 
@@ -114,7 +114,7 @@ class FunctionTool(Looks, Generic[P, R]):
         return f"<tool {self.name}>"
 
     def bind(self, args: Mapping[str, Any], ctx: Any) -> dict[str, Any]:
-        """The keyword arguments for `fn`: converted where its types ask for it, and with the context if it wants one."""
+        """The keyword arguments for `fn`: converted where its types ask for it, with the context if it wants one."""
         kwargs = dict(args) if self._convert is None else self._convert(args)
         if self.context_name is not None:
             kwargs[self.context_name] = Context() if ctx is None else ctx
@@ -127,9 +127,12 @@ class FunctionTool(Looks, Generic[P, R]):
             from rerail.adapters.executors.processes import PROCESSES
 
             return await PROCESSES.call(self._target, args, ctx)
-        kwargs = self.bind(args, ctx)
+        fn: Callable[..., Any] = self.fn
+        kwargs = args if self.direct else self.bind(args, ctx)
         try:
-            return settled(await (_guarded(self.fn, kwargs) if self.is_async else THREADS.run(self.fn, **kwargs)))
+            return settled(await (fn(**kwargs) if self.is_async else THREADS.run(fn, **kwargs)))
+        except SystemExit as error:
+            raise carried(error) from error
         except asyncio.CancelledError:
             # A thread cannot be stopped, but it can be told.
             if isinstance(ctx, Context):
@@ -137,18 +140,13 @@ class FunctionTool(Looks, Generic[P, R]):
             raise
 
 
-async def _guarded(fn: Callable[..., Any], kwargs: Mapping[str, Any]) -> Any:
-    """Await an async function; its sys.exit is its own failure, not the program's end."""
-    try:
-        return await fn(**kwargs)
-    except (SystemExit, GeneratorExit) as error:
-        raise carried(error) from error
-
-
 def settled(output: Any) -> Any:
-    """The output, unless it is only a promise of one: a generator or a coroutine that nobody would run."""
+    """The output, models as plain data; refused if it is only a promise: a generator, a coroutine that nobody runs."""
     if type(output) in _JSON:
-        return output
+        many = type(output) is list and output and hasattr(output[0], "model_dump")
+        return [settled(one) for one in output] if many else output
+    if hasattr(output, "model_dump") and not isinstance(output, type):
+        return output.model_dump(mode="json")
     for kind, what, advice in (
         (inspect.isgenerator, "a generator", "return a list"),
         (inspect.isasyncgen, "an async generator", "return a list"),
@@ -174,9 +172,18 @@ def _source(fn: Any) -> object:
     plain = inspect.unwrap(getattr(fn, "func", fn))
     plain = plain if hasattr(plain, "__code__") or inspect.ismethod(plain) else type(plain).__call__
     try:
-        return textwrap.dedent(inspect.getsource(plain))
+        return _undecorated(textwrap.dedent(inspect.getsource(plain)))
     except (OSError, TypeError):
         return _bytecode(getattr(plain, "__code__", None))
+
+
+def _undecorated(source: str) -> str:
+    """The text from `def` on: another timeout in the decorator makes no other tool."""
+    try:
+        first = ast.parse(source).body[0].lineno
+    except SyntaxError:  # a lambda in the middle of something
+        return source
+    return "\n".join(source.splitlines()[first - 1 :])
 
 
 def _bytecode(code: CodeType | None) -> object:

@@ -44,7 +44,7 @@ def read_shape(
 ) -> Shape:
     """The shape of a function; a given schema is used as it is. `names` are further names for annotations."""
     parameters = _parameters(name, fn)
-    hints = _hints(name, fn, names)
+    hints = _hints(name, fn, parameters, names)
     context = _context_parameter(parameters, hints)
     anything = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
     fields = {
@@ -82,22 +82,23 @@ def _parameters(name: str, fn: Any) -> _Parameters:
     return parameters
 
 
-def _hints(name: str, fn: Any, names: Mapping[str, Any]) -> dict[str, Any]:
-    """The annotations as types; `Unresolved` if a name in them is not known."""
+def _hints(name: str, fn: Any, wanted: _Parameters, names: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters' annotations as types; `Unresolved` if a name in them is not known."""
     source = inspect.unwrap(getattr(fn, "func", fn))  # a partial has the hints of its function
     if not hasattr(source, "__annotations__"):
         source = type(source).__call__
+    inside = getattr(source, "__globals__", {})
+    # Local classes, and names that are imported for type checkers only.
+    known = {"Context": Context, "rerail": sys.modules.get("rerail"), **inside, **names}
     try:
-        return typing.get_type_hints(source, include_extras=True)
-    except NameError:
-        pass  # local classes, or names imported for type checkers only
-    except (TypeError, AttributeError, SyntaxError) as error:
-        _refuse(name, f"its annotations cannot be read: {error}")
-    known = {"Context": Context, "rerail": sys.modules.get("rerail"), **names}
-    try:
-        return typing.get_type_hints(source, localns=known, include_extras=True)
+        written = getattr(source, "__annotations__", {})
+        # What it returns is nobody's concern here, and is often a name that only type checkers know.
+        asked = types.SimpleNamespace(__annotations__={one: written[one] for one in wanted if one in written})
+        return typing.get_type_hints(asked, inside, known, include_extras=True)
     except NameError as error:
         raise Unresolved(f"tool {name!r}: an annotation names something unknown: {error}") from error
+    except (TypeError, AttributeError, SyntaxError) as error:
+        raise ValueError(f"tool {name!r}: its annotations cannot be read: {error}") from error
 
 
 def _context_parameter(parameters: _Parameters, hints: Mapping[str, Any]) -> str | None:
@@ -120,7 +121,7 @@ def _is_union(hint: Any) -> bool:
 def _hint_of(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> Any:
     hint = hints.get(parameter.name, Any)
     # People write `name: str = None`, and mean that null is fine.
-    return hint | None if parameter.default is None and isinstance(hint, type) else hint
+    return hint | None if parameter.default is None and hint is not Any else hint
 
 
 # --- Schemas -------------------------------------------------------------------------------------------------------
@@ -128,8 +129,10 @@ def _hint_of(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> Any:
 
 def _adapter(name: str, fields: Mapping[str, Any], parameters: _Parameters, anything: bool) -> Any:
     """Pydantic's view of the arguments: a typed dict, because its keys, unlike a model's fields, may have any name."""
+    from typing import NotRequired
+
     import pydantic
-    from typing_extensions import NotRequired, TypedDict
+    from typing_extensions import TypedDict
 
     wanted = {
         field: hint if parameters[field].default is inspect.Parameter.empty else NotRequired[hint]
@@ -158,9 +161,7 @@ def _culprit(name: str, fields: Mapping[str, Any], error: Exception) -> str:
     return f"tool {name!r}: no JSON schema can be made from its signature: {error}"
 
 
-def _schema(
-    adapter: Any, name: str, fields: Mapping[str, Any], parameters: _Parameters, docs: Docs
-) -> dict[str, Any]:
+def _schema(adapter: Any, name: str, fields: Mapping[str, Any], parameters: _Parameters, docs: Docs) -> dict[str, Any]:
     import pydantic
     from pydantic.json_schema import GenerateJsonSchema
 

@@ -44,7 +44,7 @@ def make_spec(
     options: Options,
 ) -> ToolSpec:
     """A tool's spec, each part checked; the fingerprint is a digest of whatever defines what the tool does."""
-    if not isinstance(name, str) or not name.strip():
+    if not str(name).strip():
         raise ValueError(f"a tool's name is a text that is not empty, not {name!r}")
     effect = _effect(name, effect)
     return ToolSpec(
@@ -106,10 +106,9 @@ def _names(name: str, tools: Any) -> tuple[str, ...]:
     if isinstance(tools, str) or not isinstance(tools, Sequence):
         _refuse(name, f"alternatives is a list of tool names, not {tools!r}")
     # A tool is as good as its name.
-    names = [getattr(getattr(tool, "spec", None), "name", tool) for tool in tools]
-    for one in names:
-        if not isinstance(one, str):
-            _refuse(name, f"alternatives is a list of tool names; {one!r} is none")
+    names: list[Any] = [getattr(getattr(tool, "spec", None), "name", tool) for tool in tools]
+    if strange := [one for one in names if not isinstance(one, str)]:
+        _refuse(name, f"alternatives is a list of tool names; {strange[0]!r} is none")
     return tuple(names)
 
 
@@ -175,8 +174,11 @@ class Looks:
 
     spec: ToolSpec
 
-    def __init__(self, name: str, options: Options) -> None:
-        """Take what the tool declared."""
+    def __init__(self, name: str, options: Options, others: Iterable[str] = ()) -> None:
+        """Take what the tool declared; `others` are the words that this kind of tool knows besides."""
+        for word in options:
+            if word not in Options.__annotations__:
+                _refuse(name, f"unknown option {word!r}; {unknown(word, [*others, *Options.__annotations__])}")
         verify, probe = options.get("verify"), options.get("probe")
         self._verify = Look(name, "verify", verify, ("args", "output", "before", "ctx")) if verify else None
         self._probe = Look(name, "probe", probe, ("args", "ctx")) if probe else None

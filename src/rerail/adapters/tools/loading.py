@@ -1,0 +1,193 @@
+"""Tools from a `.py` file, a module, or a name in one (`--tools file.py|module:attr`).
+
+Rules of this file:
+- Loading runs the user's code, so anything can go wrong in it; what callers see is one kind of error that says what
+  to do.
+- A file becomes a module with a name made from its path, the same in every process, so that worker processes and
+  pickles find it again. A file that was changed is read anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.machinery
+import importlib.util
+import inspect
+import linecache
+import os
+import re
+import sys
+import traceback
+from collections.abc import Iterable
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any, NoReturn
+
+from rerail.adapters.tools.functions import FunctionTool, as_tool, is_tool
+from rerail.adapters.tools.specs import unknown
+from rerail.errors import RerailError
+from rerail.ports import Tool
+
+
+def load_tools(source: str | os.PathLike[str]) -> list[Tool]:
+    """The tools of `file.py`, `file.py:name`, `module` or `module:name`; RerailError says why there are none."""
+    home, name = _split(os.fspath(source))
+    module = _file_module(home) if home.endswith(".py") else _named_module(home)
+    try:
+        found = _named(module, name, home) if name else _all_in(module)
+    except ValueError as error:
+        _refuse(f"{home}: {error}", "mend that function or list", error)
+    if not found:
+        _refuse(f"{home} holds no tools", "decorate functions with @rerail.tool, or list them in TOOLS")
+    _require_unique(found, home)
+    return found
+
+
+def load_file(path: str | os.PathLike[str]) -> ModuleType:
+    """The file as a module; raises whatever its code raises. Loaded once for as long as it is not changed."""
+    file = Path(path).resolve()
+    name, status = _module_name(file), file.stat()
+    stamp = (status.st_mtime_ns, status.st_size)
+    known = sys.modules.get(name)
+    if known is not None and getattr(known, "__rerail_stamp__", None) == stamp:
+        return known
+    return _execute(file, name, stamp)
+
+
+def _execute(file: Path, name: str, stamp: tuple[int, int]) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, file, loader=_Fresh(name, str(file)))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    module.__dict__.update(__rerail_file__=str(file), __rerail_stamp__=stamp)
+    # As for a script, what lies beside the file can be imported; behind everything else, so that it shadows nothing.
+    if str(file.parent) not in sys.path:
+        sys.path.append(str(file.parent))
+    linecache.checkcache(str(file))
+    before = sys.modules.get(name)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        sys.modules.pop(name, None)
+        if before is not None:
+            sys.modules[name] = before
+        raise
+    return module
+
+
+class _Fresh(importlib.machinery.SourceFileLoader):
+    """Compiles from the text: compiled files are told apart by the second, and an edit may be faster."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        code: CodeType = self.source_to_code(self.get_data(path), path)
+        return code
+
+
+def _module_name(file: Path) -> str:
+    stem = re.sub(r"\W", "_", file.stem)
+    return f"rerail_tools_{stem}_{hashlib.sha256(os.fsencode(file)).hexdigest()[:10]}"
+
+
+# --- Where the tools are -------------------------------------------------------------------------------------------
+
+
+def _split(source: str) -> tuple[str, str]:
+    """The file or module, and the name in it, if one is given."""
+    file = re.fullmatch(r"(.*\.py)(?::([^:/\\]+))?", source)
+    if file is not None:
+        return file[1], file[2] or ""
+    home, _, name = source.partition(":")
+    return home, name
+
+
+def _refuse(message: str, hint: str, cause: BaseException | None = None) -> NoReturn:
+    raise RerailError(message, "TOOLS_UNREADABLE", hint=hint) from cause
+
+
+def _file_module(path: str) -> ModuleType:
+    file = Path(path)
+    if not file.is_file():
+        siblings = [one.name for one in file.parent.glob("*.py")] if file.parent.is_dir() else []
+        near = f"; {unknown(file.name, siblings)}" if siblings else ""
+        _refuse(f"there is no file {path}{near}", "name a .py file, or module:name")
+    try:
+        return load_file(file)
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # it is the user's code that runs here
+        _refuse(f"{path} cannot be loaded: {_last_words(error, path)}", "mend the file and try again", error)
+
+
+def _named_module(name: str) -> ModuleType:
+    if not re.fullmatch(r"\w+(\.\w+)*", name):
+        _refuse(f"{name!r} is neither a .py file nor a module", "write file.py, module or module:name")
+    # Users stand in the folder of their module; a console script does not look there by itself.
+    if os.getcwd() not in sys.path and "" not in sys.path:
+        sys.path.append(os.getcwd())
+    importlib.invalidate_caches()
+    try:
+        return importlib.import_module(name)
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # it is the user's code that runs here
+        if isinstance(error, ModuleNotFoundError) and name.startswith(str(error.name)):
+            _refuse(f"there is no module {name}", "install it, go to its folder, or name a .py file", error)
+        _refuse(f"{name} cannot be imported: {_last_words(error, '')}", "mend the module and try again", error)
+
+
+def _last_words(error: BaseException, path: str) -> str:
+    """The last line of the traceback, and where in the user's own file it comes from."""
+    said = traceback.format_exception_only(error)[-1].strip()
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if path and frame.filename.endswith(path)]
+    return f"{said} (line {own[-1].lineno})" if own else said
+
+
+# --- Which they are ------------------------------------------------------------------------------------------------
+
+
+def _all_in(module: ModuleType) -> list[Tool]:
+    """Every tool at the module's top level, imported ones included, and whatever TOOLS lists."""
+    members = [value for name, value in vars(module).items() if name != "TOOLS" and _looks_like_a_tool(value)]
+    return _as_tools([*members, *_listed(getattr(module, "TOOLS", ()), "TOOLS")])
+
+
+def _looks_like_a_tool(value: object) -> bool:
+    # Statically at first: a module may hold proxies of all kinds, which do things when they are asked for attributes.
+    return isinstance(value, FunctionTool) or (
+        inspect.getattr_static(value, "spec", None) is not None and is_tool(value)
+    )
+
+
+def _listed(value: Any, where: str) -> list[Any]:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise ValueError(f"{where} is no list of tools")
+    return list(value)
+
+
+def _named(module: ModuleType, name: str, home: str) -> list[Tool]:
+    found: Any = module
+    for part in name.split("."):
+        if not hasattr(found, part):
+            near = (
+                unknown(part, [one for one in vars(found) if not one.startswith("_")])
+                if hasattr(found, "__dict__")
+                else ""
+            )
+            _refuse(
+                f"{home} has no {name!r}" + (f"; {near}" if near else ""), "name a tool, a function or a list of them"
+            )
+        found = getattr(found, part)
+    many = isinstance(found, Iterable) and not is_tool(found) and not callable(found)
+    return _as_tools(_listed(found, name) if many else [found])
+
+
+def _as_tools(objects: Iterable[Any]) -> list[Tool]:
+    # A tool that stands there under two names is one tool.
+    return [as_tool(one) for one in {id(one): one for one in objects}.values()]
+
+
+def _require_unique(tools: Iterable[Tool], home: str) -> None:
+    seen: set[str] = set()
+    for tool in tools:
+        if tool.spec.name in seen:
+            _refuse(f"{home} has two tools named {tool.spec.name!r}", "rename one of them: @rerail.tool(name=…)")
+        seen.add(tool.spec.name)

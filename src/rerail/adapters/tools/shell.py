@@ -1,0 +1,326 @@
+"""Commands as tools (SPEC M2): an argument list with placeholders, never a shell string made of data.
+
+Rules of this file:
+- Each placeholder stays inside one argument, whatever its value holds: spaces, quotes, `;` and `$(…)` are just text.
+- A command is one session: cancelling it ends everything that it started, TERM first, then KILL.
+- A command that was stopped or killed has not answered: what it did is not known, and the error says `lost` (X4).
+
+An argument whose value begins with `-` is passed on, and most programs read it as an option. Where values come from
+outside, put "--" in front of them (`["grep", "-r", "--", "{pattern}", "{folder}"]`), or join them to the option that
+they belong to (`"--pattern={pattern}"`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import json
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Unpack, get_args
+
+from rerail.adapters.tools.specs import Looks, Options, make_spec, unknown
+from rerail.adapters.tools.templates import Template, Values, bad_argument, parse, schema_for, text_of
+from rerail.core.plan import Effect
+from rerail.errors import ToolError
+
+Parse = Literal["text", "json", "lines"]
+
+GRACE = 1.0
+_TAIL = 2_000  # characters of stderr in an error's message
+_MOST_STDERR = 64_000  # bytes; of more, the end is kept
+_DRAIN = 0.5  # seconds for output that is still in the pipe when the command has ended
+
+
+class CommandFailed(ToolError):
+    """The command ended with a status that is not among the good ones, or could not be started."""
+
+    def __init__(self, message: str, exit_code: int, code: str = "EXIT_STATUS") -> None:
+        super().__init__(message, code=code)
+        self.exit_code = exit_code
+        # Killed by a signal, it did not get to say how far it was.
+        self.lost = exit_code < 0
+
+
+class AnswerUnreadable(ToolError):
+    """The command may have done its work, but its answer cannot be used; a `once` command is in doubt."""
+
+    lost = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Command:
+    """What is to be run, with its placeholders."""
+
+    argv: tuple[Template, ...]
+    env: Mapping[str, Template]
+    cwd: Template | None
+    stdin: Template | None
+
+    def templates(self) -> list[Template]:
+        return [*self.argv, *self.env.values(), *(one for one in (self.cwd, self.stdin) if one is not None)]
+
+
+class ShellTool(Looks):
+    """A command that plans can call."""
+
+    is_async = False  # something outside of the event loop is at work
+
+    def __init__(
+        self,
+        name: str,
+        argv: Sequence[str],
+        *,
+        effect: Effect | str = Effect.ONCE,
+        schema: Mapping[str, Any] | bool | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        stdin: str | None = None,
+        max_output: int = 1_000_000,
+        parse: Parse = "text",
+        ok: Sequence[int] = (0,),
+        **options: Unpack[Options],
+    ) -> None:
+        """Read the placeholders; ValueError says what is wrong with the declaration."""
+        super().__init__(name, options, ("effect", "schema", *_WORDS))
+        if parse not in get_args(Parse):
+            raise ValueError(f"tool {name!r}: unknown parse {parse!r}; {unknown(str(parse), get_args(Parse))}")
+        self._command = _command(name, argv, env or {}, cwd, stdin)
+        self._max_output = max_output
+        self._parse = parse
+        self._ok = tuple(ok)
+        lists = [one.whole for one in self._command.argv if one.whole]
+        shape = schema_for(name, self._command.templates(), lists, schema)
+        self.wants_context = any(one.asks_context for one in self._command.templates())
+        declared = [list(argv), dict(env or {}), str(cwd or ""), stdin, parse, list(ok)]
+        self.spec = make_spec(name, shape, effect, declared, options)
+
+    def __repr__(self) -> str:
+        return f"<tool {self.spec.name}>"
+
+    async def call(self, args: dict[str, Any], ctx: Any = None) -> Any:
+        """Run the command to its end; cancelling ends it and everything that it started."""
+        values = Values(args, ctx)
+        started = await _start(self._command, values, self._max_output)
+        stdin = self._command.stdin
+        try:
+            started.feed(None if stdin is None else stdin.fill(values))
+            await started.ended()
+        finally:
+            await _stopped(started)
+        return self._output(started)
+
+    def _output(self, process: _Process) -> Any:
+        status, stdout, stderr = process.status, _text(process.stdout), _text(process.stderr)
+        if process.overflown:
+            raise AnswerUnreadable(
+                f"the command wrote more than {self._max_output} bytes and was stopped", code="OUTPUT_TOO_LARGE"
+            )
+        if status not in self._ok:
+            raise CommandFailed(_failure(status, stderr, stdout), status)
+        if self._parse == "lines":
+            return stdout.splitlines()
+        if self._parse == "json":
+            return _json(stdout)
+        return {"stdout": stdout, "stderr": stderr, "status": status}
+
+
+_WORDS = ("env", "cwd", "stdin", "max_output", "parse", "ok")
+shell = ShellTool
+
+
+# --- Declaring -----------------------------------------------------------------------------------------------------
+
+
+def _command(
+    name: str,
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    cwd: str | os.PathLike[str] | None,
+    stdin: str | None,
+) -> _Command:
+    label = f"tool {name!r}"
+    if isinstance(argv, str) or not argv or not all(isinstance(one, str) for one in argv):
+        raise ValueError(f"{label}: a command is a list of texts, as ['grep', '--', '{{pattern}}'], not {argv!r}")
+    if any("\0" in one for one in (*argv, *env, *env.values(), os.fspath(cwd or ""))):
+        raise ValueError(f"{label}: a command cannot be given a NUL byte")
+    if parse(argv[0], label).parts != (argv[0],):
+        raise ValueError(f"{label}: the program {argv[0]!r} must be written out; data may not choose what is run")
+    return _Command(
+        argv=tuple(parse(one, f"{label}: argument {at}") for at, one in enumerate(argv)),
+        env={key: parse(value, f"{label}: env {key}") for key, value in env.items()},
+        cwd=None if cwd is None else parse(os.fspath(cwd), f"{label}: cwd"),
+        stdin=None if stdin is None else parse(stdin, f"{label}: stdin"),
+    )
+
+
+# --- Filling -------------------------------------------------------------------------------------------------------
+
+
+def _arguments(command: _Command, values: Values) -> list[str]:
+    filled: list[str] = []
+    for template in command.argv:
+        value = values.get(template.whole) if template.whole else None
+        if isinstance(value, list):
+            filled += [_safe(template.whole or "", text_of(one)) for one in value]
+        # An optional argument that was not given takes its whole element with it: "--out={path}" as well as "{path}".
+        elif not template.absent(values):
+            filled.append(template.fill(values, _safe))
+    return filled
+
+
+def _safe(name: str, text: str) -> str:
+    """The text, if the operating system can pass it on."""
+    if "\0" in text:
+        raise bad_argument(f"argument {name!r} holds a NUL byte, which cannot be passed to a command")
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError as error:
+        raise bad_argument(f"argument {name!r} cannot be passed to a command: {error}") from error
+    return text
+
+
+def _environment(command: _Command, values: Values) -> dict[str, str] | None:
+    if not command.env:
+        return None
+    own = {key: one.fill(values, _safe) for key, one in command.env.items() if not one.absent(values)}
+    return {**os.environ, **own}
+
+
+# --- Running -------------------------------------------------------------------------------------------------------
+
+
+class _Process(asyncio.SubprocessProtocol):
+    """A running command: collects its output within the limit and tells when it has ended."""
+
+    def __init__(self, limit: int) -> None:
+        self.stdout = bytearray()
+        self.stderr = bytearray()
+        self.overflown = False
+        self.status = 0
+        self._limit = limit
+        self._transport: asyncio.SubprocessTransport | None = None
+        loop = asyncio.get_running_loop()
+        # `ended` is the command, `drained` its pipes: a background process that it left may hold these open for ever.
+        self._ended: asyncio.Future[None] = loop.create_future()
+        self._drained: asyncio.Future[None] = loop.create_future()
+        self._open = {1, 2}
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.SubprocessTransport)
+        self._transport = transport
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd == 2:
+            self.stderr += data
+            del self.stderr[:-_MOST_STDERR]
+        elif not self.overflown:
+            self.stdout += data
+            if len(self.stdout) > self._limit:
+                self.overflown = True
+                self.stdout.clear()
+                self.signal(signal.SIGKILL)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        self._open.discard(fd)
+        if not self._open and not self._drained.done():
+            self._drained.set_result(None)
+
+    def process_exited(self) -> None:
+        assert self._transport is not None
+        self.status = self._transport.get_returncode() or 0
+        if not self._ended.done():
+            self._ended.set_result(None)
+
+    def feed(self, text: str | None) -> None:
+        """Give the command its stdin, and nothing after it."""
+        assert self._transport is not None
+        pipe = self._transport.get_pipe_transport(0)
+        if text is not None and isinstance(pipe, asyncio.WriteTransport):
+            pipe.write(text.encode("utf-8", "surrogateescape"))
+            pipe.close()
+
+    async def ended(self) -> None:
+        """Wait for the command's end, and a moment longer for what is still in the pipes."""
+        await asyncio.shield(self._ended)
+        await asyncio.wait([self._drained], timeout=_DRAIN)
+
+    async def stop(self) -> None:
+        """End it if it has not ended, with everything that it started, and let go of the pipes."""
+        assert self._transport is not None
+        if not self._ended.done():
+            self.signal(signal.SIGTERM)
+            await asyncio.wait([self._ended], timeout=GRACE)
+            # Also if the command obeyed: its children may not have.
+            self.signal(signal.SIGKILL)
+            await asyncio.shield(self._ended)
+        self._transport.close()
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self._transport is not None
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._transport.get_pid(), number)
+
+
+async def _start(command: _Command, values: Values, limit: int) -> _Process:
+    argv = _arguments(command, values)
+    cwd = None if command.cwd is None else command.cwd.fill(values, _safe)
+    env = _environment(command, values)
+    stdin = asyncio.subprocess.DEVNULL if command.stdin is None else asyncio.subprocess.PIPE
+    loop = asyncio.get_running_loop()
+    try:
+        _, process = await loop.subprocess_exec(
+            lambda: _Process(limit), *argv, stdin=stdin, cwd=cwd, env=env, start_new_session=True
+        )
+    except OSError as error:
+        raise _not_started(argv[0], cwd, error) from error
+    return process
+
+
+def _not_started(program: str, cwd: str | None, error: OSError) -> ToolError:
+    """Why there is no process; the exit codes are those that a shell would give."""
+    if error.errno == errno.E2BIG:
+        return bad_argument(f"the arguments are too long for a command: {error}")
+    if cwd is not None and error.filename == cwd:
+        return CommandFailed(f"the working folder {cwd!r} cannot be entered: {error.strerror}", 126)
+    if isinstance(error, FileNotFoundError):
+        return CommandFailed(f"{program}: command not found; install it, or name its path", 127)
+    return CommandFailed(f"{program} cannot be started: {error}", 126)
+
+
+async def _stopped(process: _Process) -> None:
+    """Stop it, also if the stopping is cancelled meanwhile."""
+    task = asyncio.ensure_future(process.stop())
+    cancelled = False
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            cancelled = True
+    task.result()
+    if cancelled:
+        raise asyncio.CancelledError
+
+
+# --- Answers -------------------------------------------------------------------------------------------------------
+
+
+def _text(data: bytearray) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def _failure(status: int, stderr: str, stdout: str) -> str:
+    said = (stderr.strip() or stdout.strip())[-_TAIL:]
+    how = f"exit status {status}" if status >= 0 else f"killed by signal {-status}"
+    return f"{said} ({how})" if said else f"the command said nothing ({how})"
+
+
+def _json(stdout: str) -> Any:
+    try:
+        return json.loads(stdout)
+    except (ValueError, RecursionError) as error:
+        shown = stdout.strip()[:200]
+        raise AnswerUnreadable(f"the command's output is not JSON ({error}): {shown!r}", "OUTPUT_NOT_JSON") from error

@@ -1,0 +1,140 @@
+"""Texts with `{placeholders}`, filled from a call's arguments: the small language of shell and HTTP tools.
+
+Rules of this file:
+- A placeholder is a name and nothing else: no expressions, no formats. `{{` and `}}` are literal braces.
+- `{ctx.key}`, `{ctx.run}`, `{ctx.step}`, `{ctx.attempt}` and `{ctx.workspace}` come from the context (M3).
+- Filling never looks into what was filled in: data stays data.
+"""
+
+from __future__ import annotations
+
+import json
+import string
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rerail.adapters.tools.specs import unknown
+from rerail.context import Context
+from rerail.errors import ToolError
+
+CONTEXT: Final = ("ctx.run", "ctx.step", "ctx.attempt", "ctx.key", "ctx.workspace")
+
+
+@dataclass(frozen=True, slots=True)
+class Placeholder:
+    """A name in braces."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A text in parts: literal ones, and placeholders."""
+
+    parts: tuple[str | Placeholder, ...]
+
+    @property
+    def whole(self) -> str | None:
+        """The name, if the text is one placeholder and nothing else: then a value need not become text."""
+        only = self.parts[0] if len(self.parts) == 1 else None
+        return only.name if isinstance(only, Placeholder) else None
+
+    @property
+    def names(self) -> list[str]:
+        """The arguments it asks for."""
+        return [name for name in self._all() if name not in CONTEXT]
+
+    @property
+    def asks_context(self) -> bool:
+        """Whether something in it comes from the context."""
+        return any(name in CONTEXT for name in self._all())
+
+    def _all(self) -> Iterator[str]:
+        return (part.name for part in self.parts if isinstance(part, Placeholder))
+
+    def absent(self, values: Values) -> bool:
+        """Whether something it asks for is missing or null."""
+        return any(values.get(name) is None for name in self._all())
+
+    def fill(self, values: Values, encode: Callable[[str, str], str] = lambda name, text: text) -> str:
+        """The text; each value passes through `encode`, which gets its name too."""
+        return "".join(
+            part if isinstance(part, str) else encode(part.name, text_of(values.get(part.name))) for part in self.parts
+        )
+
+
+class Values:
+    """What placeholders stand for in one call."""
+
+    __slots__ = ("_args", "_ctx")
+
+    def __init__(self, args: Mapping[str, Any], ctx: Any) -> None:
+        self._args = args
+        self._ctx = ctx
+
+    def get(self, name: str) -> Any:
+        """The value, or None if it was not given."""
+        if name not in CONTEXT:
+            return self._args.get(name)
+        value = getattr(Context() if self._ctx is None else self._ctx, name.removeprefix("ctx."))
+        return value if isinstance(value, int) else str(value)
+
+
+def parse(text: str, where: str) -> Template:
+    """Read a text; ValueError, with the place, for braces that hold no name."""
+    parts: list[str | Placeholder] = []
+    try:
+        pieces = list(string.Formatter().parse(text))
+    except ValueError as error:
+        raise ValueError(f"{where}: {error} in {text!r}; write {{{{ and }}}} for literal braces") from error
+    for literal, field, form, conversion in pieces:
+        if literal:
+            parts.append(literal)
+        if field is None:
+            continue
+        if form or conversion or not (field.isidentifier() or field in CONTEXT):
+            hint = f"; {unknown(field, CONTEXT)}" if field.startswith("ctx.") else ""
+            raise ValueError(
+                f"{where}: {text!r} holds {{{field}}}, which is no placeholder{hint}; "
+                "a placeholder is {name}, literal braces are {{ and }}"
+            )
+        parts.append(Placeholder(field))
+    return Template(tuple(parts))
+
+
+def text_of(value: Any) -> str:
+    """A JSON value as the text that people would write."""
+    return value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def bad_argument(message: str) -> ToolError:
+    """An argument that fits the schema and still cannot be used."""
+    return ToolError(message, code="ARGS_INVALID")
+
+
+# --- Schemas -------------------------------------------------------------------------------------------------------
+
+_SCALARS = ["string", "number", "boolean"]
+
+
+def schema_for(name: str, templates: Iterable[Template], lists: Iterable[str], given: Any) -> Any:
+    """The given schema, if it covers every placeholder; else one that asks for just the placeholders."""
+    names = list(dict.fromkeys(one for template in templates for one in template.names))
+    if given is None:
+        many = set(lists)
+        return {
+            "type": "object",
+            "properties": {one: _rules(one in many) for one in names},
+            "required": names,
+            "additionalProperties": False,
+        }
+    known = given.get("properties", {}) if isinstance(given, Mapping) else {}
+    for one in names:
+        if known and one not in known:
+            raise ValueError(f"tool {name!r}: its schema has no property {one!r}; {unknown(one, known)}")
+    return given
+
+
+def _rules(many: bool) -> dict[str, Any]:
+    return {"type": [*_SCALARS, "array"], "items": {"type": _SCALARS}} if many else {"type": _SCALARS}

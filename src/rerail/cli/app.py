@@ -1,0 +1,160 @@
+"""From typed words to a command and its exit code (SPEC T4).
+
+Rules of this file:
+- A user's mistake is one sentence and what to type next, never a traceback (RERAIL_DEBUG=1 shows it).
+- The bare help is printed without loading anything; it is what people wait for most often.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rerail.cli.catalogue import COMMANDS, FLAGS, GROUPS, VALUED
+from rerail.core.nearest import nearest
+from rerail.core.texts import say
+from rerail.version import __version__
+
+if TYPE_CHECKING:
+    from inspect import BoundArguments
+
+    from rerail.cli.options import Common
+    from rerail.cli.output import Output
+
+USAGE = 2
+INTERRUPTED = 130
+
+
+def run(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code."""
+    words = _options_last(list(sys.argv[1:] if argv is None else argv))
+    if not words or words[0] in ("--help", "-h", "help"):
+        return _help(words[1:])
+    if words[0] == "--version":
+        _write(f"{__version__}\n")
+        return 0
+    if words[0] == "demo":  # it reads its own options
+        from rerail.cli.commands_setup import run_demo
+
+        return run_demo(words[1:])
+    if words[0] not in COMMANDS:
+        return _unknown_command(words)
+    return _parsed(words)
+
+
+def _options_last(words: list[str]) -> list[str]:
+    """The words with the options that stand before the command moved behind it."""
+    at = 0
+    while at < len(words) and words[at].startswith("-"):
+        if words[at] in FLAGS or words[at].split("=")[0] in VALUED:
+            at += 2 if words[at] in VALUED else 1
+        else:
+            break
+    return words[at : at + 1] + words[:at] + words[at + 1 :] if at < len(words) else words
+
+
+# -- Help and mistakes --------------------------------------------------------------------------------------------
+
+
+def _help(words: list[str]) -> int:
+    if words and words[0] in COMMANDS:
+        return _parsed([words[0], "--help"])
+    from rerail.cli.language import chosen_lang
+
+    _write(help_text(chosen_lang(None)))
+    return 0
+
+
+def help_text(lang: str = "en") -> str:
+    """The bare help: every command in one line."""
+    lines = [say("cli.help.usage", lang), "", say("cli.help.about", lang)]
+    width = max(len(f"{c.name} {c.usage}") for c in COMMANDS.values()) + 2
+    for title, commands in GROUPS.items():
+        lines += ["", say(title, lang)]
+        lines += [f"  {f'{c.name} {c.usage}':<{width}}{c.help}" for c in commands]
+    lines += ["", say("cli.help.everywhere", lang), ""]
+    return "\n".join(lines)
+
+
+def _write(text: str) -> None:
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _unknown_command(words: list[str]) -> int:
+    from rerail.cli.output import Output
+
+    near = nearest(words[0], COMMANDS)
+    hint = say("cli.error.did_you_mean", near=f"rerail {near}") if near else say("cli.error.see_help")
+    with Output(json="--json" in words) as out:
+        what = "cli.error.unknown_option" if words[0].startswith("-") else "cli.error.unknown_command"
+        return out.usage(out.say(what, word=words[0]), hint)
+
+
+# -- Parsing and running ------------------------------------------------------------------------------------------
+
+
+def _parsed(words: list[str]) -> int:
+    from cyclopts import App, CycloptsError
+
+    from rerail.cli.output import Output
+
+    command = COMMANDS[words[0]]
+    app = App("rerail", help_format="plaintext", version_flags=[], result_action="return_value")
+    app.command(command.path, name=command.name)
+    try:
+        function, bound, hidden, *_ = app.parse_args(words, exit_on_error=False, print_error=False)
+    except CycloptsError as error:
+        error.verbose = False
+        with Output(json="--json" in words) as out:
+            return out.usage(_plainly(str(error)), say("cli.error.see_command_help", command=command.name))
+    if "out" not in hidden:  # the command's own help
+        function(*bound.args, **bound.kwargs)
+        return 0
+    return _run(function, bound)
+
+
+def _plainly(message: str) -> str:
+    """A parser's message as the other messages are: no capital, no full stop."""
+    return message[:1].lower() + message[1:].removesuffix(".")
+
+
+def _run(function: Any, bound: BoundArguments) -> int:
+    from rerail.cli.language import chosen_lang
+    from rerail.cli.options import Common
+    from rerail.cli.output import Output
+
+    common: Common = bound.arguments.get("common") or Common()
+    lang = chosen_lang(common.lang)
+    with Output(json=common.json, lang=lang, color=not common.no_color, quiet=common.quiet) as out:
+        return _guarded(function, bound, out)
+
+
+def _guarded(function: Any, bound: BoundArguments, out: Output) -> int:
+    """Run the command; what goes wrong is told in one sentence."""
+    import asyncio
+
+    from rerail.errors import RerailError
+
+    try:
+        code: int = asyncio.run(function(*bound.args, **{**bound.kwargs, "out": out}))
+    except KeyboardInterrupt:
+        return _interrupted(out)
+    except RerailError as error:
+        if os.environ.get("RERAIL_DEBUG"):
+            raise
+        return out.fail(error)
+    return code
+
+
+def _interrupted(out: Output) -> int:
+    """Ctrl-C: the runs of this process are left as a crash would leave them, and can be resumed."""
+    hints = [f"rerail resume {run}{out.where}" for run in out.driving]
+    message = out.say("cli.interrupted.run" if hints else "cli.interrupted", runs=", ".join(out.driving))
+    out.problem("INTERRUPTED", message, " ; ".join(hints))
+    return INTERRUPTED

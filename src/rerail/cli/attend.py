@@ -1,0 +1,114 @@
+"""Staying with a run: show it while it goes on, wait for its end, report, and say so with the exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import Any
+
+from rerail.cli.live import View, make_view
+from rerail.cli.output import Output
+from rerail.cli.picture import Picture
+from rerail.cli.render import report, verdict_line
+from rerail.cli.session import ownership
+from rerail.core.track import RunStatus
+from rerail.core.views import RunResult, result
+from rerail.errors import RerailError
+from rerail.wiring import Engine
+
+OK, FAILED, WAITING = 0, 1, 3
+_CODES = {"completed": OK, "waiting": WAITING}
+
+
+def exit_code(status: str) -> int:
+    """What a run's status means to a script (T4)."""
+    return _CODES.get(status, FAILED)
+
+
+class Attended:
+    """A run that was waited for: its result and the picture of it."""
+
+    def __init__(self, result: RunResult, picture: Picture, *, interrupted: bool) -> None:
+        self.result, self.picture, self.interrupted = result, picture, interrupted
+
+    @property
+    def code(self) -> int:
+        """The exit code it deserves."""
+        return exit_code(self.result.status)
+
+
+async def attend(engine: Engine, out: Output, picture: Picture, *, driving: bool = True) -> Attended:
+    """Show a run from what the picture knows on, until it is at rest or waits for a person."""
+    run = picture.state.run
+    if driving:
+        out.driving.append(run)
+    view = make_view(out, picture)
+    view.open()
+    followers = [asyncio.create_task(_follow(engine, picture, view)), asyncio.create_task(_tick(view))]
+    try:
+        found = await engine.wait(run)
+        await _stop(followers)
+        for record in await engine.events(run, picture.seq):
+            picture.feed(record)
+            view.feed(record)
+    finally:
+        await _stop(followers)
+        view.close()
+    if driving:
+        out.driving.remove(run)
+    interrupted = found.status == RunStatus.RUNNING and (await ownership(engine, run)).interrupted
+    return Attended(found, picture, interrupted=interrupted)
+
+
+async def _follow(engine: Engine, picture: Picture, view: View) -> None:
+    async for record in engine.watch(picture.state.run, picture.seq):
+        picture.feed(record)
+        view.feed(record)
+
+
+async def _tick(view: View) -> None:
+    while view.interval:
+        view.draw()
+        await asyncio.sleep(view.interval)
+
+
+async def _stop(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    for task in tasks:
+        with contextlib.suppress(asyncio.CancelledError, RerailError):  # what is wrong with the store, `wait` tells
+            await task
+
+
+async def stay(engine: Engine, out: Output, picture: Picture, **extra: Any) -> int:
+    """Wait for a run and for what follows it, and report; returns the exit code."""
+    attended = await attend(engine, out, picture)
+    document = {**attended.result.to_dict(), **extra} if out.json else {}
+    show_report(out, attended)
+    follow_up = await _follow_up(engine, attended)
+    if follow_up is not None:
+        child = await attend(engine, out, Picture(follow_up))
+        show_report(out, child)
+        document["follow_up"] = child.result.to_dict()
+    if out.json:
+        out.document(document)
+    return attended.code  # a follow-up's failure never changes what its parent came to (T6)
+
+
+async def _follow_up(engine: Engine, attended: Attended) -> str | None:
+    """The run that was started because this one completed."""
+    if attended.picture.state.follow_up is None or attended.result.status != RunStatus.COMPLETED:
+        return None
+    children = await engine.list(parent=attended.result.run_id, limit=1)
+    return children[0]["run_id"] if children else None
+
+
+def show_report(out: Output, attended: Attended) -> None:
+    """The report; under `--json` only its first line, since the document says the rest."""
+    now = time.time()
+    if out.json:
+        found = result(attended.picture.state, {}, now, out.lang)
+        out.note(verdict_line(out, found, "interrupted" if attended.interrupted else found.status))
+    else:
+        out.print(*report(out, attended.picture, now, interrupted=attended.interrupted))

@@ -1,0 +1,168 @@
+"""Commands by which people act on a run (SPEC X7, T7): confirm, resolve, skip, add, pause, cancel.
+
+Each reaches the run's owner through the store; with no living owner it is applied here, and the run goes on here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from rerail.cli.attend import Attended, exit_code, show_report, stay
+from rerail.cli.commands_run import Hidden, handed_over
+from rerail.cli.inputs import as_value, load_steps
+from rerail.cli.options import FLAG, Common
+from rerail.cli.output import Output
+from rerail.cli.picture import Picture
+from rerail.cli.session import Session, ownership
+from rerail.wiring import Engine
+
+Action = Callable[[Engine, str], Awaitable[None]]
+
+
+async def confirm(
+    run: str,
+    step: str | None = None,
+    /,
+    *,
+    refuse: Annotated[bool, FLAG] = False,
+    common: Common = Common(),
+    out: Annotated[Output, Hidden],
+) -> int:
+    """Let a step that waits for a person run, or refuse it.
+
+    Parameters
+    ----------
+    run
+        The run's id, or the beginning of it.
+    step
+        The step; may be left out if only one waits.
+    refuse
+        Say no: the step fails.
+    """
+    return await _act(run, lambda engine, found: engine.confirm(found, step, refuse=refuse), common, out)
+
+
+async def resolve(
+    run: str,
+    step: str,
+    /,
+    *,
+    succeeded: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
+    failed: Annotated[bool, FLAG] = False,
+    rerun: Annotated[bool, FLAG] = False,
+    common: Common = Common(),
+    out: Annotated[Output, Hidden],
+) -> int:
+    """Say what became of a step whose effect is in doubt, or set its output by hand.
+
+    Parameters
+    ----------
+    run
+        The run's id, or the beginning of it.
+    step
+        The step.
+    succeeded
+        It happened, and this is its output: JSON, or a text.
+    failed
+        It did not happen, and the step has failed.
+    rerun
+        Call it again.
+    """
+    if [succeeded is not None, failed, rerun].count(True) != 1:
+        return out.usage(out.say("cli.resolve.which"), f"rerail resolve {run} {step} --succeeded VALUE")
+
+    async def act(engine: Engine, found: str) -> None:
+        value = as_value(succeeded) if succeeded is not None else ...
+        await engine.resolve(found, step, succeeded=value, failed=failed, rerun=rerun)
+
+    return await _act(run, act, common, out)
+
+
+async def skip(
+    run: str, step: str, /, *, reason: str = "", common: Common = Common(), out: Annotated[Output, Hidden]
+) -> int:
+    """Do without a step: those that need it go on, with nothing in its place.
+
+    Parameters
+    ----------
+    run
+        The run's id, or the beginning of it.
+    step
+        The step.
+    reason
+        Why, for the history.
+    """
+    return await _act(run, lambda engine, found: engine.skip(found, step, reason=reason), common, out)
+
+
+async def add(run: str, steps_file: str, /, *, common: Common = Common(), out: Annotated[Output, Hidden]) -> int:
+    """Add steps to a run that is not at rest; a bad change is refused and the old plan stays.
+
+    Parameters
+    ----------
+    run
+        The run's id, or the beginning of it.
+    steps_file
+        A YAML or JSON file with a list of steps; - for stdin.
+    """
+    steps = load_steps(steps_file)
+    return await _act(run, lambda engine, found: engine.add(found, steps), common, out)
+
+
+async def pause(run: str, /, *, common: Common = Common(), out: Annotated[Output, Hidden]) -> int:
+    """Start nothing more until somebody resumes the run; calls under way end.
+
+    Parameters
+    ----------
+    run
+        The run's id, or the beginning of it.
+    """
+    return await _act(run, lambda engine, found: engine.pause(found), common, out, patient=True)
+
+
+async def cancel(
+    run: str, /, *, reason: str = "", common: Common = Common(), out: Annotated[Output, Hidden]
+) -> int:
+    """End a run: calls under way are cancelled, nothing more starts.
+
+    Exit code 0 if it was cancelled, whatever the run came to.
+
+    Parameters
+    ----------
+    run
+        The run's id, or the beginning of it.
+    reason
+        Why, for the history.
+    """
+    code = await _act(run, lambda engine, found: engine.cancel(found, reason=reason), common, out, patient=True)
+    return 0 if code == exit_code("cancelled") else code
+
+
+async def _act(run: str, act: Action, common: Common, out: Output, *, patient: bool = False) -> int:
+    """Act on a run; if nobody else drives it, stay with it."""
+    async with Session(common, out).acting(run, patient=patient) as (engine, found, owner):
+        picture = Picture.of(found, await engine.events(found))
+        await act(engine, found)
+        if owner:
+            return await handed_over(engine, out, found)
+        if await _is_driven_here(engine, found):
+            return await stay(engine, out, picture, handed_to=None)
+        return await _recorded(engine, out, found)
+
+
+async def _is_driven_here(engine: Engine, run: str) -> bool:
+    """Whether the action set the run going in this process."""
+    return not (await ownership(engine, run)).interrupted
+
+
+async def _recorded(engine: Engine, out: Output, run: str) -> int:
+    """The action was written down, but the run cannot go on here: its tools are not known."""
+    picture, found = Picture.of(run, await engine.events(run)), await engine.show(run)
+    attended = Attended(found, picture, interrupted=found.status == "running")
+    show_report(out, attended)
+    if out.json:
+        out.document({**found.to_dict(), "handed_to": None})
+    return attended.code

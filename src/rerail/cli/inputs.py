@@ -1,0 +1,44 @@
+"""What people hand in: plans, steps and values, from files, stdin or the command line."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rerail.errors import PlanError
+from rerail.plans import Plan, _parse, _read
+
+PLAN_ENDINGS = (".yaml", ".yml", ".json")
+
+
+def load_plan(source: str) -> Plan:
+    """A plan from a file, or from stdin for `-`."""
+    return Plan.load(sys.stdin.buffer.read() if source == "-" else Path(source))
+
+
+def is_plan(word: str) -> bool:
+    """Whether a word means a plan rather than a run: stdin, a file, or something that is named like one."""
+    return word == "-" or word.lower().endswith(PLAN_ENDINGS) or os.path.isfile(word)
+
+
+def load_steps(source: str) -> list[Any]:
+    """Steps as they were written: a list, or a plan's `steps`. The run's own ids are known only to the run."""
+    text = sys.stdin.read() if source == "-" else _read(Path(source))
+    data = _parse(text, source)
+    if isinstance(data, dict):
+        data = data.get("steps", data.get("tasks", [data] if "tool" in data else None))
+    if not isinstance(data, list):
+        raise PlanError(f"{source} holds no steps; write a list of steps", code="PLAN_UNREADABLE")
+    return data
+
+
+def as_value(text: str) -> Any:
+    """A value typed on the command line: JSON where it is JSON, else the text itself."""
+    try:
+        return msgspec.json.decode(text.encode())
+    except msgspec.DecodeError:
+        return text

@@ -1,0 +1,209 @@
+"""One event, one line: what `logs` prints, and what progress is where there is no terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rich.text import Text
+
+from rerail.cli.output import Output, clean, one_line
+from rerail.cli.picture import rung_words
+from rerail.cli.style import fitted, icon, size, span
+from rerail.core import events as ev
+from rerail.core.events import Record
+from rerail.core.policy import Rung
+from rerail.core.state import State
+from rerail.core.texts import reason_in
+from rerail.core.verdict import skip_message, status_of
+
+Told = tuple[str, str, str]  # icon, step, words
+
+# What people care about while a run is under way; `logs` shows the rest too.
+QUIET = (
+    ev.PlanAccepted, ev.StepProgress, ev.StepKept, ev.StepRenewed, ev.ArtifactCreated, ev.Evaluation, ev.RetryDone,
+)  # fmt: skip
+
+NAME_WIDTH = 28
+
+
+class Teller:
+    """Tells events as lines; the state it is given says what a message would be in another language."""
+
+    def __init__(self, out: Output, state: State) -> None:
+        self._out, self._state = out, state
+
+    def line(self, record: Record) -> Text | None:
+        """The event as a line; None if there is nothing to tell."""
+        teller = TELL.get(type(record.event))
+        told = teller(self, record.event) if teller is not None else None
+        if told is None:
+            return None
+        sign, step, words = told
+        clock = f"+{span(max(0.0, record.at - (self._state.created_at or record.at)))}"
+        line = Text(f"{clock:>10}  ", "dim")
+        line.append_text(icon(sign, fancy=self._out.fancy))
+        line.append(" ")
+        if step:
+            line.append(fitted(one_line(step), NAME_WIDTH), "bold")
+            line.append("  ")
+        line.append(one_line(words, 1000) if sign != "say" else clean(words))
+        return line
+
+    def _say(self, key: str, **values: Any) -> str:
+        return self._out.say(f"cli.line.{key}", **values)
+
+    # -- The run ------------------------------------------------------------------------------------------------------
+
+    def run_started(self, event: ev.RunStarted) -> Told:
+        return "act", "", self._say("run_started", run=self._state.run, by=event.by, objective=event.objective or "-")
+
+    def plan_accepted(self, event: ev.PlanAccepted) -> Told:
+        return "act", "", self._say("plan_accepted", count=len(event.plan.steps), revision=event.revision)
+
+    def plan_rejected(self, event: ev.PlanRejected) -> Told:
+        return "failed", event.step, self._say("plan_rejected", by=event.by or "?", faults="; ".join(event.faults))
+
+    def retry_begin(self, event: ev.RetryBegin) -> Told:
+        roots = _listed(event.roots) or event.operation
+        key = "round_automatic" if event.automatic else "round"
+        return "round", "", self._say(key, round=event.round, by=event.by, roots=roots, size=event.chain_size)
+
+    def retry_done(self, event: ev.RetryDone) -> Told:
+        failed = _listed(event.failed) or "-"
+        done = event.exec.get("succeeded", 0) + event.exec.get("degraded", 0)
+        return "round", "", self._say("round_done", round=event.round, done=done, failed=failed)
+
+    def replanned(self, event: ev.Replanned) -> Told:
+        return "heal", "", self._say("replanned", revision=event.revision, by=event.by, reason=event.reason or "-")
+
+    def evaluation(self, event: ev.Evaluation) -> Told:
+        return "act", "", self._say("evaluation", summary=event.summary, judge=event.judge)
+
+    def waiting(self, event: ev.Waiting) -> Told:
+        return "waiting", "", self._say("waiting", on=waited_for(self._out, event.on))
+
+    def resumed(self, event: ev.Resumed) -> Told:
+        key = "resumed_lost" if event.lost else "resumed"
+        return "act", "", self._say(key, by=event.by, lost=_listed(event.lost))
+
+    def acted(self, event: ev.Acted) -> Told:
+        what = event.outcome or _listed([step.id for step in event.course.steps]) or event.reason
+        return "act", event.step, self._say("acted", by=event.by or "?", action=event.action, what=what).rstrip()
+
+    def cancelled(self, event: ev.Cancelled) -> Told:
+        return "cancelled", "", self._say("cancelled", by=event.by or "?", reason=event.reason).rstrip()
+
+    def stopped(self, event: ev.Stopped) -> Told:
+        return "failed", "", self._say("stopped", code=event.code, reason=event.reason)
+
+    def done(self, event: ev.Done) -> Told:
+        return event.status, "", self._say("done", status=event.status, summary=event.summary)
+
+    # -- One step -----------------------------------------------------------------------------------------------------
+
+    def started(self, event: ev.StepStarted) -> Told:
+        key = "started" if event.attempt == 1 else "started_again"
+        return "running", event.step, self._say(key, tool=event.tool, attempt=event.attempt)
+
+    def progress(self, event: ev.StepProgress) -> Told:
+        done = f"{event.fraction:.0%} " if event.fraction is not None else ""
+        return "say", event.step, done + event.message
+
+    def succeeded(self, event: ev.StepSucceeded) -> Told:
+        key = "unverified" if event.unverified else "succeeded"
+        return "succeeded", event.step, self._say(key, elapsed=span(event.elapsed))
+
+    def failed(self, event: ev.StepFailed) -> Told:
+        error = event.error
+        key = "lost" if event.lost else "failed" if event.called else "failed_before"
+        if event.not_now is not None:
+            key = "not_now"
+        message = reason_in(self._out.lang, error.code, error.message, error.data)
+        words = self._say(key, attempt=event.attempt, message=message, code=error.code, category=error.category)
+        return ("retry" if key == "not_now" else "failed"), event.step, words
+
+    def verified(self, event: ev.StepVerified) -> Told:
+        return "heal", event.step, self._say(f"verified.{event.effect}", reason=event.reason).rstrip()
+
+    def skipped(self, event: ev.StepSkipped) -> Told:
+        track, message = self._state.tracks.get(event.step), event.message
+        if track is not None and self._out.lang != "en" and status_of(self._state, track)[1] == event.code:
+            message = skip_message(self._state, track, event.code, self._out.lang)
+        return "skipped", event.step, self._say("skipped", message=message, code=event.code)
+
+    def kept(self, event: ev.StepKept) -> Told:
+        return "succeeded", event.step, self._say("kept_stale" if event.stale else "kept")
+
+    def renewed(self, event: ev.StepRenewed) -> Told:
+        return "retry", event.step, self._say("renewed")
+
+    def scheduled(self, event: ev.RetryScheduled) -> Told:
+        key = "wait" if event.not_now else "retry"
+        words = self._say(key, attempt=event.attempt, of=event.of, delay=span(event.delay), left=event.retries_left)
+        return "retry", event.step, words
+
+    def reflected(self, event: ev.Reflected) -> Told | None:
+        if event.rung is not Rung.FAIL:
+            return None
+        return "failed", event.step, self._say("give_up", category=event.category)
+
+    def recovered(self, event: ev.Recovered) -> Told:
+        key, values = rung_words(event)
+        return "heal", event.step, self._out.say(key, **values)
+
+    def declined(self, event: ev.Declined) -> Told:
+        return "say", event.step, self._say("declined", question=event.question, reason=event.reason)
+
+    def artifact(self, event: ev.ArtifactCreated) -> Told:
+        return "say", event.step, self._say("artifact", name=event.name, size=size(event.size), digest=event.digest)
+
+    def artifact_lost(self, event: ev.ArtifactLost) -> Told:
+        return "failed", event.step, self._say("artifact_lost", reason=event.reason)
+
+
+TELL: dict[type, Callable[[Teller, Any], Told | None]] = {
+    ev.RunStarted: Teller.run_started,
+    ev.PlanAccepted: Teller.plan_accepted,
+    ev.PlanRejected: Teller.plan_rejected,
+    ev.StepStarted: Teller.started,
+    ev.StepProgress: Teller.progress,
+    ev.StepSucceeded: Teller.succeeded,
+    ev.StepFailed: Teller.failed,
+    ev.StepVerified: Teller.verified,
+    ev.StepSkipped: Teller.skipped,
+    ev.StepKept: Teller.kept,
+    ev.StepRenewed: Teller.renewed,
+    ev.RetryScheduled: Teller.scheduled,
+    ev.Reflected: Teller.reflected,
+    ev.Recovered: Teller.recovered,
+    ev.Declined: Teller.declined,
+    ev.ArtifactCreated: Teller.artifact,
+    ev.ArtifactLost: Teller.artifact_lost,
+    ev.RetryBegin: Teller.retry_begin,
+    ev.RetryDone: Teller.retry_done,
+    ev.Replanned: Teller.replanned,
+    ev.Evaluation: Teller.evaluation,
+    ev.Waiting: Teller.waiting,
+    ev.Resumed: Teller.resumed,
+    ev.Acted: Teller.acted,
+    ev.Cancelled: Teller.cancelled,
+    ev.Stopped: Teller.stopped,
+    ev.Done: Teller.done,
+}
+
+
+def waited_for(out: Output, on: Any) -> str:
+    """What only a person can move, in words."""
+    return "; ".join(waited_for_one(out, item) for item in on)
+
+
+def waited_for_one(out: Output, item: Mapping[str, Any]) -> str:
+    """One thing that only a person can move, in words."""
+    question = f": {item['question']}" if item.get("question") else ""
+    return out.say(f"cli.wait.{item['for']}", step=item["step"], tool=item.get("tool", "")) + question
+
+
+def _listed(names: Any, limit: int = 8) -> str:
+    shown = [fitted(one_line(name), NAME_WIDTH) for name in names[:limit]]
+    return ", ".join(shown) + (f" … (+{len(names) - limit})" if len(names) > limit else "")

@@ -1,0 +1,178 @@
+"""Where text goes: the answer on stdout, progress and problems on stderr, and under `--json` one document alone.
+
+Rules of this file:
+- What tools say is untrusted: it reaches a terminal only through `clean`, and never as markup.
+- Under `--json` nothing but the document may reach stdout, not even what a tool prints: the descriptor itself is
+  turned to stderr while the command runs, and a copy is kept for the document.
+- A reader that went away (`| head`) ends the text, never the run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import unicodedata
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any
+
+import msgspec
+from rich.console import Console
+from rich.text import Text
+
+from rerail.core.texts import say
+from rerail.errors import PlanError, RerailError, StoreError
+
+USAGE = 2
+
+
+class CannotOpen(StoreError):
+    """The store could not be opened, so nothing was begun."""
+
+
+# Direction marks can make a line read as something else than it says.
+_BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u2028\u2029")
+
+
+def clean(text: object, *, lines: bool = False) -> str:
+    """A text that is safe to show: control characters become visible; line breaks stay if asked for."""
+    shown = str(text)
+    if shown.isascii() and shown.isprintable():
+        return shown
+    return "".join(_visible(sign, lines) for sign in shown)
+
+
+def _visible(sign: str, lines: bool) -> str:
+    if sign in "\n\t":
+        return sign if lines else " "
+    if sign == "\r":
+        return "" if lines else " "
+    if sign in _BIDI or unicodedata.category(sign) in ("Cc", "Cs"):
+        code = ord(sign)
+        return chr(0x2400 + code) if code < 0x20 else f"\\u{code:04x}"
+    return sign
+
+
+def one_line(text: object, limit: int = 300) -> str:
+    """A text as one short line."""
+    shown = " ".join(clean(text).split())
+    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+
+
+class _Screen(Console):
+    """A console whose reader may go away without anybody being hurt."""
+
+    def on_broken_pipe(self) -> None:
+        """Fall silent; rich's own answer would end the program, and the run with it."""
+        self.quiet = True
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
+
+
+class Output:
+    """The two streams of one command, in one language."""
+
+    def __init__(self, *, json: bool = False, lang: str = "en", color: bool = True, quiet: bool = False) -> None:
+        self.json, self.lang, self.quiet = json, lang, quiet
+        self.driving: list[str] = []  # runs that would be left behind if this process ended now
+        self.where = ""  # options that a suggested command needs to find the same store
+        self._document: int | None = None
+        self._stdout = sys.stdout
+        for stream in (sys.stdout, sys.stderr):
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors="backslashreplace")
+        self.err = self._screen(sys.stderr, color=color)
+        self.out = self.err if json else self._screen(sys.stdout, color=color)
+
+    @staticmethod
+    def _screen(stream: Any, *, color: bool) -> _Screen:
+        no_color = None if color else True  # None: rich looks at NO_COLOR
+        screen = _Screen(file=stream, highlight=False, markup=False, emoji=False, no_color=no_color)
+        if not screen.is_terminal:
+            screen.width = 100_000  # nobody's screen: nothing is cut off, lines can be searched
+        return screen
+
+    def __enter__(self) -> Output:
+        if self.json:
+            sys.stdout.flush()
+            self._document = os.dup(1)
+            os.dup2(2, 1)
+            sys.stdout = sys.stderr
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._document is not None:
+            sys.stdout = self._stdout
+            os.dup2(self._document, 1)
+            os.close(self._document)
+            self._document = None
+
+    # -- Saying -----------------------------------------------------------------------------------------------------
+
+    @property
+    def fancy(self) -> bool:
+        """Whether signs beyond ASCII can be shown."""
+        return self.err.encoding.lower().startswith("utf")
+
+    @property
+    def closed(self) -> bool:
+        """Whether the reader of the answer went away."""
+        return self.out.quiet
+
+    def say(self, key: str, **values: Any) -> str:
+        """A sentence of the catalogue in the user's language."""
+        return say(key, self.lang, **values)
+
+    def print(self, *lines: Text | str) -> None:
+        """Lines of the answer; under `--json` they are for people, so they go to stderr."""
+        self._print(self.out, lines)
+
+    def note(self, *lines: Text | str) -> None:
+        """Lines beside the answer: progress and remarks."""
+        self._print(self.err, lines)
+
+    @staticmethod
+    def _print(screen: Console, lines: Iterable[Text | str]) -> None:
+        for line in lines:
+            screen.print(line, soft_wrap=True)
+
+    def document(self, value: Any) -> None:
+        """The one JSON document; only under `--json`."""
+        assert self._document is not None
+        data = msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+        with contextlib.suppress(BrokenPipeError):
+            while data:
+                data = data[os.write(self._document, data) :]
+
+    # -- Problems -----------------------------------------------------------------------------------------------------
+
+    def usage(self, message: str, hint: str) -> int:
+        """A mistake in what was typed; returns the exit code."""
+        self.problem("USAGE", message, hint)
+        return USAGE
+
+    def fail(self, error: RerailError) -> int:
+        """Tell what cannot be done, and what can; returns the exit code."""
+        if self.json:
+            self.document(error.to_dict())
+        self._tell(error.message, error.hint or self._hint(error))
+        return 1 if isinstance(error, StoreError) and not isinstance(error, CannotOpen) else USAGE
+
+    def problem(self, code: str, message: str, hint: str) -> None:
+        """A problem that is no exception of ours."""
+        if self.json:
+            self.document({"error": {"code": code, "message": message, "hint": hint}})
+        self._tell(message, hint)
+
+    def _tell(self, message: str, hint: str) -> None:
+        self.note(Text.assemble((self.say("cli.error"), "bold red"), " ", clean(message, lines=True)))
+        if hint:
+            self.note(Text.assemble((self.say("cli.hint"), "cyan"), " ", clean(hint)))
+
+    def _hint(self, error: RerailError) -> str:
+        if isinstance(error, PlanError) and any(fault.code == "UNKNOWN_TOOL" for fault in error.faults):
+            return self.say("cli.hint.tools")
+        if isinstance(error, StoreError) and self.driving:
+            return f"rerail resume {self.driving[0]}{self.where}"
+        return ""

@@ -1,0 +1,124 @@
+"""A run as a reader of its events sees it: the folded state, and what was done to heal each step.
+
+Rules of this file:
+- Everything comes from events; nothing is asked of the engine while it works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from rerail.core import events as ev
+from rerail.core.events import Record
+from rerail.core.fold import evolve
+from rerail.core.policy import Rung
+from rerail.core.state import State
+from rerail.core.track import Status
+from rerail.core.verdict import ENDED_WELL, status_of
+
+
+@dataclass(slots=True)
+class Mending:
+    """What was done about one step's failures."""
+
+    failures: int = 0
+    retries: int = 0
+    waits: int = 0  # "not now"
+    rounds: int = 0
+    left: int | None = None  # retries left, as last said
+    rungs: list[ev.Recovered] = field(default_factory=list)
+    verified: bool = False  # an answer was lost, and the effect found
+
+
+class Picture:
+    """A run's state, folded from the events seen so far."""
+
+    def __init__(self, run: str) -> None:
+        self.state = State(run)
+        self.mendings: dict[str, Mending] = {}
+        self.progress: dict[str, ev.StepProgress] = {}
+        self.version = 0  # changes when a view would look different
+
+    @classmethod
+    def of(cls, run: str, records: Iterable[Record]) -> Picture:
+        """The picture that a history gives."""
+        picture = cls(run)
+        for record in records:
+            picture.feed(record)
+        return picture
+
+    @property
+    def seq(self) -> int:
+        """The last event seen."""
+        return self.state.seq
+
+    def feed(self, record: Record) -> None:
+        """One more event."""
+        evolve(self.state, record.event, record.at, record.seq)
+        self.version += 1
+        match record.event:
+            case ev.StepProgress() as told if not told.log:
+                self.progress[told.step] = told
+            case ev.StepStarted() as started:
+                self.progress.pop(started.step, None)
+            case ev.StepFailed() as failed if failed.not_now is None:
+                self._mending(failed.step).failures += 1
+            case ev.StepVerified() as verified if verified.effect == "there":
+                self._mending(verified.step).verified = True
+            case ev.RetryScheduled() as scheduled:
+                self._scheduled(scheduled)
+            case ev.Recovered() as recovered:
+                self._mending(recovered.step).rungs.append(recovered)
+            case ev.RetryBegin() as begun:
+                for root in begun.roots:
+                    self._mending(root).rounds += 1
+            case _:
+                pass
+
+    def _mending(self, step: str) -> Mending:
+        return self.mendings.setdefault(step, Mending())
+
+    def _scheduled(self, event: ev.RetryScheduled) -> None:
+        mending = self._mending(event.step)
+        mending.left = event.retries_left
+        if event.not_now:
+            mending.waits += 1
+        else:
+            mending.retries += 1
+
+    # -- Reading ------------------------------------------------------------------------------------------------------
+
+    def counts(self) -> dict[Status, int]:
+        """How many steps there are of each status."""
+        found: dict[Status, int] = {}
+        for track in self.state.tracks.values():
+            status = status_of(self.state, track)[0]
+            found[status] = found.get(status, 0) + 1
+        return found
+
+    def healed(self) -> dict[str, Mending]:
+        """The steps that had trouble and ended well all the same, in plan order."""
+        state = self.state
+        return {
+            step_id: self.mendings[step_id]
+            for step_id, track in state.tracks.items()
+            if step_id in self.mendings
+            and _was_mended(self.mendings[step_id])
+            and status_of(state, track)[0] in ENDED_WELL
+        }
+
+
+def _was_mended(mending: Mending) -> bool:
+    return bool(mending.failures or mending.waits or mending.rungs or mending.verified)
+
+
+def rung_words(event: ev.Recovered) -> tuple[str, dict[str, Any]]:
+    """The catalogue's key for a rung that was taken, and what it says."""
+    import msgspec
+
+    shown = msgspec.json.encode(event.args).decode() if event.args is not None else ""
+    what = event.tool or (msgspec.json.encode(event.output).decode() if event.rung is Rung.FALLBACK else "")
+    values = {"args": shown, "tool": event.tool, "by": event.by, "reason": event.reason, "what": what}
+    return f"cli.rung.{event.rung}", values

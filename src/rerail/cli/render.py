@@ -1,0 +1,214 @@
+"""What a run came to, for people: the verdict, what failed and why, what healed, and what to type next."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.text import Text
+
+from rerail.cli.lines import waited_for_one
+from rerail.cli.live import degraded_words, step_cells
+from rerail.cli.output import Output, one_line
+from rerail.cli.picture import Mending, Picture, rung_words
+from rerail.cli.style import fitted, icon, moment, span, style_of, table
+from rerail.core.commands import Preview
+from rerail.core.track import RunStatus, Status
+from rerail.core.verdict import error_of, run_status, status_of, waiting_on
+from rerail.core.views import RunResult, result
+
+SHOWN = 12  # of a list in a report; the rest is counted
+
+
+# -- The report ---------------------------------------------------------------------------------------------------
+
+
+def report(out: Output, picture: Picture, now: float, *, interrupted: bool = False) -> list[Text]:
+    """The verdict and everything a person would ask next."""
+    found = result(picture.state, {}, now, out.lang)
+    status = "interrupted" if interrupted else found.status
+    lines = [verdict_line(out, found, status)]
+    lines += _section(out, "cli.report.failed", _failed(out, picture))
+    lines += _section(out, "cli.report.consequences", _skipped(out, picture, accepted=False))
+    lines += _section(out, "cli.report.never", [_named(out, "cancelled", step, "") for step in found.never_started])
+    lines += _section(out, "cli.report.degraded", _degraded(out, picture))
+    lines += _section(out, "cli.report.skipped", _skipped(out, picture, accepted=True))
+    lines += _section(out, "cli.report.healed", _healed(out, picture))
+    if found.disputed:
+        lines += _section(out, "cli.report.disputed", [_named(out, "succeeded", step, "") for step in found.disputed])
+    if picture.state.waiting:
+        waits = [Text.assemble(icon("waiting", fancy=out.fancy), " ", one_line(waited_for_one(out, item)))
+                 for item in waiting_on(picture.state)]  # fmt: skip
+        lines += _section(out, "cli.report.waiting", waits)
+    return lines + _next(out, next_commands(picture, interrupted=interrupted))
+
+
+def verdict_line(out: Output, found: RunResult, status: str) -> Text:
+    """The verdict in one line: status, run, what it came to, what it cost."""
+    shown = "degraded" if status == RunStatus.COMPLETED and found.degraded else status
+    line = Text.assemble(icon(shown, fancy=out.fancy), " ", (out.say(f"cli.status.{shown}"), style_of(shown)))
+    line.append(f"  {found.run_id}  ", "bold")
+    line.append(one_line(found.summary, 400))
+    seconds, calls = found.exec["seconds"]["total"], found.exec["calls"]
+    line.append(f"  ({out.say('cli.report.cost', calls=calls, seconds=span(seconds))}", "dim")
+    if found.exec["tokens"] or found.exec["cost"]:
+        line.append(f", {found.exec['tokens']:,} tokens, {found.exec['cost']:g}", "dim")
+    line.append(")", "dim")
+    return line
+
+
+def _section(out: Output, title: str, lines: Sequence[Text]) -> list[Text]:
+    if not lines:
+        return []
+    shown = [Text("  ").append_text(line) for line in lines[:SHOWN]]
+    if len(lines) > SHOWN:
+        shown.append(Text("  " + out.say("cli.live.more", count=len(lines) - SHOWN), "dim"))
+    return [Text(out.say(title), "bold"), *shown]
+
+
+def _named(out: Output, status: str, step: str, words: str) -> Text:
+    line = Text.assemble(icon(status, fancy=out.fancy), " ", (fitted(one_line(step), 48), "bold"))
+    return line.append(f"  {one_line(words, 500)}") if words else line
+
+
+def _failed(out: Output, picture: Picture) -> list[Text]:
+    lines = []
+    for track in picture.state.tracks.values():
+        status, code = status_of(picture.state, track)
+        if status not in (Status.FAILED, Status.IN_DOUBT):
+            continue
+        error = error_of(picture.state, track, status, code, out.lang) or {"message": "", "category": ""}
+        tool = track.call.tool if track.call is not None else track.step.tool
+        words = out.say(
+            "cli.report.reason", tool=tool, attempts=track.attempt, message=error["message"], code=code,
+            category=error["category"],
+        )  # fmt: skip
+        lines.append(_named(out, status, track.id, words))
+    return lines
+
+
+def _skipped(out: Output, picture: Picture, *, accepted: bool) -> list[Text]:
+    lines = []
+    for track in picture.state.tracks.values():
+        status, code = status_of(picture.state, track)
+        if status is Status.SKIPPED and (code != "SKIP_UPSTREAM_FAILED") is accepted:
+            error = error_of(picture.state, track, status, code, out.lang)
+            lines.append(_named(out, status, track.id, error["message"] if error else code))
+    return lines
+
+
+def _degraded(out: Output, picture: Picture) -> list[Text]:
+    lines = []
+    for track in picture.state.tracks.values():
+        if status_of(picture.state, track)[0] is Status.DEGRADED and track.result is not None:
+            lines.append(_named(out, "degraded", track.id, degraded_words(out, track.result.degraded)))
+    return lines
+
+
+def _healed(out: Output, picture: Picture) -> list[Text]:
+    return [_named(out, "heal", step, mended(out, mending)) for step, mending in picture.healed().items()]
+
+
+def mended(out: Output, mending: Mending) -> str:
+    """What was done about a step, rung by rung."""
+    words = []
+    if mending.waits:
+        words.append(out.say("cli.healed.waits", count=mending.waits))
+    if mending.retries:
+        words.append(out.say("cli.healed.retries", count=mending.retries))
+    for event in mending.rungs:
+        key, values = rung_words(event)
+        words.append(out.say(key, **values))
+    if mending.verified:
+        words.append(out.say("cli.healed.verified"))
+    if mending.rounds:
+        words.append(out.say("cli.healed.rounds", count=mending.rounds))
+    return "; ".join(words) or out.say("cli.healed.again")
+
+
+# -- What to type next --------------------------------------------------------------------------------------------
+
+
+def next_commands(picture: Picture, *, interrupted: bool = False) -> list[str]:
+    """The commands that fit the state, most useful first."""
+    state = picture.state
+    run = state.run
+    if interrupted:
+        return [f"rerail resume {run}"]
+    if state.waiting:
+        return [_answer(run, item) for item in waiting_on(state)[:3]]
+    status = run_status(state)
+    if status in (RunStatus.FAILED, RunStatus.CANCELLED):
+        failed = next((t for t in state.tracks.values() if status_of(state, t)[0] is Status.FAILED), None)
+        look = [f"rerail why {run} {shlex.quote(failed.id)}"] if failed is not None else []
+        return [*look, f"rerail retry {run} --dry-run", f"rerail retry {run}"]
+    if status is RunStatus.RUNNING:
+        return [f"rerail watch {run}"]
+    return [f"rerail why {run}"] if picture.healed() or picture.mendings else []
+
+
+def _answer(run: str, item: Mapping[str, Any]) -> str:
+    step = shlex.quote(item["step"]) if item["step"] else ""
+    if item["for"] == "confirm":
+        return f"rerail confirm {run} {step}"
+    if item["for"] == "in_doubt":
+        return f"rerail resolve {run} {step} --succeeded VALUE | --failed | --rerun"
+    return f"rerail resume {run}"
+
+
+def _next(out: Output, commands: Iterable[str]) -> list[Text]:
+    lines = [Text.assemble("  ", (one_line(f"{command}{out.where}"), "cyan")) for command in commands]
+    return [Text(out.say("cli.report.next"), "bold"), *lines] if lines else []
+
+
+# -- Tables -------------------------------------------------------------------------------------------------------
+
+
+def steps_table(out: Output, picture: Picture, now: float, *, everything: bool = False) -> list[Text]:
+    """The steps of a run, one a line; of a large plan only those that did not simply succeed."""
+    tracks = list(picture.state.tracks.values())
+    hidden = 0
+    if len(tracks) > 200 and not everything:
+        odd = [t for t in tracks if status_of(picture.state, t)[0] not in (Status.SUCCEEDED, Status.PENDING)][:200]
+        hidden, tracks = len(tracks) - len(odd), odd
+    rows = [step_cells(out, picture, track, 0.0) for track in tracks]
+    head = [out.say(f"cli.head.{name}") for name in ("step", "tool", "attempts", "time", "note")]
+    lines = table(head, rows, out.out.width)
+    return [*lines, Text(out.say("cli.show.hidden", count=hidden), "dim")] if hidden else lines
+
+
+def runs_table(out: Output, rows: Sequence[Mapping[str, Any]]) -> list[Text]:
+    """Runs, one a line."""
+    cells = []
+    for row in rows:
+        status = "interrupted" if row["interrupted"] else row["status"]
+        shown = Text.assemble(icon(status, fancy=out.fancy), " ", (out.say(f"cli.status.{status}"), style_of(status)))
+        what = one_line(row["objective"], 80) + (f"  ← {row['parent']}" if row["parent"] else "")
+        cells.append([Text(row["run_id"], "bold"), shown, moment(row["created_at"]), str(row["events"]), what])
+    head = [out.say(f"cli.head.{name}") for name in ("run", "status", "started", "events", "objective")]
+    return table(head, cells, out.out.width)
+
+
+def preview_lines(out: Output, run: str, preview: Preview) -> list[Text]:
+    """What a retry would do, before anything runs (R7)."""
+    lines = [Text(out.say("cli.preview.title", run=run, count=len(preview.rerun)), "bold")]
+    roots = set(preview.roots)
+    again = [
+        _named(out, "failed" if row["step"] in roots else "retry", row["step"], row["why"]) for row in preview.rerun
+    ]
+    lines += _section(out, "cli.preview.rerun", again)
+    lines += _section(out, "cli.preview.kept", [_named(out, "succeeded", step, "") for step in preview.kept])
+    if preview.once:
+        lines.append(once_warning(out, preview.once))
+    if preview.passed:
+        lines.append(Text(out.say("cli.retry.passed", checks=", ".join(preview.passed)), "yellow"))
+    estimate = preview.estimate
+    words = out.say("cli.preview.estimate", seconds=span(estimate["seconds"]), tools=span(estimate["tool_seconds"]))
+    return [*lines, Text(words + (f", {estimate['cost']:g}" if estimate["cost"] else ""), "dim")]
+
+
+def once_warning(out: Output, steps: Sequence[str]) -> Text:
+    """The effects that must not happen twice, and would."""
+    names = ", ".join(one_line(step, 48) for step in steps[:20])
+    return Text(out.say("cli.preview.once", steps=names), "bold yellow")

@@ -1,0 +1,178 @@
+"""One command's settings, store and tools: how the façade is opened.
+
+Rules of this file:
+- Tools are recorded with a run as where they came from (absolute for files), so that later commands load them again.
+- A command that only looks never makes a store.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from rerail.cli.options import Common
+from rerail.cli.output import CannotOpen, Output
+from rerail.engine.owner import is_dead, this_process
+from rerail.errors import Refused, RerailError, StoreError
+from rerail.ports import Tool
+from rerail.settings import Settings, overrides_from
+from rerail.wiring import Engine, SystemClock, make_tools
+
+
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """Who drives a run, as far as another process can tell."""
+
+    owner: str = ""  # a living owner that is not this process
+    interrupted: bool = False  # it should be driven, and nobody does
+
+
+class Session:
+    """What a command needs to open an engine."""
+
+    def __init__(self, common: Common, out: Output) -> None:
+        self.common, self.out = common, out
+        overrides = overrides_from(list(common.set))
+        if common.store is not None:
+            overrides.setdefault("store", {})["url"] = as_url(common.store)
+            out.where = f" --store {shlex.quote(common.store)}"
+        self.settings, self.sources = Settings.discover(overrides=overrides)
+
+    # -- Tools ------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def given(self) -> tuple[str, ...]:
+        """Where the tools come from that this call names: `--tools`, then the settings' modules."""
+        named = [absolute(source, Path.cwd()) for source in self.common.tools]
+        return tuple(dict.fromkeys([*named, *self._configured]))
+
+    @cached_property
+    def _configured(self) -> list[str]:
+        """The settings' modules; files are meant relative to the `rerail.toml` that names them."""
+        file = Path(self.sources.get("tools.modules", ""))
+        folder = file.parent if file.name == "rerail.toml" else Path.cwd()
+        return [absolute(source, folder) for source in self.settings.tools.modules]
+
+    def load(self, sources: Sequence[str]) -> list[Tool]:
+        """The tools of all sources."""
+        from rerail.adapters.tools.loading import load_tools
+
+        return [tool for source in sources for tool in load_tools(source)]
+
+    def specs(self) -> dict[str, Any] | None:
+        """The tools a plan can be checked against; None if no tools are named at all."""
+        found = make_tools(self.load(self.given), self.settings)
+        return {name: tool.spec for name, tool in found.items()} if found else None
+
+    # -- Engines ----------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def engine(
+        self, sources: Sequence[str] = (), tools: Sequence[Tool] = (), *, making: bool = False, run: str | None = None
+    ) -> AsyncIterator[Engine]:
+        """An open engine with these tools; `making` a store if there is none, else looking only."""
+        url = self.settings.store.url
+        if not making and _is_missing(url):
+            if run is not None:
+                raise Refused(
+                    self.out.say("cli.error.no_store", run=run, url=url), "RUN_UNKNOWN",
+                    hint=self.out.say("cli.hint.no_store"),
+                )  # fmt: skip
+            url = "memory://"
+        engine = Engine(url, tools, self.settings, origin=sources)
+        try:
+            await engine.open()
+        except StoreError as error:
+            raise CannotOpen(error.message, error.code, hint=error.hint) from error
+        try:
+            yield engine
+        finally:
+            await engine.close()
+
+    @asynccontextmanager
+    async def reopened(self, run: str) -> AsyncIterator[tuple[Engine, str]]:
+        """An engine with the tools of an existing run, and the run's full id."""
+        async with self.engine(run=run) as looking:
+            run = await looking.find(run)
+            sources = await self._sources_of(looking, run)
+        async with self.engine(sources, self._load_again(run, sources), making=True) as engine:
+            yield engine, run
+
+    @asynccontextmanager
+    async def acting(self, run: str, *, patient: bool = False) -> AsyncIterator[tuple[Engine, str, str]]:
+        """An engine to act on a run with, the run's full id, and its living owner in another process, if it has one.
+
+        The owner has the tools already; without one they are loaded here, and `patient` commands do without them.
+        """
+        async with self.engine(run=run) as looking:
+            run = await looking.find(run)
+            owner = (await ownership(looking, run)).owner
+            sources = () if owner else await self._sources_of(looking, run)
+        try:
+            tools = self._load_again(run, sources)
+        except RerailError:
+            if not patient:
+                raise
+            tools = []
+        async with self.engine(sources, tools, making=True) as engine:
+            yield engine, run, owner
+
+    async def _sources_of(self, engine: Engine, run: str) -> tuple[str, ...]:
+        """Where the tools of a run come from: what this call names, else what the run recorded."""
+        if self.common.tools:
+            return self.given
+        return tuple(dict.fromkeys([*await origin_of(engine, run), *self._configured]))
+
+    def _load_again(self, run: str, sources: Sequence[str]) -> list[Tool]:
+        try:
+            return self.load(sources)
+        except RerailError as error:
+            if error.code != "TOOLS_UNREADABLE" or self.common.tools:
+                raise
+            message = self.out.say("cli.error.origin", run=run, reason=error.message)
+            raise RerailError(message, error.code, hint=self.out.say("cli.hint.origin")) from error
+
+
+async def origin_of(engine: Engine, run: str) -> tuple[str, ...]:
+    """Where the tools of a run came from, as its first event says."""
+    async for record in engine.watch(run):
+        origin: tuple[str, ...] = record.event.origin if record.type == "run_started" else ()
+        return origin
+    return ()
+
+
+async def ownership(engine: Engine, run: str) -> Ownership:
+    """Who drives a run."""
+    head = await engine._head(run)  # the façade tells this of lists only
+    dead = is_dead(head, SystemClock().now())
+    if head.owner is not None and not dead and head.owner != this_process():
+        return Ownership(str(head.owner))
+    return Ownership(interrupted=head.status == "running" and dead)
+
+
+def as_url(store: str) -> str:
+    """A store as people name it: an address, or just a file."""
+    return store if "://" in store else f"sqlite:///{store}"
+
+
+def absolute(source: str, folder: Path) -> str:
+    """A tool source that means the same in any folder; modules are left as they are."""
+    file = re.fullmatch(r"(.*\.py)(:[^:/\\]+)?", source)
+    return source if file is None else os.path.normpath(folder.absolute() / file[1]) + (file[2] or "")
+
+
+def store_file(url: str) -> Path | None:
+    """The file behind a store's address, if it is one."""
+    return Path(url.removeprefix("sqlite:///")) if url.startswith("sqlite:///") else None
+
+
+def _is_missing(url: str) -> bool:
+    file = store_file(url)
+    return file is not None and not file.exists()

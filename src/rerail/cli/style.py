@@ -1,0 +1,104 @@
+"""How things look: icons, colours, durations, times, and tables that never wrap by surprise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from rich.cells import cell_len
+from rich.text import Text
+
+ICONS: dict[str, tuple[str, str, str]] = {
+    # status: icon, the same in ASCII, style
+    "pending": ("·", ".", "dim"),
+    "ready": ("○", "o", ""),
+    "running": ("▸", ">", "bold cyan"),
+    "waiting": ("◷", "~", "yellow"),
+    "succeeded": ("✓", "+", "green"),
+    "degraded": ("◐", "%", "yellow"),
+    "failed": ("✗", "x", "bold red"),
+    "skipped": ("⊘", "-", "magenta"),
+    "in_doubt": ("?", "?", "bold yellow"),
+    "cancelled": ("■", "#", "dim red"),
+    "completed": ("✓", "+", "bold green"),
+    "interrupted": ("↯", "!", "bold yellow"),
+    # lines of a log
+    "retry": ("↻", "r", "yellow"),
+    "heal": ("✚", "*", "cyan"),
+    "say": ("│", "|", "dim"),
+    "act": ("◆", "@", "bold"),
+    "round": ("⟳", "=", "bold"),
+}
+
+
+def icon(status: str, *, fancy: bool = True) -> Text:
+    """The sign for a status, in its colour."""
+    sign, plain, style = ICONS.get(status, ("·", ".", ""))
+    return Text(sign if fancy else plain, style)
+
+
+def style_of(status: str) -> str:
+    """The colour of a status."""
+    return ICONS[status][2] if status in ICONS else ""
+
+
+def span(seconds: float) -> str:
+    """A duration as people say it."""
+    if seconds < 0.0995:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 99.5:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def moment(at: float) -> str:
+    """A time of this machine's clock on the wall."""
+    return datetime.fromtimestamp(at, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def size(count: int) -> str:
+    """A number of bytes as people say it."""
+    if count < 10_000:
+        return f"{count} B"
+    return f"{count / 1000:,.0f} kB" if count < 10_000_000 else f"{count / 1_000_000:,.0f} MB"
+
+
+Cell = Text | str
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[Cell]], width: int) -> list[Text]:
+    """Aligned columns; the last one takes what is left of the width and is cut there."""
+    cells = [[cell if isinstance(cell, Text) else Text(cell) for cell in row] for row in rows]
+    if any(head):
+        cells.insert(0, [Text(title, "dim") for title in head])
+    count = max((len(row) for row in cells), default=0)
+    widths = [max((row[at].cell_len for row in cells if at < len(row)), default=0) for at in range(count)]
+    return [_row(row, widths, width) for row in cells]
+
+
+def _row(row: list[Text], widths: list[int], width: int) -> Text:
+    line = Text()
+    for at, cell in enumerate(row):
+        if at < len(row) - 1:
+            padded = cell.copy()
+            padded.append(" " * (widths[at] - cell.cell_len + 2))
+            line.append_text(padded)
+        else:
+            line.append_text(cell)
+    line.rstrip()
+    if line.cell_len > width:
+        line.truncate(width, overflow="ellipsis")
+    return line
+
+
+def fitted(text: str, width: int) -> str:
+    """A text cut to so many cells of a terminal."""
+    if cell_len(text) <= width:
+        return text
+    kept = ""
+    for sign in text:
+        if cell_len(kept) + cell_len(sign) > width - 1:
+            break
+        kept += sign
+    return kept + "…"

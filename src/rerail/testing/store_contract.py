@@ -1,0 +1,616 @@
+"""What every store must do, as tests: subclass `StoreContract`, say how a store is made, and run pytest.
+
+    import pytest
+
+    pytest.register_assert_rewrite("rerail.testing.store_contract")  # before the import, for readable failures
+    from rerail.testing.store_contract import StoreContract
+
+    class TestMine(StoreContract):
+        async def make(self):
+            store = MyStore("somewhere new")
+            await store.open()
+            return store
+
+The tests are plain `async def`: let anyio's plugin run them (`anyio_mode = "auto"` in pytest's settings, and a fixture
+`anyio_backend` that returns "asyncio"). Each starts with a new, empty store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+
+import pytest
+
+from rerail.ports import Batch, Conflict, Fenced, Head, Lease, Owner, Row, Store, Taken, Unavailable, Unusable
+
+ME = Owner("here", 11, 100.5)
+OTHER = Owner("there", 22, 200.25)
+RUN = "run-1"
+UNFINISHED = ("pending", "running", "waiting", "failed", "cancelled")
+
+
+class StoreContract:
+    """The contract of `rerail.ports.Store`."""
+
+    notice = 2.0  # seconds within which one handle notices what another one wrote
+
+    # -- What a store's author says -------------------------------------------------------------------------------
+
+    async def make(self) -> Store:
+        """A new, empty, open store."""
+        raise NotImplementedError
+
+    async def again(self, store: Store) -> Store | None:
+        """A second, independent, open handle to the same data; None if the store cannot have one."""
+        return None
+
+    async def break_next_append(self, store: Store) -> None:
+        """Make the next append, of several rows and a content, fail when it is half done."""
+        raise NotImplementedError
+
+    async def mend(self, store: Store) -> None:
+        """Undo `break_next_append`, if it does not undo itself."""
+
+    # -- Shared ---------------------------------------------------------------------------------------------------
+
+    @pytest.fixture
+    async def store(self) -> AsyncIterator[Store]:
+        """The store under test."""
+        made = await self.make()
+        yield made
+        await made.close()
+
+    @pytest.fixture
+    async def other(self, store: Store) -> AsyncIterator[Store]:
+        """Another handle to the same data, or the same one where there can be only one."""
+        second = await self.again(store)
+        yield second or store
+        if second is not None:
+            await second.close()
+
+    # -- Histories ------------------------------------------------------------------------------------------------
+
+    async def test_what_is_appended_is_read(self, store: Store) -> None:
+        """Rows come back with their place, time and bytes, in order."""
+        lease = await started(store)
+        await store.append(Batch(RUN, 0, [(1.25, b"one"), (2.5, b"two")], lease.fence))
+        await store.append(Batch(RUN, 2, [(3.75, b"\x00\xff")], lease.fence))
+        assert await store.read(RUN) == [Row(1, 1.25, b"one"), Row(2, 2.5, b"two"), Row(3, 3.75, b"\x00\xff")]
+
+    async def test_a_history_is_read_in_pages(self, store: Store) -> None:
+        """`after` and `limit` cut pages that put together are the whole."""
+        lease = await started(store)
+        await store.append(batch(lease, 0, *(f"event {n}" for n in range(1, 26))))
+        pages = [await store.read(RUN, after, 10) for after in (0, 10, 20, 30)]
+        assert [len(page) for page in pages] == [10, 10, 5, 0]
+        assert [row.seq for page in pages for row in page] == list(range(1, 26))
+
+    async def test_an_empty_or_unknown_history_has_no_rows(self, store: Store) -> None:
+        """Reading what is not there is no error."""
+        await store.create(Head(RUN))
+        assert await store.read(RUN) == []
+        assert await store.read("nobody") == []
+        assert await store.head("nobody") is None
+
+    async def test_a_run_is_made_once(self, store: Store) -> None:
+        """A second run of the same id is refused, and changes nothing."""
+        await store.create(Head(RUN, objective="first"))
+        with pytest.raises(Conflict):
+            await store.create(Head(RUN, objective="second"))
+        assert await objective(store) == "first"
+
+    @pytest.mark.parametrize("after", [0, 1, 3, 100], ids=["from the start", "stale", "gap", "far"])
+    async def test_the_wrong_place_is_refused(self, store: Store, after: int) -> None:
+        """An append names the last sequence number; any other is a conflict that writes nothing."""
+        lease = await started(store)
+        await store.append(batch(lease, 0, "one", "two"))
+        with pytest.raises(Conflict):
+            await store.append(batch(lease, after, "else", "more", blobs={"d": b"content"}, status="failed"))
+        assert await history(store) == ["one", "two"]
+        assert await store.blob("d") is None
+        assert await status(store) == "pending"
+
+    async def test_a_run_that_does_not_exist_takes_nothing(self, store: Store) -> None:
+        """Rows, claims and actions of an unknown run are refused."""
+        with pytest.raises(Conflict):
+            await store.append(Batch("nobody", 0, [(1.0, b"x")], 0, {"d": b"content"}))
+        with pytest.raises(Conflict):
+            await store.claim("nobody", ME, 1.0)
+        with pytest.raises(Conflict):
+            await store.post("nobody", b"act")
+        assert await store.heads() == []
+        assert await store.blob("d") is None
+
+    async def test_large_rows_and_contents_are_kept_whole(self, store: Store) -> None:
+        """A megabyte in a row or a content is nothing special."""
+        lease = await started(store)
+        large = bytes(range(256)) * 4096
+        rows = [(1.0, large), (2.0, b""), (3.0, large[::-1])]
+        await store.append(Batch(RUN, 0, rows, lease.fence, {"large": large, "empty": b""}))
+        assert [(row.at, row.data) for row in await store.read(RUN)] == rows
+        assert await store.blob("large") == large
+        assert await store.blob("empty") == b""
+
+    async def test_any_text_is_kept(self, store: Store) -> None:
+        """Ids and objectives may be of any language and hold any sign."""
+        run = "任务 'é\" %_\\ 🚂"
+        await store.create(Head(run, objective="数据源; DROP TABLE runs --", parent="父 %"))
+        lease = await store.claim(run, Owner("主机", 1, 1.0), 1.0)
+        await store.append(Batch(run, 0, [(1.0, "步骤".encode())], lease.fence))
+        [head] = await store.heads(prefix="任务 'é\"", parent="父 %")
+        assert (head.run, head.objective, head.owner) == (run, "数据源; DROP TABLE runs --", Owner("主机", 1, 1.0))
+        assert (await store.read(run))[0].data.decode() == "步骤"
+
+    async def test_runs_do_not_mix(self, store: Store) -> None:
+        """Many runs written in turn keep their own histories."""
+        runs = [f"run-{n}" for n in range(50)]
+        leases = [await started(store, run) for run in runs]
+        for turn in range(4):
+            await asyncio.gather(*(store.append(batch(lease, turn, f"{lease.run} {turn}")) for lease in leases))
+        for run in runs:
+            assert await history(store, run) == [f"{run} {turn}" for turn in range(4)]
+
+    async def test_what_was_acknowledged_outlives_closing(self, store: Store) -> None:
+        """E1: a store that is closed and opened again has everything, and works on."""
+        lease = await started(store)
+        await store.append(batch(lease, 0, "one", blobs={"d": b"content"}))
+        await store.close()
+        await store.open()
+        await store.append(batch(lease, 1, "two"))
+        assert await history(store) == ["one", "two"]
+        assert await store.blob("d") == b"content"
+
+    # -- One's own append, again ----------------------------------------------------------------------------------
+
+    async def test_ones_own_append_again_is_accepted_once(self, store: Store) -> None:
+        """E4: after a lost acknowledgement the same batch is neither refused nor doubled."""
+        lease = await started(store)
+        mine = batch(lease, 0, "one", "two")
+        await store.append(mine)
+        await store.append(mine)
+        await store.append(batch(lease, 2, "three"))
+        await store.append(mine)
+        assert await history(store) == ["one", "two", "three"]
+
+    @pytest.mark.parametrize("rows", [[(1.0, b"else")], [(2.0, b"one")], [(1.0, b"one"), (1.0, b"two")], []])
+    async def test_somebody_elses_append_is_a_conflict(self, store: Store, rows: list[tuple[float, bytes]]) -> None:
+        """E4: at the same place, other bytes, another time or other rows are not one's own."""
+        lease = await started(store)
+        await store.append(Batch(RUN, 0, [(1.0, b"one")], lease.fence))
+        with pytest.raises(Conflict):
+            await store.append(Batch(RUN, 0, rows, lease.fence))
+        assert await history(store) == ["one"]
+
+    # -- Whole or not at all --------------------------------------------------------------------------------------
+
+    async def test_an_append_that_fails_in_the_middle_leaves_nothing(self, store: Store, other: Store) -> None:
+        """E4: no row, no content, no new status; and after the repair the same append works."""
+        lease = await started(store)
+        await store.append(batch(lease, 0, "one"))
+        before = await store.head(RUN)
+        mine = batch(lease, 1, "two", "three", "four", blobs={"d": b"content"}, status="completed")
+        await self.break_next_append(store)
+        with pytest.raises((Unavailable, Unusable)):
+            await store.append(mine)
+        await self.mend(store)
+        for handle in (store, other):
+            assert await history(handle) == ["one"]
+            assert await handle.blob("d") is None
+            assert await handle.head(RUN) == before
+        await store.append(mine)
+        assert await history(other) == ["one", "two", "three", "four"]
+        assert await other.blob("d") == b"content"
+
+    async def test_a_failing_append_harms_no_other(self, store: Store) -> None:
+        """Appends of several runs at once: those refused fail alone, the others are written."""
+        leases = [await started(store, f"run-{n}") for n in range(20)]
+        odd = {lease.run for lease in leases[1::2]}
+        tries = (store.append(batch(lease, 5 if lease.run in odd else 0, "x")) for lease in leases)
+        ended = await asyncio.gather(*tries, return_exceptions=True)
+        assert [isinstance(end, Conflict) for end in ended] == [lease.run in odd for lease in leases]
+        for lease in leases:
+            assert await history(store, lease.run) == ([] if lease.run in odd else ["x"])
+
+    async def test_contents_come_with_the_rows_that_name_them(self, store: Store, other: Store) -> None:
+        """A content is there as soon as its row is, and may be given again by anybody."""
+        first, second = await started(store, "run-1"), await started(store, "run-2")
+        await store.append(batch(first, 0, "made d", blobs={"d": b"content", "e": b"more"}))
+        await store.append(batch(second, 0, "made d too", blobs={"d": b"content"}))
+        assert [await other.blob(digest) for digest in ("d", "e", "f")] == [b"content", b"more", None]
+
+    # -- Several writers ------------------------------------------------------------------------------------------
+
+    async def test_two_writers_at_once_make_one_order(self, store: Store, other: Store) -> None:
+        """T7: of those who race for a sequence number one wins; none is lost, doubled or left out."""
+        lease = await started(store)
+        writers, turns = 6, 8
+        handles = [store, other] * (writers // 2)
+        conflicts = await asyncio.gather(*(_race(h, lease, name, turns) for name, h in enumerate(handles)))
+        rows = await store.read(RUN)
+        assert [row.seq for row in rows] == list(range(1, writers * turns + 1))
+        written = [row.data.decode().split() for row in rows]
+        for name in range(writers):
+            assert [turn for who, turn in written if who == str(name)] == [str(turn) for turn in range(turns)]
+        assert sum(conflicts) > 0
+
+    async def test_readers_see_whole_appends_while_others_write(self, store: Store, other: Store) -> None:
+        """A reader beside a writer sees a beginning of the history that ends with a whole append."""
+        lease = await started(store)
+        seen: list[int] = []
+
+        async def look() -> None:
+            while not seen or seen[-1] < 90:
+                rows = await other.read(RUN)
+                assert [row.seq for row in rows] == list(range(1, len(rows) + 1))
+                seen.append(len(rows))
+                await asyncio.sleep(0)
+
+        async def write() -> None:
+            for after in range(0, 90, 3):
+                await store.append(batch(lease, after, "a", "b", "c"))
+                await asyncio.sleep(0)
+
+        await asyncio.wait_for(asyncio.gather(look(), write()), 60)
+        assert seen == sorted(seen)
+        assert all(count % 3 == 0 for count in seen)
+
+    # -- Leases ---------------------------------------------------------------------------------------------------
+
+    async def test_a_lease_names_its_holder(self, store: Store) -> None:
+        """T7: the head tells host, pid, start time, fence and when the holder last spoke."""
+        await store.create(Head(RUN, status="running", created_at=1.0, updated_at=2.0))
+        lease = await store.claim(RUN, ME, 50.0)
+        head = await store.head(RUN)
+        assert lease == Lease(RUN, ME, 1)
+        expected = Head(RUN, 0, "running", "", "", 1.0, 2.0, owner=ME, fence=1, renewed_at=50.0)
+        assert head == expected
+
+    async def test_a_run_may_be_made_with_its_owner(self, store: Store) -> None:
+        """T7: nobody can step between making a run and holding it."""
+        await store.create(Head(RUN, owner=ME, fence=1, renewed_at=5.0))
+        with pytest.raises(Taken):
+            await store.claim(RUN, OTHER, 6.0)
+        await store.append(Batch(RUN, 0, [(7.0, b"one")], 1))
+        await store.renew(Lease(RUN, ME, 1), 8.0)
+
+    async def test_a_held_run_is_taken(self, store: Store, other: Store) -> None:
+        """T7: a second claim is refused and told who holds the run, even to the holder."""
+        lease = await started(store)
+        for owner in (OTHER, ME):
+            with pytest.raises(Taken) as refusal:
+                await other.claim(RUN, owner, 2.0)
+            assert refusal.value.head.owner == ME
+            assert refusal.value.head.fence == lease.fence
+            assert "here:11" in str(refusal.value)
+
+    async def test_a_dead_holders_lease_is_taken_over_by_its_fence(self, store: Store, other: Store) -> None:
+        """T7: whoever saw the holder dead names its fence; another fence means somebody was quicker."""
+        dead = await started(store)
+        lease = await other.claim(RUN, OTHER, 2.0, over=dead.fence)
+        assert lease.fence > dead.fence
+        for over in (dead.fence, lease.fence + 1):
+            with pytest.raises(Taken) as refusal:
+                await store.claim(RUN, ME, 3.0, over=over)
+            assert refusal.value.head.owner == OTHER
+
+    async def test_a_thawed_holder_can_write_nothing(self, store: Store, other: Store) -> None:
+        """T7: after a take-over the old holder neither appends nor renews nor releases."""
+        old = await started(store)
+        mine = batch(old, 0, "one")
+        await store.append(mine)
+        new = await other.claim(RUN, OTHER, 2.0, over=old.fence)
+        for late in (batch(old, 1, "two", blobs={"d": b"content"}), mine):
+            with pytest.raises(Fenced):
+                await store.append(late)
+        with pytest.raises(Fenced):
+            await store.renew(old, 3.0)
+        await store.release(old)
+        head = await store.head(RUN)
+        assert head is not None
+        assert (head.owner, head.renewed_at) == (OTHER, 2.0)
+        assert await store.blob("d") is None
+        await other.append(batch(new, 1, "two, by the new holder"))
+        assert await history(store) == ["one", "two, by the new holder"]
+
+    async def test_a_released_run_is_free(self, store: Store, other: Store) -> None:
+        """T7: a lease given back can be claimed, with a higher fence; the old one is worth nothing then."""
+        first = await started(store)
+        await store.release(first)
+        head = await other.head(RUN)
+        assert head is not None
+        assert head.owner is None
+        with pytest.raises(Fenced):
+            await store.renew(first, 2.0)
+        second = await other.claim(RUN, OTHER, 3.0)
+        assert second.fence > first.fence
+        with pytest.raises(Fenced):
+            await store.append(batch(first, 0, "late"))
+
+    async def test_a_holder_says_that_it_lives(self, store: Store) -> None:
+        """T7: renewing is seen in the head, and only there."""
+        lease = await started(store)
+        before = await store.head(RUN)
+        await store.renew(lease, 77.5)
+        after = await store.head(RUN)
+        assert before is not None
+        assert after is not None
+        assert (after.renewed_at, after.updated_at, after.fence) == (77.5, before.updated_at, before.fence)
+
+    async def test_of_many_claims_at_once_one_wins(self, store: Store, other: Store) -> None:
+        """T7: one owner at a time, whoever asks and however many."""
+        await store.create(Head(RUN))
+        owners = [Owner("host", pid, 1.0) for pid in range(10)]
+        claims = ((store, other)[owner.pid % 2].claim(RUN, owner, 1.0) for owner in owners)
+        ended = await asyncio.gather(*claims, return_exceptions=True)
+        [lease] = [end for end in ended if isinstance(end, Lease)]
+        refusals = [end for end in ended if isinstance(end, Taken)]
+        assert len(refusals) == 9
+        assert {refusal.head.owner for refusal in refusals} == {lease.owner}
+
+    # -- Lists ----------------------------------------------------------------------------------------------------
+
+    async def test_a_head_follows_its_history(self, store: Store) -> None:
+        """Sequence number, status, objective and time are written with the rows; what is not named stays."""
+        lease = await started(store, objective="tidy up", created_at=1.0, updated_at=1.0)
+        await store.append(batch(lease, 0, "one", at=5.0, status="running"))
+        await store.append(batch(lease, 1, "two", "three", at=6.0))
+        head = await store.head(RUN)
+        assert head is not None
+        assert (head.seq, head.status, head.objective, head.created_at) == (3, "running", "tidy up", 1.0)
+        assert head.updated_at == 6.0
+        await store.append(batch(lease, 3, "four", status="failed", objective="tidy more"))
+        assert (await status(store), await objective(store)) == ("failed", "tidy more")
+
+    async def test_runs_are_listed_newest_first(self, store: Store) -> None:
+        """Newest means made last; runs made at the same time come in the reverse order of their making."""
+        for run, created in (("b", 2.0), ("d", 3.0), ("a", 1.0), ("c", 3.0)):
+            await store.create(Head(run, created_at=created))
+        assert [head.run for head in await store.heads()] == ["c", "d", "b", "a"]
+        assert [head.run for head in await store.heads(limit=2)] == ["c", "d"]
+
+    async def test_runs_are_found_by_prefix_status_and_parent(self, store: Store) -> None:
+        """Each filter narrows the list; together they narrow it further."""
+        await store.create(Head("ab-1", status="failed", created_at=4.0))
+        await store.create(Head("ab-2", status="completed", parent="ab-1", created_at=3.0))
+        await store.create(Head("ac-3", status="failed", parent="ab-1", created_at=2.0))
+        await store.create(Head("a%_4", status="running", parent="ab", created_at=1.0))
+
+        async def runs(**filters: object) -> list[str]:
+            return [head.run for head in await store.heads(**filters)]  # type: ignore[arg-type]
+
+        assert await runs(prefix="ab") == ["ab-1", "ab-2"]
+        assert await runs(prefix="a%") == ["a%_4"]
+        assert await runs(prefix="ab-1") == ["ab-1"]
+        assert await runs(prefix="x") == []
+        assert await runs(status=["failed"]) == ["ab-1", "ac-3"]
+        assert await runs(status=["failed", "running"]) == ["ab-1", "ac-3", "a%_4"]
+        assert await runs(parent="ab-1") == ["ab-2", "ac-3"]
+        assert await runs(parent="") == ["ab-1"]
+        assert await runs(prefix="a", status=["failed"], parent="ab-1", limit=5) == ["ac-3"]
+
+    async def test_many_runs_are_listed(self, store: Store) -> None:
+        """A few hundred runs are listed whole, or as many as asked for."""
+        for n in range(300):
+            await store.create(Head(f"run-{n:03}", created_at=float(n)))
+        assert [head.run for head in await store.heads()] == [f"run-{n:03}" for n in reversed(range(300))]
+        assert len(await store.heads(prefix="run-1", limit=40)) == 40
+
+    # -- People's actions -----------------------------------------------------------------------------------------
+
+    async def test_actions_wait_in_order_until_answered(self, store: Store, other: Store) -> None:
+        """T7: what any process posts reaches the owner in one order; what is answered leaves the inbox."""
+        for run in ("run-1", "run-2"):
+            await store.create(Head(run))
+        first = await store.post("run-1", b"pause")
+        second = await other.post("run-1", b"skip b")
+        await other.post("run-2", b"cancel")
+        assert first < second
+        assert await store.inbox("run-1") == [(first, b"pause"), (second, b"skip b")]
+        await store.answer("run-1", first, b"done")
+        assert await other.inbox("run-1") == [(second, b"skip b")]
+        assert await other.answered("run-1", first) == b"done"
+        assert await other.answered("run-1", second) is None
+        assert [data for _, data in await store.inbox("run-2")] == [b"cancel"]
+
+    async def test_the_first_answer_stays(self, store: Store) -> None:
+        """An action is answered once, by its number and run; an empty answer is one too."""
+        for run in ("run-1", "run-2"):
+            await store.create(Head(run))
+        number = await store.post("run-1", b"pause")
+        await store.answer("run-2", number, b"not mine")
+        await store.answer("run-1", number + 1, b"nobody asked")
+        assert len(await store.inbox("run-1")) == 1
+        await store.answer("run-1", number, b"")
+        await store.answer("run-1", number, b"later")
+        assert await store.answered("run-1", number) == b""
+        assert await store.answered("run-2", number) is None
+        assert await store.answered("run-1", number + 1) is None
+
+    async def test_actions_posted_at_once_all_arrive(self, store: Store, other: Store) -> None:
+        """Numbers are unique and give the order."""
+        await store.create(Head(RUN))
+        numbers = await asyncio.gather(*((store, other)[n % 2].post(RUN, b"%d" % n) for n in range(30)))
+        inbox = await store.inbox(RUN)
+        assert [number for number, _ in inbox] == sorted(numbers)
+        assert {data for _, data in inbox} == {b"%d" % n for n in range(30)}
+
+    # -- Sweeping -------------------------------------------------------------------------------------------------
+
+    async def test_contents_of_runs_completed_long_ago_are_swept(self, store: Store) -> None:
+        """E6: what only such runs refer to goes, once; their histories stay."""
+        lease = await started(store)
+        await store.append(batch(lease, 0, "one", blobs={"d": b"1", "e": b"2"}, at=10.0, status="completed"))
+        assert await store.sweep(10.0) == 0
+        assert await store.sweep(10.5) == 2
+        assert await store.sweep(10.5) == 0
+        assert [await store.blob("d"), await store.blob("e")] == [None, None]
+        assert await history(store) == ["one"]
+
+    @pytest.mark.parametrize("state", UNFINISHED)
+    async def test_contents_are_kept_unless_the_run_completed(self, store: Store, state: str) -> None:
+        """E6: nothing is swept while a run is unfinished, failed, cancelled or waiting."""
+        lease = await started(store)
+        await store.append(batch(lease, 0, "one", blobs={"d": b"content"}, at=10.0, status=state))
+        assert await store.sweep(1e12) == 0
+        assert await store.blob("d") == b"content"
+
+    async def test_a_content_stays_while_any_other_run_needs_it(self, store: Store) -> None:
+        """E6: shared contents go with the last run that needs them."""
+        old, young = await started(store, "run-1"), await started(store, "run-2")
+        await store.append(batch(old, 0, "x", blobs={"d": b"1", "mine": b"2"}, at=10.0, status="completed"))
+        await store.append(batch(young, 0, "y", blobs={"d": b"1"}, at=20.0, status="completed"))
+        assert await store.sweep(15.0) == 1
+        assert [await store.blob("d"), await store.blob("mine")] == [b"1", None]
+        assert await store.sweep(25.0) == 1
+        assert await store.blob("d") is None
+
+    async def test_a_swept_content_can_be_stored_again(self, store: Store) -> None:
+        """E6: a step that runs again brings its content back, and it is kept like any other."""
+        lease = await started(store)
+        await store.append(batch(lease, 0, "one", blobs={"d": b"content"}, at=10.0, status="completed"))
+        await store.sweep(11.0)
+        await store.append(batch(lease, 1, "two", blobs={"d": b"content"}, at=12.0, status="running"))
+        assert await store.sweep(1e12) == 0
+        assert await store.blob("d") == b"content"
+
+    # -- News -----------------------------------------------------------------------------------------------------
+
+    async def test_news_that_are_there_already_need_no_waiting(self, store: Store) -> None:
+        """A waiter that is behind, or asked for an inbox that has something, is answered at once."""
+        lease = await started(store)
+        await store.append(batch(lease, 0, "one"))
+        assert await store.changed(RUN, 0, 0.0)
+        assert not await store.changed(RUN, 1, 0.0)
+        await store.post(RUN, b"pause")
+        assert await store.changed(RUN, 1, 0.0, inbox=True)
+        assert not await store.changed(RUN, 1, 0.02)
+
+    async def test_without_news_the_time_runs_out(self, store: Store) -> None:
+        """False after the time is over, for known and unknown runs."""
+        await started(store)
+        assert not await store.changed(RUN, 0, 0.02)
+        assert not await store.changed("nobody", 0, 0.02)
+
+    async def test_an_append_wakes_those_who_wait(self, store: Store) -> None:
+        """Everybody who waits in the same process is woken, whatever they have seen before."""
+        lease = await started(store)
+        await store.append(batch(lease, 0, "one"))
+        waiting = [asyncio.create_task(store.changed(RUN, after, 30)) for after in (1, 1, 2)]
+        await asyncio.sleep(0.01)
+        assert not any(task.done() for task in waiting)
+        await store.append(batch(lease, 1, "two"))
+        assert await asyncio.wait_for(asyncio.gather(*waiting[:2]), self.notice) == [True, True]
+        assert not waiting[2].done()
+        await store.append(batch(lease, 2, "three"))
+        assert await asyncio.wait_for(waiting[2], self.notice)
+
+    async def test_an_action_wakes_those_who_wait(self, store: Store) -> None:
+        """The owner hears of a person's wish, however far it has read its own history."""
+        await started(store)
+        waiting = asyncio.create_task(store.changed(RUN, 10**9, 30, inbox=True))
+        await asyncio.sleep(0.01)
+        await store.post(RUN, b"cancel")
+        assert await asyncio.wait_for(waiting, self.notice)
+
+    async def test_another_handles_writes_wake_those_who_wait(self, store: Store, other: Store) -> None:
+        """News from another process arrive too, a little later."""
+        lease = await started(store)
+        waiting = asyncio.create_task(store.changed(RUN, 0, 30))
+        await asyncio.sleep(0.01)
+        await other.append(batch(lease, 0, "one"))
+        assert await asyncio.wait_for(waiting, self.notice)
+        waiting = asyncio.create_task(store.changed(RUN, 1, 30, inbox=True))
+        await asyncio.sleep(0.01)
+        await other.post(RUN, b"pause")
+        assert await asyncio.wait_for(waiting, self.notice)
+
+    async def test_asking_again_and_again_lets_others_run(self, store: Store) -> None:
+        """A watcher that is behind and asks in a loop does not stop the loop's other tasks."""
+        lease = await started(store)
+        await store.append(batch(lease, 0, "one"))
+        turns = 0
+
+        async def work() -> None:
+            nonlocal turns
+            for _ in range(5):
+                await asyncio.sleep(0)
+                turns += 1
+
+        working = asyncio.create_task(work())
+        for _ in range(50):
+            assert await store.changed(RUN, 0, 1.0)
+        assert turns == 5
+        await working
+
+    async def test_waiting_can_be_given_up(self, store: Store) -> None:
+        """A cancelled waiter is forgotten; appends go on and others are woken."""
+        lease = await started(store)
+        given_up = asyncio.create_task(store.changed(RUN, 0, 30))
+        waiting = asyncio.create_task(store.changed(RUN, 0, 30))
+        await asyncio.sleep(0.01)
+        given_up.cancel()
+        await asyncio.wait([given_up])
+        await store.append(batch(lease, 0, "one"))
+        assert await asyncio.wait_for(waiting, self.notice)
+        assert given_up.cancelled()
+
+
+# -- Short words for the tests ------------------------------------------------------------------------------------
+
+
+async def started(
+    store: Store, run: str = RUN, *, objective: str = "", created_at: float = 0.0, updated_at: float = 0.0
+) -> Lease:
+    """A new run, held by `ME`."""
+    await store.create(Head(run, objective=objective, created_at=created_at, updated_at=updated_at))
+    return await store.claim(run, ME, 1.0)
+
+
+def batch(
+    lease: Lease,
+    after: int,
+    *texts: str,
+    at: float = 1.0,
+    blobs: Mapping[str, bytes] | None = None,
+    status: str = "",
+    objective: str = "",
+) -> Batch:
+    """A batch of texts by the holder of a lease."""
+    rows = [(at, text.encode()) for text in texts]
+    return Batch(lease.run, after, rows, lease.fence, blobs or {}, status, objective)
+
+
+async def history(store: Store, run: str = RUN) -> list[str]:
+    """A whole history as texts."""
+    rows = await store.read(run)
+    assert [row.seq for row in rows] == list(range(1, len(rows) + 1))
+    return [row.data.decode() for row in rows]
+
+
+async def status(store: Store) -> str | None:
+    """The run's status in its head."""
+    head = await store.head(RUN)
+    return head.status if head else None
+
+
+async def objective(store: Store) -> str | None:
+    """The run's objective in its head."""
+    head = await store.head(RUN)
+    return head.objective if head else None
+
+
+async def _race(store: Store, lease: Lease, name: int, turns: int) -> int:
+    """Append again and again to wherever the history ends; returns how often somebody else was quicker."""
+    conflicts = 0
+    for turn in range(turns):
+        while True:
+            head = await store.head(lease.run)
+            assert head is not None
+            await asyncio.sleep(0)  # let the others see the same end
+            try:
+                await store.append(batch(lease, head.seq, f"{name} {turn}"))
+                break
+            except Conflict:
+                conflicts += 1
+    return conflicts
