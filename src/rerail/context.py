@@ -8,7 +8,6 @@ Rules of this file:
 
 from __future__ import annotations
 
-import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -106,6 +105,8 @@ class Context:
         return self._workspace  # type: ignore[return-value]  # a Path, once made
 
     def _make_workspace(self) -> None:
+        import tempfile  # rarely needed, and slow to import
+
         with _LOCK:
             if not self._workspace_made:
                 folder = Path(tempfile.mkdtemp(prefix="rerail-") if self._workspace is None else self._workspace)

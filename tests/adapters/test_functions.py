@@ -678,6 +678,18 @@ async def test_verify_and_probe_take_what_they_name() -> None:
     assert (second.spec.verifiable, second.spec.probes) == (True, False)
     with pytest.raises(LookupError):
         await second.probe({}, ctx)
+
+    async def absent() -> bool:
+        return False
+
+    def generated() -> Iterator[bool]:
+        yield False
+
+    # Neither may be taken for an effect that is there.
+    hidden = tool(second.fn, verify=lambda: absent())  # noqa: PLW0108  # so that it does not look async
+    assert await hidden.verify({}, None, None, ctx) is False
+    with pytest.raises(TypeError, match="not yield"):
+        await tool(second.fn, verify=generated).verify({}, None, None, ctx)
     with pytest.raises(LookupError):
         await tool(second.fn).verify({}, None, None, ctx)
 

@@ -323,7 +323,7 @@ async def test_an_error_status_is_a_failure_that_carries_it(server: Server) -> N
         error = await failure(http("x", "GET", server.url("/path?key=secret")))
         assert isinstance(error, HttpFailed)
         assert (error.status, error.code, error.category, error.retry_after) == (status, "HTTP_STATUS", None, None)
-        assert f"GET 127.0.0.1/path: {status} " in str(error)
+        assert f"HTTP {status} from GET 127.0.0.1/path: " in str(error)
         assert '{"error": "why"}' in str(error)
         assert "secret" not in str(error)
         assert not error.lost

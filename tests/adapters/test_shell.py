@@ -41,7 +41,7 @@ async def until(condition: Callable[[], Any], seconds: float = 10) -> None:
     limit = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < limit
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.001)
 
 
 # --- Arguments
@@ -264,6 +264,24 @@ async def test_a_command_that_ignores_term_is_killed(tmp_path: Path) -> None:
         await call
     assert time.perf_counter() - start < 5
     assert not is_alive(pid)
+
+
+async def test_cancelling_at_any_moment_leaves_nothing_behind(tmp_path: Path) -> None:
+    """X4: also while the command is being started, when its own children run already."""
+    pids = []
+    for at in range(30):
+        mark = tmp_path / str(at)
+        call = asyncio.ensure_future(shell("x", ["sh", "-c", f"sleep 60 & echo $! > {mark}; wait"]).call({}))
+        await (
+            asyncio.sleep(at / 5000) if at % 2 else until(lambda mark=mark: mark.exists() and mark.read_text().strip())
+        )
+        start = time.perf_counter()
+        call.cancel()
+        await asyncio.wait([call])
+        assert time.perf_counter() - start < 5
+        pids += [int(mark.read_text())] if mark.exists() and mark.read_text().strip() else []
+    assert len(pids) >= 15
+    await until(lambda: not any(map(is_alive, pids)))
 
 
 def test_commands_leave_no_warnings_behind() -> None:

@@ -136,6 +136,22 @@ async def test_an_idle_thread_keeps_no_output_alive() -> None:
     assert seen() is None
 
 
+def test_a_forked_process_has_threads_of_its_own() -> None:
+    """X1: a program that forks does not wait for threads which only its parent has."""
+    program = """
+import asyncio, os
+from rerail.adapters.executors.threads import THREADS
+assert asyncio.run(THREADS.run(lambda: 1)) == 1
+if os.fork() == 0:
+    assert asyncio.run(THREADS.run(lambda: 2)) == 2
+    print("child", flush=True)
+    os._exit(0)
+print("parent", os.wait()[1])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
+    assert (done.stdout, done.stderr) == ("child\nparent 0\n", "")
+
+
 def test_a_hung_tool_does_not_keep_the_program_from_ending() -> None:
     """X4: a thread that ignores cancellation is left behind, also by the interpreter; late answers are not printed."""
     program = """

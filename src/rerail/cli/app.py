@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rerail.cli.catalogue import COMMANDS, FLAGS, GROUPS, VALUED
+from rerail.cli.catalogue import COMMANDS, FLAGS, GROUPS, READS_STDIN, STDIN, VALUED
 from rerail.core.nearest import nearest
 from rerail.core.texts import say
 from rerail.version import __version__
@@ -60,7 +60,7 @@ def _options_last(words: list[str]) -> list[str]:
 
 def _help(words: list[str]) -> int:
     if words and words[0] in COMMANDS:
-        return _parsed([words[0], "--help"])
+        return run([words[0], "--help"])
     from rerail.cli.language import chosen_lang
 
     _write(help_text(chosen_lang(None)))
@@ -105,7 +105,11 @@ def _parsed(words: list[str]) -> int:
     from rerail.cli.output import Output
 
     command = COMMANDS[words[0]]
-    app = App("rerail", help_format="plaintext", version_flags=[], result_action="return_value")
+    if command.name in READS_STDIN:
+        words = [STDIN if word == "-" else word for word in words]
+    app = App(
+        "rerail", help_format="plaintext", version_flags=[], group_parameters="Options", result_action="return_value"
+    )
     app.command(command.path, name=command.name)
     try:
         function, bound, hidden, *_ = app.parse_args(words, exit_on_error=False, print_error=False)

@@ -108,7 +108,11 @@ def show_report(out: Output, attended: Attended) -> None:
     """The report; under `--json` only its first line, since the document says the rest."""
     now = time.time()
     if out.json:
+        if out.quiet:
+            return
         found = result(attended.picture.state, {}, now, out.lang)
         out.note(verdict_line(out, found, "interrupted" if attended.interrupted else found.status))
     else:
+        if out.out.is_terminal:
+            out.print("")  # apart from what was drawn above
         out.print(*report(out, attended.picture, now, interrupted=attended.interrupted))

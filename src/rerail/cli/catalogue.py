@@ -51,7 +51,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command("tools", "", "List the tools that can be called.", f"{_SETUP}:tools"),
         Command("config", "", "Print every setting and where it comes from.", f"{_SETUP}:config"),
         Command("doctor", "", "Check that everything a run needs is there.", f"{_SETUP}:doctor"),
-        Command("demo", "", "See a plan fail, heal, be killed and finish.", f"{_SETUP}:demo"),
+        Command("demo", "", "See a plan fail, heal, be killed and finish.", ""),
     ),
 }
 
@@ -60,3 +60,7 @@ COMMANDS: dict[str, Command] = {command.name: command for group in GROUPS.values
 # Options that every command takes, and which of them take a value: they may also stand before the command.
 FLAGS = ("--json", "--no-color", "--quiet", "-q")
 VALUED = ("--store", "--tools", "--lang", "--set")
+
+# The parser takes a lone hyphen for an option; for these commands it means stdin, and is passed on under this name.
+READS_STDIN = ("run", "start", "check", "graph", "add")
+STDIN = "<stdin>"

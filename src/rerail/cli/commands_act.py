@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from rerail.cli.attend import Attended, exit_code, show_report, stay
 from rerail.cli.commands_run import Hidden, handed_over
 from rerail.cli.inputs import as_value, load_steps
-from rerail.cli.options import FLAG, Common
+from rerail.cli.options import FLAG, PLAIN, Common
 from rerail.cli.output import Output
 from rerail.cli.picture import Picture
 from rerail.cli.session import Session, ownership
@@ -28,7 +28,7 @@ async def confirm(
     /,
     *,
     refuse: Annotated[bool, FLAG] = False,
-    common: Common = Common(),
+    common: Common = PLAIN,
     out: Annotated[Output, Hidden],
 ) -> int:
     """Let a step that waits for a person run, or refuse it.
@@ -53,7 +53,7 @@ async def resolve(
     succeeded: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     failed: Annotated[bool, FLAG] = False,
     rerun: Annotated[bool, FLAG] = False,
-    common: Common = Common(),
+    common: Common = PLAIN,
     out: Annotated[Output, Hidden],
 ) -> int:
     """Say what became of a step whose effect is in doubt, or set its output by hand.
@@ -82,7 +82,7 @@ async def resolve(
 
 
 async def skip(
-    run: str, step: str, /, *, reason: str = "", common: Common = Common(), out: Annotated[Output, Hidden]
+    run: str, step: str, /, *, reason: str = "", common: Common = PLAIN, out: Annotated[Output, Hidden]
 ) -> int:
     """Do without a step: those that need it go on, with nothing in its place.
 
@@ -98,7 +98,7 @@ async def skip(
     return await _act(run, lambda engine, found: engine.skip(found, step, reason=reason), common, out)
 
 
-async def add(run: str, steps_file: str, /, *, common: Common = Common(), out: Annotated[Output, Hidden]) -> int:
+async def add(run: str, steps_file: str, /, *, common: Common = PLAIN, out: Annotated[Output, Hidden]) -> int:
     """Add steps to a run that is not at rest; a bad change is refused and the old plan stays.
 
     Parameters
@@ -112,20 +112,21 @@ async def add(run: str, steps_file: str, /, *, common: Common = Common(), out: A
     return await _act(run, lambda engine, found: engine.add(found, steps), common, out)
 
 
-async def pause(run: str, /, *, common: Common = Common(), out: Annotated[Output, Hidden]) -> int:
+async def pause(run: str, /, *, common: Common = PLAIN, out: Annotated[Output, Hidden]) -> int:
     """Start nothing more until somebody resumes the run; calls under way end.
+
+    Exit code 0 if it was paused.
 
     Parameters
     ----------
     run
         The run's id, or the beginning of it.
     """
-    return await _act(run, lambda engine, found: engine.pause(found), common, out, patient=True)
+    code = await _act(run, lambda engine, found: engine.pause(found), common, out, patient=True)
+    return 0 if code == exit_code("waiting") else code
 
 
-async def cancel(
-    run: str, /, *, reason: str = "", common: Common = Common(), out: Annotated[Output, Hidden]
-) -> int:
+async def cancel(run: str, /, *, reason: str = "", common: Common = PLAIN, out: Annotated[Output, Hidden]) -> int:
     """End a run: calls under way are cancelled, nothing more starts.
 
     Exit code 0 if it was cancelled, whatever the run came to.

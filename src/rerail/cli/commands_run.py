@@ -13,7 +13,7 @@ from rich.text import Text
 from rerail.cli.attend import attend, stay
 from rerail.cli.graph import Graph
 from rerail.cli.inputs import load_plan
-from rerail.cli.options import FLAG, Common
+from rerail.cli.options import FLAG, PLAIN, Common
 from rerail.cli.output import Output, clean, one_line
 from rerail.cli.picture import Picture
 from rerail.cli.render import once_warning, preview_lines
@@ -30,7 +30,7 @@ _BADNESS = {0: 0, 3: 1, 2: 2, 1: 3}
 
 
 async def run(
-    plan: str, /, *, parent: str | None = None, common: Common = Common(), out: Annotated[Output, Hidden]
+    plan: str, /, *, parent: str | None = None, common: Common = PLAIN, out: Annotated[Output, Hidden]
 ) -> int:
     """Run a plan and stay with it until it is at rest or waits for a person.
 
@@ -53,7 +53,7 @@ async def run(
 
 
 async def start(
-    plan: str, /, *, parent: str | None = None, common: Common = Common(), out: Annotated[Output, Hidden]
+    plan: str, /, *, parent: str | None = None, common: Common = PLAIN, out: Annotated[Output, Hidden]
 ) -> int:
     """Start a plan; for now it stays attached, as run does.
 
@@ -67,7 +67,7 @@ async def start(
     return await run(plan, parent=parent, common=common, out=out)
 
 
-async def check(plan: str, /, *, common: Common = Common(), out: Annotated[Output, Hidden]) -> int:
+async def check(plan: str, /, *, common: Common = PLAIN, out: Annotated[Output, Hidden]) -> int:
     """List every fault of a plan; run nothing.
 
     With --tools the tools and their arguments are checked as well.
@@ -95,7 +95,7 @@ async def check(plan: str, /, *, common: Common = Common(), out: Annotated[Outpu
     return 2 if faults else 0
 
 
-async def resume(run: str, /, *, common: Common = Common(), out: Annotated[Output, Hidden]) -> int:
+async def resume(run: str, /, *, common: Common = PLAIN, out: Annotated[Output, Hidden]) -> int:
     """Continue an interrupted or paused run; nothing that is done is called again.
 
     Parameters
@@ -121,9 +121,9 @@ async def retry(
     clean: Annotated[bool, FLAG] = False,
     force: Annotated[bool, FLAG] = False,
     dry_run: Annotated[bool, FLAG] = False,
-    yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative="")] = False,
+    yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative="", show_default=False)] = False,
     all_failed: Annotated[bool, FLAG] = False,
-    common: Common = Common(),
+    common: Common = PLAIN,
     out: Annotated[Output, Hidden],
 ) -> int:
     """Do again exactly what failed and what depends on it.
@@ -281,7 +281,7 @@ async def _begin(engine: Engine, run: str, wanted: _Wanted, *, interrupted: bool
 
 
 def _all_table(out: Output, done: Sequence[dict[str, Any]]) -> list[Text]:
-    rows = []
+    rows: list[list[Text | str]] = []
     for row in done:
         shown = Text.assemble(icon(row["status"], fancy=out.fancy), " ", out.say(f"cli.status.{row['status']}"))
         shown.stylize(style_of(row["status"]))

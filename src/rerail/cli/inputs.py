@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from rerail.cli.catalogue import STDIN
 from rerail.errors import PlanError
 from rerail.plans import Plan, _parse, _read
 
@@ -16,18 +17,18 @@ PLAN_ENDINGS = (".yaml", ".yml", ".json")
 
 
 def load_plan(source: str) -> Plan:
-    """A plan from a file, or from stdin for `-`."""
-    return Plan.load(sys.stdin.buffer.read() if source == "-" else Path(source))
+    """A plan from a file, or from stdin for `-` on the command line."""
+    return Plan.load(sys.stdin.buffer.read() if source == STDIN else Path(source))
 
 
 def is_plan(word: str) -> bool:
     """Whether a word means a plan rather than a run: stdin, a file, or something that is named like one."""
-    return word == "-" or word.lower().endswith(PLAN_ENDINGS) or os.path.isfile(word)
+    return word == STDIN or word.lower().endswith(PLAN_ENDINGS) or os.path.isfile(word)
 
 
 def load_steps(source: str) -> list[Any]:
     """Steps as they were written: a list, or a plan's `steps`. The run's own ids are known only to the run."""
-    text = sys.stdin.read() if source == "-" else _read(Path(source))
+    text = sys.stdin.read() if source == STDIN else _read(Path(source))
     data = _parse(text, source)
     if isinstance(data, dict):
         data = data.get("steps", data.get("tasks", [data] if "tool" in data else None))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from rich.cells import cell_len
 from rich.text import Text
 
 from rerail.cli.output import Output, clean, one_line
@@ -27,11 +28,17 @@ QUIET = (
 NAME_WIDTH = 28
 
 
+def is_quiet(event: ev.Event) -> bool:
+    """Whether an event is left out of the progress of a run: what a tool logs is shown, how far it is is not."""
+    return isinstance(event, QUIET) or (isinstance(event, ev.StepProgress) and not event.log)
+
+
 class Teller:
     """Tells events as lines; the state it is given says what a message would be in another language."""
 
     def __init__(self, out: Output, state: State) -> None:
         self._out, self._state = out, state
+        self._width = 0
 
     def line(self, record: Record) -> Text | None:
         """The event as a line; None if there is nothing to tell."""
@@ -45,10 +52,17 @@ class Teller:
         line.append_text(icon(sign, fancy=self._out.fancy))
         line.append(" ")
         if step:
-            line.append(fitted(one_line(step), NAME_WIDTH), "bold")
-            line.append("  ")
+            name = fitted(one_line(step), NAME_WIDTH)
+            line.append(name, "bold")
+            line.append(" " * (self._padding() - cell_len(name)) + "  ")
         line.append(one_line(words, 1000) if sign != "say" else clean(words))
         return line
+
+    def _padding(self) -> int:
+        """How wide the ids are, so that the words stand below each other."""
+        if not self._width:
+            self._width = max((cell_len(one_line(step)) for step in self._state.tracks), default=0)
+        return min(self._width, NAME_WIDTH)
 
     def _say(self, key: str, **values: Any) -> str:
         return self._out.say(f"cli.line.{key}", **values)
@@ -98,7 +112,7 @@ class Teller:
         return "failed", "", self._say("stopped", code=event.code, reason=event.reason)
 
     def done(self, event: ev.Done) -> Told:
-        return event.status, "", self._say("done", status=event.status, summary=event.summary)
+        return event.status, "", self._say("done", status=event.status, summary=bare(event.summary, event.status))
 
     # -- One step -----------------------------------------------------------------------------------------------------
 
@@ -191,6 +205,11 @@ TELL: dict[type, Callable[[Teller, Any], Told | None]] = {
     ev.Stopped: Teller.stopped,
     ev.Done: Teller.done,
 }
+
+
+def bare(summary: str, status: str) -> str:
+    """A summary without the status that it begins with, where the status stands before it anyway."""
+    return summary.removeprefix(f"{status}: ")
 
 
 def waited_for(out: Output, on: Any) -> str:

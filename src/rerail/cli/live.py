@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from rich.text import Text
 
-from rerail.cli.lines import QUIET, Teller
+from rerail.cli.lines import Teller, is_quiet
 from rerail.cli.output import Output, one_line
 from rerail.cli.picture import Picture, rung_words
 from rerail.cli.style import fitted, icon, span, style_of, table
@@ -91,7 +91,7 @@ class Lines(Silent):
     def feed(self, record: Record) -> None:
         """Print the event, unless it is one of thousands of plain successes."""
         event = record.event
-        if isinstance(event, QUIET):
+        if is_quiet(event):
             return
         if len(self._picture.state.tracks) > MANY and isinstance(event, ev.StepStarted | ev.StepSucceeded):
             self._count(event)
@@ -233,12 +233,12 @@ def note_of(out: Output, picture: Picture, track: Track, status: Status, code: s
     if status in (Status.PENDING, Status.READY):
         open_needs = [need.id for need, when in track.needs if WORTH[When(when)][need.standing] == OPEN]
         return out.say("cli.live.needs", needs=", ".join(open_needs[:6])) if open_needs else ""
+    if status is Status.DEGRADED and track.result is not None:
+        return degraded_words(out, track.result.degraded)
     words = [_rung(out, picture, track)]
     told = picture.progress.get(track.id)
     if status is Status.RUNNING and told is not None:
         words.append((f"{told.fraction:.0%} " if told.fraction is not None else "") + told.message)
-    if status is Status.DEGRADED and track.result is not None:
-        words.append(degraded_words(out, track.result.degraded))
     return "; ".join(word for word in words if word)
 
 

@@ -10,7 +10,7 @@ from cyclopts import Group, Parameter
 Lang: TypeAlias = Literal["en", "zh"]
 
 # A flag is given or not: no --no-json. A list is given item by item.
-FLAG = Parameter(negative="")
+FLAG = Parameter(negative="", show_default=False)
 
 _EVERYWHERE = Group("Options of every command", sort_key=9)
 
@@ -38,5 +38,8 @@ class Common:
     no_color: Annotated[bool, FLAG] = False
     """No colours (NO_COLOR does the same)."""
 
-    quiet: Annotated[bool, Parameter(name=["--quiet", "-q"], negative="")] = False
+    quiet: Annotated[bool, Parameter(name=["--quiet", "-q"], negative="", show_default=False)] = False
     """No progress, only the result."""
+
+
+PLAIN = Common()

@@ -101,7 +101,9 @@ class Output:
             sys.stdout = sys.stderr
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._document is not None:
             sys.stdout = self._stdout
             os.dup2(self._document, 1)
@@ -136,6 +138,14 @@ class Output:
     def _print(screen: Console, lines: Iterable[Text | str]) -> None:
         for line in lines:
             screen.print(line, soft_wrap=True)
+
+    def raw(self, text: str) -> None:
+        """A text for another program, exactly as it is."""
+        try:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            self.out.on_broken_pipe()
 
     def document(self, value: Any) -> None:
         """The one JSON document; only under `--json`."""

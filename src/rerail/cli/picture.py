@@ -15,7 +15,7 @@ from rerail.core.events import Record
 from rerail.core.fold import evolve
 from rerail.core.policy import Rung
 from rerail.core.state import State
-from rerail.core.track import Status
+from rerail.core.track import Status, Track
 from rerail.core.verdict import ENDED_WELL, status_of
 
 
@@ -99,15 +99,17 @@ class Picture:
         return found
 
     def healed(self) -> dict[str, Mending]:
-        """The steps that had trouble and ended well all the same, in plan order."""
-        state = self.state
+        """The steps that had trouble and ended well all the same, in plan order; a fallback heals nothing."""
+        tracks = self.state.tracks
         return {
             step_id: self.mendings[step_id]
-            for step_id, track in state.tracks.items()
-            if step_id in self.mendings
-            and _was_mended(self.mendings[step_id])
-            and status_of(state, track)[0] in ENDED_WELL
+            for step_id, track in tracks.items()
+            if step_id in self.mendings and _was_mended(self.mendings[step_id]) and self._is_well(track)
         }
+
+    def _is_well(self, track: Track) -> bool:
+        stood_in = track.result is not None and track.result.degraded.startswith("fallback")
+        return status_of(self.state, track)[0] in ENDED_WELL and not stood_in
 
 
 def _was_mended(mending: Mending) -> bool:

@@ -8,12 +8,13 @@ from typing import Any
 
 from rich.text import Text
 
-from rerail.cli.lines import waited_for_one
+from rerail.cli.lines import bare, waited_for_one
 from rerail.cli.live import degraded_words, step_cells
 from rerail.cli.output import Output, one_line
 from rerail.cli.picture import Mending, Picture, rung_words
 from rerail.cli.style import fitted, icon, moment, span, style_of, table
-from rerail.core.commands import Preview
+from rerail.core.commands import Preview, Refusal, retry
+from rerail.core.state import State
 from rerail.core.track import RunStatus, Status
 from rerail.core.verdict import error_of, run_status, status_of, waiting_on
 from rerail.core.views import RunResult, result
@@ -48,13 +49,11 @@ def verdict_line(out: Output, found: RunResult, status: str) -> Text:
     """The verdict in one line: status, run, what it came to, what it cost."""
     shown = "degraded" if status == RunStatus.COMPLETED and found.degraded else status
     line = Text.assemble(icon(shown, fancy=out.fancy), " ", (out.say(f"cli.status.{shown}"), style_of(shown)))
-    line.append(f"  {found.run_id}  ", "bold")
-    line.append(one_line(found.summary, 400))
+    line.append(f"  {found.run_id}", "bold")
     seconds, calls = found.exec["seconds"]["total"], found.exec["calls"]
-    line.append(f"  ({out.say('cli.report.cost', calls=calls, seconds=span(seconds))}", "dim")
-    if found.exec["tokens"] or found.exec["cost"]:
-        line.append(f", {found.exec['tokens']:,} tokens, {found.exec['cost']:g}", "dim")
-    line.append(")", "dim")
+    cost = f", {found.exec['tokens']:,} tokens, {found.exec['cost']:g}" if found.exec["tokens"] else ""
+    line.append(f"  {out.say('cli.report.cost', calls=calls, seconds=span(seconds))}{cost}  ", "dim")
+    line.append(one_line(bare(found.summary, found.status), 400))
     return line
 
 
@@ -99,11 +98,11 @@ def _skipped(out: Output, picture: Picture, *, accepted: bool) -> list[Text]:
 
 
 def _degraded(out: Output, picture: Picture) -> list[Text]:
-    lines = []
-    for track in picture.state.tracks.values():
-        if status_of(picture.state, track)[0] is Status.DEGRADED and track.result is not None:
-            lines.append(_named(out, "degraded", track.id, degraded_words(out, track.result.degraded)))
-    return lines
+    return [
+        _named(out, "degraded", track.id, degraded_words(out, track.result.degraded))
+        for track in picture.state.tracks.values()
+        if track.result is not None and status_of(picture.state, track)[0] is Status.DEGRADED
+    ]
 
 
 def _healed(out: Output, picture: Picture) -> list[Text]:
@@ -142,10 +141,24 @@ def next_commands(picture: Picture, *, interrupted: bool = False) -> list[str]:
     if status in (RunStatus.FAILED, RunStatus.CANCELLED):
         failed = next((t for t in state.tracks.values() if status_of(state, t)[0] is Status.FAILED), None)
         look = [f"rerail why {run} {shlex.quote(failed.id)}"] if failed is not None else []
-        return [*look, f"rerail retry {run} --dry-run", f"rerail retry {run}"]
+        return look + _fitting_retry(state)
     if status is RunStatus.RUNNING:
         return [f"rerail watch {run}"]
     return [f"rerail why {run}"] if picture.healed() or picture.mendings else []
+
+
+def _fitting_retry(state: State) -> list[str]:
+    """The retry that would not be refused, to look at first and then to do (T4)."""
+    run = state.run
+    for option in ("", " --force"):
+        try:
+            retry(state, "", force=bool(option))
+        except Refusal as refusal:
+            if refusal.code == "RUN_IN_DOUBT":
+                return [refusal.hint.removeprefix("use: ")]
+        else:
+            return [f"rerail retry {run}{option} --dry-run", f"rerail retry {run}{option}"]
+    return [f"rerail retry {run} --clean"]
 
 
 def _answer(run: str, item: Mapping[str, Any]) -> str:
@@ -180,7 +193,7 @@ def steps_table(out: Output, picture: Picture, now: float, *, everything: bool =
 
 def runs_table(out: Output, rows: Sequence[Mapping[str, Any]]) -> list[Text]:
     """Runs, one a line."""
-    cells = []
+    cells: list[list[Text | str]] = []
     for row in rows:
         status = "interrupted" if row["interrupted"] else row["status"]
         shown = Text.assemble(icon(status, fancy=out.fancy), " ", (out.say(f"cli.status.{status}"), style_of(status)))

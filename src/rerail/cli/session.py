@@ -19,6 +19,7 @@ from typing import Any
 
 from rerail.cli.options import Common
 from rerail.cli.output import CannotOpen, Output
+from rerail.core.events import RunStarted
 from rerail.engine.owner import is_dead, this_process
 from rerail.errors import Refused, RerailError, StoreError
 from rerail.ports import Tool
@@ -86,8 +87,8 @@ class Session:
                     hint=self.out.say("cli.hint.no_store"),
                 )  # fmt: skip
             url = "memory://"
-        engine = Engine(url, tools, self.settings, origin=sources)
         try:
+            engine = Engine(url, tools, self.settings, origin=sources)
             await engine.open()
         except StoreError as error:
             raise CannotOpen(error.message, error.code, hint=error.hint) from error
@@ -143,8 +144,7 @@ class Session:
 async def origin_of(engine: Engine, run: str) -> tuple[str, ...]:
     """Where the tools of a run came from, as its first event says."""
     async for record in engine.watch(run):
-        origin: tuple[str, ...] = record.event.origin if record.type == "run_started" else ()
-        return origin
+        return record.event.origin if isinstance(record.event, RunStarted) else ()
     return ()
 
 

@@ -104,7 +104,6 @@ def _step_failed(state: State, event: ev.StepFailed, at: float) -> None:
         return
     if event.not_now is not None:
         track.healing().not_now = event.not_now
-        track.calls -= 1
     elif track.call is not None and event.called:
         key = (track.call.tool, signature(track.call.args, track.call.args_blob), event.error.message[:500])
         tried = track.healing().tried
@@ -176,6 +175,8 @@ def _retry_scheduled(state: State, event: ev.RetryScheduled, at: float) -> None:
         heal = track.healing()
         heal.waited += event.delay
         heal.not_now = None
+        if track.call is not None and track.call.rung is not Rung.FALLBACK:
+            track.calls -= 1  # a call that was told "not now", and waits for it, counts for nothing
     heapq.heappush(state.timers, (track.until, track.n, track.attempt))
     state.move(track, Phase.BACKOFF)
 

@@ -86,15 +86,18 @@ def heal(state: State, tools: Tools, track: Track, now: float) -> list[Event]:
     case = Case(state, tools, track, error, reflection, now)
     if state.stopped:
         return [_reflected(case, Rung.FAIL)]
-    for rung in _rungs(state, reflection):
+    for rung in _rungs(state, track, reflection):
         taken = RUNGS[rung](case)
         if taken is not None:
             return [_reflected(case, rung), *taken]
     return [_reflected(case, Rung.FAIL)]
 
 
-def _rungs(state: State, reflection: Reflection) -> Iterator[Rung]:
+def _rungs(state: State, track: Track, reflection: Reflection) -> Iterator[Rung]:
+    fell_back = track.heal is not None and track.heal.fallback
     for rung in LADDER[reflection.category]:
+        if fell_back and rung not in (Rung.SKIP, Rung.REPLAN):
+            continue  # the fallback had its single call; what comes before it on the ladder is behind us
         if not state.policy.reflect and rung not in WITHOUT_REFLECTION:
             continue
         if not reflection.recoverable and rung in NEEDS_RECOVERABLE and reflection.category is not Category.PERMANENT:
@@ -108,8 +111,8 @@ def _not_now(state: State, track: Track, wish: float, now: float) -> Event | Non
     if waited + wish > state.policy.max_wait:
         return None
     budget = state.policy.max_step_retries if track.step.retries is None else track.step.retries
-    left = budget - max(0, track.calls - 1)
-    return ev.RetryScheduled(track.id, track.calls + 1, budget + 1, left, wish, now + wish, True)
+    before = max(0, track.calls - 1)  # this call does not count
+    return ev.RetryScheduled(track.id, before + 1, budget + 1, budget - max(0, before - 1), wish, now + wish, True)
 
 
 def _reflected(case: Case, rung: Rung) -> Event:

@@ -118,7 +118,7 @@ def describe(error: BaseException) -> dict[str, Any]:
         "types": getattr(error, "type_names", None) or [_name(kind) for kind in type(error).__mro__[:-1]],
         "message": _message(error),
         "traceback": "".join(traceback.format_exception(error)),
-        "attributes": {name: value for name in ATTRIBUTES if _is_json(value := getattr(error, name, None))},
+        "attributes": {name: value for name in ATTRIBUTES if _is_json(value := _attribute(error, name))},
     }
 
 
@@ -131,6 +131,11 @@ def _message(error: BaseException) -> str:
         return str(error)
     except Exception as broken:  # noqa: BLE001  # users' classes may fail at anything, and a failure must get through
         return f"{type(error).__name__} (its message cannot be read: {type(broken).__name__})"
+
+
+def _attribute(error: BaseException, name: str) -> Any:
+    with contextlib.suppress(Exception):  # as above
+        return getattr(error, name, None)
 
 
 def _is_json(value: object) -> bool:

@@ -23,8 +23,10 @@ from typing import Any, Final
 
 import msgspec
 
+from rerail.adapters.executors.endings import finished
 from rerail.adapters.executors.frames import Target, pack, revive, target_of, unpack
 from rerail.adapters.executors.threads import THREADS
+from rerail.core.texts import say
 from rerail.errors import ToolError
 
 __all__ = ["GRACE", "PROCESSES", "ProcessPool", "Target", "WorkerDied", "target_of"]
@@ -92,21 +94,17 @@ class _Worker:
         except msgspec.DecodeError as error:
             raise WorkerDied(f"worker process {self.pid} sent something unreadable") from error
         if message is None:
-            raise WorkerDied(f"worker process {self.pid} died in the middle of the call ({self._end()})")
+            raise WorkerDied(say("error.WORKER_DIED", status=self._end()))
         return message
 
     def _end(self) -> str:
-        """How the process ended, in words."""
+        """How the process ended: its exit status, or the signal that killed it."""
         try:
             status = self._process.wait(GRACE)
         except subprocess.TimeoutExpired:
-            return "it closed its pipe"
-        if status >= 0:
-            return f"exit status {status}"
-        try:
-            return f"signal {signal.Signals(-status).name}"
-        except ValueError:
-            return f"signal {-status}"
+            return "unknown"  # it lives, but nobody hears it any more
+        known = {-number: number.name for number in signal.Signals}
+        return known.get(status, str(status))
 
     def stop(self) -> None:
         """End an idle worker: it ends by itself when nobody can ask it any more."""
@@ -200,14 +198,18 @@ class _Call:
 class ProcessPool:
     """Worker processes, started on demand; a few are kept warm."""
 
-    def __init__(self, keep: int = 2) -> None:
+    def __init__(self, keep: int = 4) -> None:
         """Take how many idle workers are kept."""
         self._keep = keep
+        self.reset()
+        # Idle workers would notice the end of this process by themselves; busy ones are not given the time.
+        atexit.register(self._end)
+
+    def reset(self) -> None:
+        """Forget all workers: after a fork they are the parent's."""
         self._lock = threading.Lock()
         self._idle: list[_Worker] = []
         self._all: set[_Worker] = set()
-        # Idle workers would notice the end of this process by themselves; busy ones are not given the time.
-        atexit.register(self._end)
 
     async def call(self, target: Target, args: Mapping[str, Any], ctx: Any = None) -> Any:
         """Call the function in a worker; raises what it raised, or `WorkerDied`. Cancelling kills the worker."""
@@ -215,7 +217,7 @@ class ProcessPool:
         try:
             answer = await THREADS.run(call.run)
         except asyncio.CancelledError:
-            await _finished(call.abandon)
+            await finished(THREADS.run(call.abandon))
             raise
         spent = answer.get("usage")
         if ctx is not None and spent:
@@ -229,8 +231,7 @@ class ProcessPool:
         with self._lock:
             idle, self._idle = self._idle, []
         for worker in idle:
-            await _finished(worker.stop)
-            self.forget(worker)
+            await finished(THREADS.run(self._retire, worker))
 
     def pids(self) -> list[int]:
         """The processes there are now."""
@@ -261,14 +262,17 @@ class ProcessPool:
         return worker
 
     def give(self, worker: _Worker) -> None:
-        """Take a worker back; blocks while a surplus one ends."""
+        """Take a worker back; a surplus one ends, and nobody's answer waits for that."""
         with self._lock:
             kept = len(self._idle) < self._keep
             if kept:
                 self._idle.append(worker)
         if not kept:
-            worker.stop()
-            self.forget(worker)
+            threading.Thread(target=self._retire, args=(worker,), daemon=True).start()
+
+    def _retire(self, worker: _Worker) -> None:
+        worker.stop()
+        self.forget(worker)
 
     def forget(self, worker: _Worker) -> None:
         """The worker has ended."""
@@ -277,9 +281,11 @@ class ProcessPool:
 
     def _end(self) -> None:
         with self._lock:
-            left = list(self._all)
+            left, idle = list(self._all), set(self._idle)
         for worker in left:
             worker.kill(grace=0)
+            if worker in idle:
+                worker.close()
 
 
 def _request(target: Target, args: Mapping[str, Any], ctx: Any) -> bytes:
@@ -287,7 +293,7 @@ def _request(target: Target, args: Mapping[str, Any], ctx: Any) -> bytes:
     context = None if ctx is None else ctx.to_dict()
     try:
         # What this process can import, the worker can: sys.path may have grown since it was started.
-        return pack({"target": where, "args": args, "context": context, "path": sys.path})
+        return pack({"target": where, "args": args, "context": context, "path": sys.path, "cwd": os.getcwd()})
     except (TypeError, ValueError, OverflowError) as error:
         raise ToolError(f"the arguments of {target} are not JSON: {error}", code="ARGS_INVALID") from error
 
@@ -302,18 +308,5 @@ def _listener(ctx: Any) -> Listen:
     return listen
 
 
-async def _finished(work: Callable[[], None]) -> None:
-    """Do it in a thread and wait for its end, also if the waiting is cancelled meanwhile."""
-    task = asyncio.ensure_future(THREADS.run(work))
-    cancelled = False
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError:
-            cancelled = True
-    task.result()
-    if cancelled:
-        raise asyncio.CancelledError
-
-
 PROCESSES: Final = ProcessPool()
+os.register_at_fork(after_in_child=PROCESSES.reset)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import os
 import queue
 import threading
 from collections.abc import Callable
@@ -90,9 +91,13 @@ class ThreadPool:
 
     def __init__(self, keep_seconds: float = _KEEP_SECONDS) -> None:
         """Take how long a thread without work is kept."""
+        self._keep_seconds = keep_seconds
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all threads: after a fork they are the parent's."""
         self.size = 0
         self._started = 0
-        self._keep_seconds = keep_seconds
         self._lock = threading.Lock()
         # Last in, first out, so that threads nobody needs grow old and end.
         self._idle: list[queue.SimpleQueue[_Job[Any]]] = []
@@ -143,3 +148,4 @@ class ThreadPool:
 
 
 THREADS: Final = ThreadPool()
+os.register_at_fork(after_in_child=THREADS.reset)

@@ -101,6 +101,7 @@ def _call(request: Mapping[str, Any], ctx: Context) -> Any:
     from rerail.adapters.tools.functions import settled
     from rerail.adapters.tools.specs import is_async
 
+    os.chdir(request["cwd"])  # an earlier tool may have gone elsewhere
     tool = _find(request["target"], request["path"])
     kwargs = tool.bind(request["args"], ctx)
     output = tool.fn(**kwargs)

@@ -33,6 +33,7 @@ from rerail.adapters.tools.specs import Looks, Options, make_spec, unknown
 from rerail.adapters.tools.templates import Template, Values, bad_argument, parse, schema_for, text_of
 from rerail.core.codes import Category
 from rerail.core.plan import Effect
+from rerail.core.texts import say
 from rerail.errors import RateLimited, ToolError
 
 _EFFECTS: Final = {"GET": "read", "HEAD": "read", "PUT": "repeatable", "DELETE": "repeatable"}
@@ -495,11 +496,7 @@ def _require_host(request: _Request, hosts: Sequence[str]) -> None:
     names = (request.host, f"{request.host}:{request.port}")
     if any(host in names or (host.startswith("*.") and request.host.endswith(host[1:])) for host in hosts):
         return
-    listed = ", ".join(hosts) or "nothing"
-    raise ToolError(
-        f"{request}: host {request.host!r} is not allowed (allowed: {listed}); add it to tools.allow_hosts",
-        code="HOST_NOT_ALLOWED",
-    )
+    raise ToolError(say("error.HOST_NOT_ALLOWED", host=request.host), code="HOST_NOT_ALLOWED")
 
 
 def _redirected(request: _Request, answer: _Answer) -> _Request | None:
@@ -546,7 +543,7 @@ def _require_performed(request: _Request, answer: _Answer) -> None:
 
 def _failure(request: _Request, answer: _Answer) -> ToolError:
     said = answer.body[: _SNIPPET * 4].decode("utf-8", "replace").strip()[:_SNIPPET]
-    message = f"{request}: {answer.status} {answer.reason}" + (f": {said}" if said else "")
+    message = say("error.HTTP_STATUS", status=answer.status, host=request, body=said or answer.reason)
     wait = _retry_after(answer.headers)
     if answer.status in (429, 503) and wait is not None:
         limited = RateLimited(message, retry_after=wait)

@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Unpack, get_args
 
+from rerail.adapters.executors.endings import finished, uninterrupted
 from rerail.adapters.tools.specs import Looks, Options, make_spec, unknown
 from rerail.adapters.tools.templates import Template, Values, bad_argument, parse, schema_for, text_of
 from rerail.core.plan import Effect
@@ -103,15 +104,17 @@ class ShellTool(Looks):
 
     async def call(self, args: dict[str, Any], ctx: Any = None) -> Any:
         """Run the command to its end; cancelling ends it and everything that it started."""
-        values = Values(args, ctx)
-        started = await _start(self._command, values, self._max_output)
-        stdin = self._command.stdin
+        values, stdin = Values(args, ctx), self._command.stdin
+        # Cancelled half-way, asyncio would wait for whoever holds the pipes, and would not end what was started.
+        process, cancelled = await uninterrupted(_start(self._command, values, self._max_output))
         try:
-            started.feed(None if stdin is None else stdin.fill(values))
-            await started.ended()
+            if cancelled:
+                raise asyncio.CancelledError
+            process.feed(None if stdin is None else stdin.fill(values))
+            await process.ended()
         finally:
-            await _stopped(started)
-        return self._output(started)
+            await finished(process.stop())
+        return self._output(process)
 
     def _output(self, process: _Process) -> Any:
         status, stdout, stderr = process.status, _text(process.stdout), _text(process.stderr)
@@ -289,20 +292,6 @@ def _not_started(program: str, cwd: str | None, error: OSError) -> ToolError:
     if isinstance(error, FileNotFoundError):
         return CommandFailed(f"{program}: command not found; install it, or name its path", 127)
     return CommandFailed(f"{program} cannot be started: {error}", 126)
-
-
-async def _stopped(process: _Process) -> None:
-    """Stop it, also if the stopping is cancelled meanwhile."""
-    task = asyncio.ensure_future(process.stop())
-    cancelled = False
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError:
-            cancelled = True
-    task.result()
-    if cancelled:
-        raise asyncio.CancelledError
 
 
 # --- Answers -------------------------------------------------------------------------------------------------------

@@ -149,7 +149,13 @@ class Look:
     async def __call__(self, **offer: Any) -> Any:
         """Ask it, in a thread if it blocks."""
         taken = {name: offer[name] for name in self._names}
-        return await (self._fn(**taken) if self._is_async else THREADS.run(self._fn, **taken))
+        seen = await (self._fn(**taken) if self._is_async else THREADS.run(self._fn, **taken))
+        # A coroutine or a generator is always true, and would be taken for an effect that is there.
+        if inspect.isawaitable(seen):
+            seen = await seen
+        if inspect.isgenerator(seen) or inspect.isasyncgen(seen):
+            raise TypeError(f"expected an answer, got {type(seen).__name__}; use return, not yield")
+        return seen
 
 
 def _wanted(tool: str, label: str, fn: Function, offered: Sequence[str]) -> list[str]:

@@ -1,0 +1,73 @@
+"""An honest verdict: computed from the whole history, one row per step, whatever the rounds and whoever judges.
+
+Ten reports are sent. Two fail, one of them is mended by a retry. A judge who misreads the history claims that a third
+one is missing, and finds everything else splendid. The verdict listens, checks, and stays what it is.
+"""
+
+import asyncio
+
+import rerail
+from rerail.testing.scripted import ScriptedMind
+
+sent: list[int] = []
+asleep = {7}  # the office that is only awake the second time
+
+
+def send_report(office: int) -> str:
+    sent.append(office)
+    if office == 3:
+        raise rerail.ToolError("office 3 has moved", category="tool_error")
+    if office in asleep:
+        asleep.discard(office)
+        raise rerail.ToolError("office 7 is asleep", category="tool_error")
+    return f"received by office {office}"
+
+
+PLAN = {
+    "objective": "Send the report to ten offices",
+    "steps": [{"id": f"office-{n}", "tool": "send_report", "args": {"office": n}} for n in range(10)],
+}
+
+# Judges are models, as a rule. This one reads from a script, and is wrong twice.
+judge = ScriptedMind(
+    judge={
+        "success": True,
+        "complete": True,
+        "failed_steps": [{"id": "office-5", "reason": "sending to office 5 is missing from the history"}],
+    }
+)
+SETTINGS = {"reflection": {"max_step_retries": 0}}  # leave the healing to the round
+
+
+def line(name: str, numbers: dict[str, object]) -> str:
+    shown = ("total", "attempted", "succeeded", "failed", "success_rate", "calls")
+    return f"   {name:<12}" + "  ".join(f"{key} {numbers[key]}" for key in shown)
+
+
+async def main() -> None:
+    async with rerail.Engine("memory://", [send_report], SETTINGS, model=judge) as engine:
+        result = await engine.run(PLAN)
+        events = await engine.events(result.run_id)
+
+        print("1. Two kinds of statistics that must not be mixed up")
+        for event in events:
+            if event.type == "retry_begin":
+                print(f"   retry round {event.round}: {', '.join(event.roots)}")
+            if event.type == "retry_done":
+                print(line("the round", event.exec))
+            if event.type == "done":
+                print(line("the run", event.exec))
+
+        print("\n2. What the judge said, and what became of it")
+        print(f"   office-5 is missing: {'disputed' if 'office-5' in result.disputed else 'believed'}")
+        print(f"   office-5 was called {sent.count(5)} time: the history shows that it succeeded")
+        print(f"   all is well: success is {result.success}, since a judge can lower a verdict and never raise it")
+
+        print("\n3. The verdict")
+        print(f"   status {result.status}, success {result.success}")
+        for row in result.failed_steps:
+            print(f"   {row['id']}: {row['reason']}")
+        print(f"   {result.summary}")
+
+
+asyncio.run(main())

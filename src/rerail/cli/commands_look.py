@@ -1,0 +1,324 @@
+"""Commands that only look: ls, show, why, logs, watch, graph, artifacts."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+from cyclopts import Parameter
+from rich.text import Text
+
+from rerail.cli.attend import attend, exit_code, show_report
+from rerail.cli.catalogue import STDIN
+from rerail.cli.commands_run import Hidden
+from rerail.cli.graph import Graph, mermaid, tree
+from rerail.cli.inputs import is_plan, load_plan
+from rerail.cli.lines import Teller
+from rerail.cli.options import FLAG, PLAIN, Common
+from rerail.cli.output import Output, clean
+from rerail.cli.picture import Picture
+from rerail.cli.render import report, runs_table, steps_table
+from rerail.cli.session import Session, ownership
+from rerail.cli.style import moment, size, table
+from rerail.core.events import Record
+from rerail.errors import PlanError, RerailError
+from rerail.wiring import Engine
+
+RunWord = Literal["pending", "running", "waiting", "completed", "failed", "cancelled", "interrupted"]
+
+
+async def ls(
+    *,
+    status: Annotated[tuple[RunWord, ...], FLAG] = (),
+    limit: Annotated[int, Parameter(name=["--limit", "-n"])] = 20,
+    common: Common = PLAIN,
+    out: Annotated[Output, Hidden],
+) -> int:
+    """List the runs, newest first; interrupted ones are marked.
+
+    Parameters
+    ----------
+    status
+        Only runs of this status; may be given several times.
+    limit
+        How many; 0 for all.
+    """
+    async with Session(common, out).engine() as engine:
+        rows = await _chosen(engine, status, limit)
+    more = len(rows) > limit > 0
+    rows = rows[:limit] if limit > 0 else rows
+    if out.json:
+        out.document(rows)
+    elif not rows:
+        out.print(out.say("cli.ls.none"))
+        out.note(Text("  rerail run plan.yaml --tools tools.py", "cyan"))
+    else:
+        out.print(*runs_table(out, rows))
+        if more:
+            out.note(Text(out.say("cli.ls.more"), "dim"))
+    return 0
+
+
+async def _chosen(engine: Engine, status: tuple[str, ...], limit: int) -> list[dict[str, Any]]:
+    """The runs of these words, one more than asked for; `interrupted` is a kind of running."""
+    stored = tuple(dict.fromkeys("running" if word == "interrupted" else word for word in status))
+    odd = "interrupted" in status or "running" in status  # the store does not tell these two apart
+    rows = await engine.list(status=stored, limit=limit + 1 if limit > 0 and not odd else 1_000_000)
+    if odd:
+        rows = [row for row in rows if ("interrupted" if row["interrupted"] else row["status"]) in status]
+    return rows
+
+
+async def show(
+    run: str,
+    /,
+    *,
+    output: str | None = None,
+    everything: Annotated[bool, Parameter(name="--all", negative="", show_default=False)] = False,
+    common: Common = PLAIN,
+    out: Annotated[Output, Hidden],
+) -> int:
+    """Show a run: its steps, its verdict, and what to do next.
+
+    Parameters
+    ----------
+    run
+        The run's id, or the beginning of it.
+    output
+        Print only the output of this step.
+    everything
+        Every step, also of a plan with thousands.
+    """
+    async with Session(common, out).engine(run=run) as engine:
+        found = await engine.find(run)
+        if output is not None:
+            return _print_value(out, await engine.artifact(found, output))
+        if out.json:
+            owned = await ownership(engine, found)
+            shown = (await engine.show(found)).to_dict()
+            out.document({**shown, "owner": owned.owner or None, "interrupted": owned.interrupted})
+            return 0
+        picture = Picture.of(found, await engine.events(found))
+        owned = await ownership(engine, found)
+    state, now = picture.state, time.time()
+    facts = {"run": state.run, "at": moment(state.created_at), "retries": state.retries, "revision": state.revision}
+    out.print(Text(out.say("cli.show.title", **facts), "dim"))
+    if state.objective:
+        out.print(Text(clean(state.objective), "bold"))
+    if owned.owner:
+        out.print(Text(out.say("cli.show.owner", owner=owned.owner), "cyan"))
+    out.print(*steps_table(out, picture, now, everything=everything))
+    out.print(*report(out, picture, now, interrupted=owned.interrupted))
+    return 0
+
+
+def _print_value(out: Output, value: Any) -> int:
+    """A step's output: texts as they are where nobody looks, safe ones on a terminal."""
+    if out.json:
+        out.document(value)
+        return 0
+    text = value if isinstance(value, str) else msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    if out.out.is_terminal:
+        out.print(Text(clean(text, lines=True)))
+    else:
+        out.raw(text + "\n")
+    return 0
+
+
+async def why(run: str, step: str | None = None, /, *, common: Common = PLAIN, out: Annotated[Output, Hidden]) -> int:
+    """Tell the story of a run, or of one of its steps: what happened, in order, and why.
+
+    Parameters
+    ----------
+    run
+        The run's id, or the beginning of it.
+    step
+        The step; without it, the whole run.
+    """
+    async with Session(common, out).engine(run=run) as engine:
+        found = await engine.find(run)
+        if out.json:
+            told = await engine.why(found, step)  # JSON never changes with the language
+            out.document({"run_id": found, "step": step, "story": told.splitlines()})
+        else:
+            out.print(*(Text(clean(line)) for line in (await engine.why(found, step, out.lang)).splitlines()))
+    return 0
+
+
+async def logs(
+    run: str,
+    /,
+    *,
+    tail: Annotated[int | None, Parameter(name=["--tail", "-n"])] = None,
+    follow: Annotated[bool, Parameter(name=["--follow", "-f"], negative="", show_default=False)] = False,
+    step: str | None = None,
+    common: Common = PLAIN,
+    out: Annotated[Output, Hidden],
+) -> int:
+    """Print everything that happened, one line an event, tools' own log lines included.
+
+    With --json the events are one list; with --follow it is printed when the run has come to rest.
+
+    Parameters
+    ----------
+    run
+        The run's id, or the beginning of it.
+    tail
+        Only the last so many lines.
+    follow
+        Go on as events come, until the run is at rest.
+    step
+        Only the events of this step.
+    """
+    async with Session(common, out).engine(run=run) as engine:
+        found = await engine.find(run)
+        records = await engine.events(found)
+        picture = Picture.of(found, records)
+        log = _Log(out, picture, step)
+        log.print(records, tail)
+        if follow:
+            async for record in engine.watch(found, picture.seq):
+                picture.feed(record)
+                log.print([record], None)
+                if out.closed:
+                    break
+    log.end(tail)
+    return 0
+
+
+class _Log:
+    """The events as lines, or collected for one document."""
+
+    def __init__(self, out: Output, picture: Picture, step: str | None) -> None:
+        self._out, self._step = out, step
+        self._teller = Teller(out, picture.state)
+        self._collected: list[Record] = []
+
+    def print(self, records: list[Record], tail: int | None) -> None:
+        chosen = [record for record in records if self._step is None or getattr(record.event, "step", "") == self._step]
+        if self._out.json:
+            self._collected += chosen
+            return
+        lines = (line for record in chosen if (line := self._teller.line(record)) is not None)
+        for line in lines if tail is None else deque(lines, max(0, tail)):
+            self._out.print(line)
+            if self._out.closed:
+                return
+
+    def end(self, tail: int | None) -> None:
+        if self._out.json:
+            kept = self._collected if tail is None else self._collected[len(self._collected) - max(0, tail) :]
+            self._out.document([record.to_dict() for record in kept])
+
+
+async def watch(run: str, /, *, common: Common = PLAIN, out: Annotated[Output, Hidden]) -> int:
+    """Follow a run live, whoever drives it, until it is at rest or waits for a person.
+
+    With --json the events of the run are printed as one list, at the end. The exit code is that of the run.
+
+    Parameters
+    ----------
+    run
+        The run's id, or the beginning of it.
+    """
+    async with Session(common, out).engine(run=run) as engine:
+        found = await engine.find(run)
+        attended = await attend(engine, out, Picture(found), driving=False)
+        show_report(out, attended)
+        if out.json:
+            out.document([record.to_dict() for record in await engine.events(found)])
+        return exit_code(attended.result.status)
+
+
+async def graph(
+    run_or_plan: str,
+    /,
+    *,
+    as_mermaid: Annotated[bool, Parameter(name="--mermaid", negative="", show_default=False)] = False,
+    svg: Annotated[list[Path] | None, Parameter(consume_multiple=(0, 1), negative="")] = None,
+    common: Common = PLAIN,
+    out: Annotated[Output, Hidden],
+) -> int:
+    """Draw the steps of a run, with what each of them is now, or of a plan.
+
+    Parameters
+    ----------
+    run_or_plan
+        A run's id or the beginning of it, a YAML or JSON file, or - for a plan on stdin.
+    as_mermaid
+        As Mermaid text.
+    svg
+        As SVG, into this file; on stdout without one, or for -.
+    """
+    drawn, title = await _graph_of(run_or_plan, common, out)
+    if svg is not None:
+        from rerail.cli.svg import svg as draw
+
+        return _drawn(out, draw(drawn, title), svg[0] if svg and str(svg[0]) != STDIN else None)
+    if as_mermaid:
+        return _drawn(out, mermaid(drawn), None)
+    if out.json:
+        out.document(drawn.to_dict())
+    else:
+        out.print(*tree(drawn, out))
+    return 0
+
+
+def _drawn(out: Output, text: str, file: Path | None) -> int:
+    if file is not None:
+        try:
+            file.write_text(text, encoding="utf-8")
+        except OSError as error:
+            message = out.say("cli.graph.unwritable", file=file, reason=error.strerror)
+            raise RerailError(message, "USAGE", hint=out.say("cli.graph.elsewhere")) from error
+    if out.json:
+        out.document({"file": str(file)} if file is not None else {"text": text})
+    elif file is not None:
+        out.print(out.say("cli.graph.written", file=file))
+    else:
+        out.raw(text.rstrip("\n") + "\n")
+    return 0
+
+
+async def _graph_of(word: str, common: Common, out: Output) -> tuple[Graph, str]:
+    if is_plan(word):
+        plan = load_plan(word)
+        faults = plan.check()
+        if faults:
+            raise PlanError(out.say("cli.graph.faulty"), faults)
+        return Graph.of_plan(plan), plan.objective
+    async with Session(common, out).engine(run=word) as engine:
+        found = await engine.find(word)
+        picture = Picture.of(found, await engine.events(found))
+    return Graph.of_run(picture), picture.state.objective
+
+
+async def artifacts(
+    run: str, name: str | None = None, /, *, common: Common = PLAIN, out: Annotated[Output, Hidden]
+) -> int:
+    """List what the steps of a run made, or print one of them.
+
+    Parameters
+    ----------
+    run
+        The run's id, or the beginning of it.
+    name
+        The artifact to print; a step's id names its output.
+    """
+    async with Session(common, out).engine(run=run) as engine:
+        found = await engine.find(run)
+        if name is not None:
+            return _print_value(out, await engine.artifact(found, name))
+        rows = await engine.artifacts(found)
+    if out.json:
+        out.document(rows)
+    elif not rows:
+        out.print(out.say("cli.artifacts.none"))
+    else:
+        cells = [[clean(r["name"]), clean(r["step"]), size(r["size"]), clean(r["media"]), r["digest"]] for r in rows]
+        head = [out.say(f"cli.head.{word}") for word in ("artifact", "step", "size", "media", "digest")]
+        out.print(*table(head, cells, out.out.width))
+    return 0

@@ -1,0 +1,211 @@
+"""A plan as a graph: layers, a text tree, Mermaid.
+
+Rules of this file:
+- All work is O(V+E) but for the sorting inside a layer, and nothing recurses: plans may be deep.
+- Labels are untrusted; each form escapes them in its own way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.text import Text
+
+from rerail.cli.output import Output, one_line
+from rerail.cli.picture import Picture
+from rerail.cli.style import fitted, icon, style_of
+from rerail.core.plan import Plan, full_needs, names_of
+from rerail.core.verdict import status_of
+
+DEEPEST_TREE = 24  # deeper ones would run out of the screen; they are listed by layers
+
+
+@dataclass(slots=True)
+class Node:
+    """A step as a drawing shows it."""
+
+    id: str
+    tool: str
+    title: str = ""
+    status: str = ""  # empty for a plan that is not run
+    needs: list[tuple[int, str]] = field(default_factory=list)  # (node, when)
+    out: list[int] = field(default_factory=list)
+    layer: int = 0
+
+
+class Graph:
+    """The steps and their needs, with each step's layer: the length of the longest way to it."""
+
+    def __init__(self, nodes: list[Node]) -> None:
+        self.nodes = nodes
+        for at, node in enumerate(nodes):
+            for need, _ in node.needs:
+                nodes[need].out.append(at)
+        self._place()
+
+    @classmethod
+    def of_plan(cls, plan: Plan) -> Graph:
+        """The graph of a plan without faults."""
+        names = names_of(plan.steps)
+        index = {step.id: at for at, step in enumerate(plan.steps)}
+        nodes = []
+        for step in plan.steps:
+            needs = [(index[need.step], str(need.when)) for need in full_needs(step, names)]
+            nodes.append(Node(step.id, step.tool, step.title, needs=needs))
+        return cls(nodes)
+
+    @classmethod
+    def of_run(cls, picture: Picture) -> Graph:
+        """The graph of a run, with what each step is now."""
+        state = picture.state
+        index = {track.n: at for at, track in enumerate(state.tracks.values())}
+        nodes = []
+        for track in state.tracks.values():
+            needs = [(index[need.n], str(when)) for need, when in track.needs]
+            tool = track.call.tool if track.call is not None else track.step.tool
+            nodes.append(Node(track.id, tool, track.step.title, str(status_of(state, track)[0]), needs))
+        return cls(nodes)
+
+    def _place(self) -> None:
+        missing = [len(node.needs) for node in self.nodes]
+        free = [at for at, count in enumerate(missing) if count == 0]
+        for at in free:
+            for target in self.nodes[at].out:
+                self.nodes[target].layer = max(self.nodes[target].layer, self.nodes[at].layer + 1)
+                missing[target] -= 1
+                if missing[target] == 0:
+                    free.append(target)
+
+    def layers(self) -> list[list[int]]:
+        """The nodes by layer, each in plan order."""
+        found: list[list[int]] = [[] for _ in range(max((node.layer for node in self.nodes), default=-1) + 1)]
+        for at, node in enumerate(self.nodes):
+            found[node.layer].append(at)
+        return found
+
+    def measures(self) -> tuple[int, int]:
+        """How many layers there are, and how many steps the widest one has."""
+        layers = self.layers()
+        return len(layers), max(map(len, layers), default=0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The graph as plain data."""
+        nodes = [
+            {"id": n.id, "tool": n.tool, "title": n.title or None, "status": n.status or None, "layer": n.layer}
+            for n in self.nodes
+        ]
+        edges = [
+            {"from": self.nodes[need].id, "to": node.id, "when": when}
+            for node in self.nodes
+            for need, when in node.needs
+        ]
+        return {"nodes": nodes, "edges": edges}
+
+
+# -- As text ------------------------------------------------------------------------------------------------------
+
+
+def tree(graph: Graph, out: Output) -> list[Text]:
+    """The steps as a tree, each under the first step it needs; where ways join, the step is referred to."""
+    if graph.measures()[0] > DEEPEST_TREE:
+        return by_layers(graph, out)
+    lines: list[Text] = []
+    seen: set[int] = set()
+    roots = [at for at, node in enumerate(graph.nodes) if not node.needs]
+    stack = [(at, "", "") for at in reversed(roots)]
+    while stack:
+        at, lead, below = stack.pop()
+        again = at in seen
+        lines.append(Text(lead, "dim").append_text(_label(graph, at, out, again=again)))
+        if again:
+            continue
+        seen.add(at)
+        children = list(dict.fromkeys(graph.nodes[at].out))
+        for place, child in reversed(list(enumerate(children))):
+            last = place == len(children) - 1
+            stack.append((child, below + ("└─ " if last else "├─ "), below + ("   " if last else "│  ")))
+    return lines
+
+
+def _label(graph: Graph, at: int, out: Output, *, again: bool) -> Text:
+    node = graph.nodes[at]
+    name = fitted(one_line(node.id), 48)
+    if again:
+        return Text(f"→ {name} ↑", "dim")
+    label = Text()
+    if node.status:
+        label.append_text(icon(node.status, fancy=out.fancy))
+        label.append(" ")
+    label.append(name, style_of(node.status) if node.status in ("failed", "in_doubt") else "bold")
+    label.append(f"  {fitted(one_line(node.title or node.tool), 48)}", "dim")
+    odd = [f"{graph.nodes[need].id} ({when})" if when != "success" else graph.nodes[need].id
+           for need, when in node.needs]  # fmt: skip
+    if len(node.needs) > 1 or any(when != "success" for _, when in node.needs):
+        shown = ", ".join(fitted(one_line(name), 32) for name in odd[:6]) + (" …" if len(odd) > 6 else "")
+        label.append(f"  ← {shown}", "dim")
+    return label
+
+
+def by_layers(graph: Graph, out: Output) -> list[Text]:
+    """The steps layer by layer, for plans too deep for a tree."""
+    lines = []
+    for number, layer in enumerate(graph.layers(), 1):
+        line = Text(f"{number:>5}  ", "dim")
+        for at in layer[:20]:
+            node = graph.nodes[at]
+            if node.status:
+                line.append_text(icon(node.status, fancy=out.fancy))
+                line.append(" ")
+            line.append(fitted(one_line(node.id), 32) + "  ")
+        if len(layer) > 20:
+            line.append(out.say("cli.live.more", count=len(layer) - 20), "dim")
+        line.rstrip()
+        lines.append(line)
+    return lines
+
+
+# -- As Mermaid ---------------------------------------------------------------------------------------------------
+
+# Fill, line and letters of each status, for Mermaid and SVG alike.
+COLORS: dict[str, tuple[str, str, str]] = {
+    "": ("#eef2f7", "#64748b", "#0f172a"),
+    "pending": ("#f8fafc", "#94a3b8", "#475569"),
+    "ready": ("#f8fafc", "#64748b", "#334155"),
+    "running": ("#dbeafe", "#2563eb", "#1e3a8a"),
+    "waiting": ("#fef9c3", "#ca8a04", "#713f12"),
+    "succeeded": ("#dcfce7", "#16a34a", "#14532d"),
+    "degraded": ("#fef3c7", "#d97706", "#78350f"),
+    "failed": ("#fee2e2", "#dc2626", "#7f1d1d"),
+    "skipped": ("#f3e8ff", "#9333ea", "#581c87"),
+    "in_doubt": ("#ffedd5", "#ea580c", "#7c2d12"),
+    "cancelled": ("#e5e7eb", "#6b7280", "#374151"),
+}
+
+
+def mermaid(graph: Graph) -> str:
+    """The graph in Mermaid's words."""
+    lines = ["flowchart LR"]
+    lines += [f'  n{at}["{_mermaid_label(node)}"]{_mermaid_class(node)}' for at, node in enumerate(graph.nodes)]
+    for at, node in enumerate(graph.nodes):
+        for need, when in node.needs:
+            lines.append(f"  n{need} --> n{at}" if when == "success" else f"  n{need} -. {when} .-> n{at}")
+    for status in dict.fromkeys(node.status for node in graph.nodes):
+        if status:
+            fill, line, letters = COLORS[status]
+            lines.append(f"  classDef {status} fill:{fill},stroke:{line},color:{letters}")
+    return "\n".join(lines)
+
+
+def _mermaid_class(node: Node) -> str:
+    return f":::{node.status}" if node.status else ""
+
+
+def _mermaid_label(node: Node) -> str:
+    name, what = _escaped(one_line(node.id, 60)), _escaped(one_line(node.title or node.tool, 60))
+    return f"{name}<br/>{what}" if what and what != name else name
+
+
+def _escaped(text: str) -> str:
+    """Everything but letters, digits and the plainest signs as a character code, which no parser reads as syntax."""
+    return "".join(sign if sign.isalnum() or sign in " _-.,:/…" else f"#{ord(sign)};" for sign in text)

@@ -1,0 +1,156 @@
+"""What the demo claims, and whether it held: read from the history and from the world's own account of the calls.
+
+Rules of this file:
+- A claim is never assumed. Each is computed from records that others wrote, and says what it was computed from.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rerail.cli.style import span
+from rerail.core import events as ev
+from rerail.core.events import Record
+from rerail.core.policy import Rung
+from rerail.core.views import RunResult
+from rerail.demo.world import CALLS, EFFECTS, World
+
+
+@dataclass(frozen=True, slots=True)
+class Healing:
+    """Something that went wrong with a step, and what became of it."""
+
+    trouble: str
+    step: str
+    cure: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Something the demo says of itself, whether it held, and how one knows."""
+
+    words: str
+    held: bool
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Killed:
+    """How the first process ended."""
+
+    pid: int
+    status: int | None  # what it ended with; minus the signal, if a signal ended it
+    seq: int  # the last event that was in the store then
+
+
+# -- What healed --------------------------------------------------------------------------------------------------
+
+TROUBLES = ("rate limit", "wrong argument", "tool down", "optional step", "lost answer")
+KILLED = "killed"
+
+
+def healings(records: Sequence[Record]) -> dict[str, Healing]:
+    """What went wrong with each step and ended well all the same, by step."""
+    found: dict[str, Healing] = {}
+    lost: dict[str, str] = {}  # steps whose answer was lost, and how it was
+    for record in records:
+        match record.event:
+            case ev.StepFailed(lost=True) as event:
+                lost[event.step] = KILLED if event.error.code == "ANSWER_LOST" else TROUBLES[4]
+            case ev.RetryScheduled() as event if event.not_now:
+                found[event.step] = Healing(TROUBLES[0], event.step, f"waited {span(event.delay)}, as told")
+            case ev.RetryScheduled() as event if event.step in lost:
+                found[event.step] = Healing(lost[event.step], event.step, "harmless, called again")
+            case ev.Recovered(rung=Rung.ADJUST) as event:
+                found[event.step] = Healing(TROUBLES[1], event.step, "took the hint")
+            case ev.Recovered(rung=Rung.ALTERNATIVE) as event:
+                found[event.step] = Healing(TROUBLES[2], event.step, f"{event.tool} instead")
+            case ev.StepSkipped(code="SKIP_OPTIONAL") as event:
+                found[event.step] = Healing(TROUBLES[3], event.step, "done without it")
+            case ev.StepVerified(effect="there") as event if _starts(records)[event.step] == 1:
+                found[event.step] = Healing(lost[event.step], event.step, "found, not repeated")
+            case _:
+                pass
+    ended = finished_steps(records)
+    return {step: healing for step, healing in found.items() if step in ended}
+
+
+def _starts(records: Sequence[Record]) -> Counter[str]:
+    return Counter(r.event.step for r in records if isinstance(r.event, ev.StepStarted))
+
+
+# -- What held ----------------------------------------------------------------------------------------------------
+
+
+def claims(records: Sequence[Record], result: RunResult, world: World, killed: Killed) -> list[Claim]:
+    """Everything the demo says of itself, checked."""
+    before = [record for record in records if record.seq <= killed.seq]
+    after = [record for record in records if record.seq > killed.seq]
+    return [
+        _five_healings(records),
+        _really_killed(before, after, killed),
+        _nothing_again(before, after, world, killed),
+        _effects_once(world),
+        _two_accounts(records, after, world),
+        _verdict(records, result),
+    ]
+
+
+def _five_healings(records: Sequence[Record]) -> Claim:
+    kinds = {healing.trouble for healing in healings(records).values()}
+    missing = [trouble for trouble in TROUBLES if trouble not in kinds]
+    return Claim("five kinds of trouble were healed", not missing, ", ".join(missing) or ", ".join(TROUBLES))
+
+
+def _really_killed(before: Sequence[Record], after: Sequence[Record], killed: Killed) -> Claim:
+    unfinished = not any(isinstance(record.event, ev.Done) for record in before)
+    lost = next((record.event.lost for record in after if isinstance(record.event, ev.Resumed)), ())
+    held = killed.status is not None and killed.status < 0 and unfinished and bool(lost)
+    evidence = f"process {killed.pid} ended with status {killed.status}; cut off: {', '.join(lost) or 'nothing'}"
+    return Claim("a process was killed in the middle of its calls", held, evidence)
+
+
+def finished_steps(records: Sequence[Record]) -> list[str]:
+    """The steps that had ended by then, in the order they did."""
+    ended = [
+        record.event.step
+        for record in records
+        if isinstance(record.event, ev.StepSucceeded | ev.StepSkipped)
+        or (isinstance(record.event, ev.StepVerified) and record.event.effect == "there")
+    ]
+    return list(dict.fromkeys(ended))
+
+
+def _nothing_again(before: Sequence[Record], after: Sequence[Record], world: World, killed: Killed) -> Claim:
+    finished = finished_steps(before)
+    later = {line["step"] for line in world.lines(CALLS) if line["pid"] != killed.pid}
+    again = [step for step in finished if step in later or step in _starts(after)]
+    evidence = f"called again: {', '.join(again)}" if again else f"{len(finished)} of them, by history and by {CALLS}"
+    return Claim("no step that was finished before the kill was called again", bool(finished) and not again, evidence)
+
+
+def _effects_once(world: World) -> Claim:
+    counts = {log: len(world.lines(log)) for log in EFFECTS}
+    evidence = f"one line each in {', '.join(EFFECTS)}"
+    if held := all(count == 1 for count in counts.values()):
+        return Claim("no side effect happened twice", held, evidence)
+    return Claim("no side effect happened twice", held, ", ".join(f"{log} has {n} lines" for log, n in counts.items()))
+
+
+def _two_accounts(records: Sequence[Record], after: Sequence[Record], world: World) -> Claim:
+    """The tools' own account of their calls agrees with the history; a call that died may not have got to its note."""
+    history, noted = _starts(records), Counter(line["step"] for line in world.lines(CALLS))
+    lost = {step for record in after if isinstance(record.event, ev.Resumed) for step in record.event.lost}
+    held = all(0 <= count - noted[step] <= (step in lost) for step, count in history.items()) and noted <= history
+    evidence = f"{history.total()} calls in the history, {noted.total()} in {CALLS}"
+    return Claim("the history and the tools agree on what was called", held, evidence)
+
+
+def _verdict(records: Sequence[Record], result: RunResult) -> Claim:
+    dones = [record.seq for record in records if isinstance(record.event, ev.Done)]
+    one_end = dones == [records[-1].seq]
+    held = one_end and result.status == "completed" and result.success and result.degraded and not result.failed_steps
+    evidence = f"{result.status}; success {result.success}, degraded {result.degraded}, {len(dones)} end in the history"
+    return Claim("the run completed, and its verdict does not hide the missing step", held, evidence)

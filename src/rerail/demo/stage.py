@@ -1,0 +1,186 @@
+"""The demo from curtain to curtain: run, kill -9, resume, and an honest account of it.
+
+The plan runs in a process of its own. This one watches it through the store, kills it, and then picks the run up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import secrets
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import rerail
+from rerail.cli.output import Output
+from rerail.cli.picture import Picture
+from rerail.core.events import Record
+from rerail.core.track import Phase
+from rerail.demo.account import Account
+from rerail.demo.claims import Claim, Killed, claims, healings
+from rerail.demo.narrator import Narrator
+from rerail.demo.setting import FASTEST, PLAN, SLOWEST, Setting
+from rerail.demo.world import World
+
+PATIENCE = 50.0  # seconds for the moment to come at which the process is killed
+SETTLED = (Phase.SUCCEEDED, Phase.SKIPPED)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Play the demo; 0 only if everything it claims was found to hold."""
+    options = _options(argv)
+    with Output(json=options.json, color=not options.no_color) as out:
+        try:
+            folder = _folder(options.keep)
+        except OSError as error:
+            return out.usage(f"cannot use {options.keep}: {error.strerror}", "rerail demo --keep FOLDER")
+        setting = Setting(folder, f"demo-{secrets.token_hex(2)}", FASTEST if options.fast else SLOWEST)
+        try:
+            return asyncio.run(Stage(out, setting).play())
+        except KeyboardInterrupt:
+            out.note("interrupted")
+            return 130
+        except (rerail.RerailError, Broken) as error:
+            out.problem("DEMO_FAILED", str(error), f"the files are in {folder}")
+            return 1
+
+
+def _options(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="rerail demo",
+        description="See a plan of a dozen tool calls fail, heal, be killed and finish. Offline, about 12 seconds.",
+    )
+    parser.add_argument("--keep", metavar="DIR", help="put the demo's files there (default: a temporary folder)")
+    parser.add_argument("--fast", action="store_true", help="do not wait for readers")
+    parser.add_argument("--json", action="store_true", help="print one JSON document on stdout and nothing else")
+    parser.add_argument("--no-color", action="store_true", help="no colours (NO_COLOR does the same)")
+    return parser.parse_args(argv)
+
+
+def _folder(keep: str | None) -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="rerail-demo-")) if keep is None else Path(keep).absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(PLAN, folder / PLAN.name)
+    return folder
+
+
+class Broken(Exception):
+    """The demo could not be played as it is written."""
+
+
+class Stage:
+    """One performance."""
+
+    def __init__(self, out: Output, setting: Setting) -> None:
+        self._out, self._setting = out, setting
+        self._narrator, self._account = Narrator(out), Account(out, setting)
+        self._picture = Picture(setting.run)
+        self._records: list[Record] = []
+
+    async def play(self) -> int:
+        """Run, kill, resume, account; returns the exit code."""
+        began = time.monotonic()
+        self._account.curtain()
+        World.make(self._setting.world.folder, self._setting.pace)
+        killed = await self._until_killed()
+        await asyncio.sleep(1.5 * self._setting.pace)  # a moment of silence
+        result = await self._resumed()
+        found = claims(self._records, result, self._setting.world, killed)
+        self._account.whole(self._picture, self._records, result, found, time.monotonic() - began)
+        if self._out.json:
+            self._out.document(self._document(result, found))
+        return 0 if all(claim.held for claim in found) else 1
+
+    def _hear(self, record: Record) -> None:
+        self._records.append(record)
+        self._picture.feed(record)
+        self._narrator.tell(record)
+
+    # -- The first process --------------------------------------------------------------------------------------------
+
+    async def _until_killed(self) -> Killed:
+        async with self._setting.engine(tools=False) as engine:
+            child = await self._start()
+            self._account.title(f"Process {child.pid} runs the plan")
+            watching = asyncio.create_task(self._watch(engine, child))
+            try:
+                await self._moment(child, watching)
+                await asyncio.sleep(0.5 * self._setting.pace)
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    child.kill()
+                status = await child.wait()
+                watching.cancel()
+                await asyncio.gather(watching, return_exceptions=True)
+            for record in await engine.events(self._setting.run, self._picture.seq):
+                self._hear(record)
+        killed = Killed(child.pid, status, self._picture.seq)
+        self._account.killed(killed, self._picture, self._records)
+        return killed
+
+    @property
+    def _errors(self) -> Path:
+        return self._setting.folder / "child.err"
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        """A process of its own, out of reach of the terminal's Ctrl-C."""
+        setting = self._setting
+        words = ["-P", "-m", "rerail.demo.child", str(setting.folder), setting.run, str(setting.pace)]
+        with self._errors.open("wb") as log:
+            return await asyncio.create_subprocess_exec(
+                sys.executable, *words, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+
+    async def _watch(self, engine: rerail.Engine, child: asyncio.subprocess.Process) -> None:
+        """Tell what the other process does, as its events reach the store."""
+        while child.returncode is None:
+            try:
+                await engine.find(self._setting.run)
+                break
+            except rerail.Refused:  # it has not begun yet
+                await asyncio.sleep(0.02)
+        async for record in engine.watch(self._setting.run):
+            self._hear(record)
+
+    async def _moment(self, child: asyncio.subprocess.Process, watching: asyncio.Task[None]) -> None:
+        """Wait for the right moment to kill."""
+        deadline = time.monotonic() + PATIENCE
+        while not self._is_the_moment():
+            if child.returncode is not None or watching.done() or time.monotonic() > deadline:
+                said = self._errors.read_text(errors="replace").strip()[-2000:]
+                raise Broken(f"the moment to kill the process never came. {said}".strip())
+            await asyncio.sleep(0.03)
+
+    def _is_the_moment(self) -> bool:
+        """The courier is booked and has not answered yet, and the healing of the other steps has been seen."""
+        phases = {step: track.phase for step, track in self._picture.state.tracks.items()}
+        if phases.get("courier") is not Phase.RUNNING or not self._setting.world.lines("bookings.log"):
+            return False
+        return phases["invoice"] in SETTLED and phases["ideas"] in SETTLED
+
+    # -- The second process -------------------------------------------------------------------------------------------
+
+    async def _resumed(self) -> rerail.RunResult:
+        self._account.title(f"Process {os.getpid()} picks the run up")
+        async with self._setting.engine(tools=True) as engine:
+            await engine.begin_resume(self._setting.run)
+            async for record in engine.watch(self._setting.run, self._picture.seq):
+                self._hear(record)
+            return await engine.wait(self._setting.run)
+
+    def _document(self, result: rerail.RunResult, found: Sequence[Claim]) -> dict[str, object]:
+        healed = healings(self._records).values()
+        return {
+            "ok": all(claim.held for claim in found),
+            "run_id": self._setting.run,
+            "store": f"sqlite:///{self._setting.database}",
+            "claims": [{"claim": claim.words, "held": claim.held, "evidence": claim.evidence} for claim in found],
+            "healed": [{"step": one.step, "trouble": one.trouble, "cure": one.cure} for one in healed],
+            "result": result.to_dict(),
+        }

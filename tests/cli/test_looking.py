@@ -1,0 +1,258 @@
+"""Commands that only look: ls, show, why, logs, watch, artifacts, check, config, tools, doctor."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.conftest import Here
+
+from rerail.cli.output import clean, one_line
+
+BROKEN = (
+    {"id": "a", "tool": "ok"},
+    {"id": "b", "tool": "fail", "needs": ["a"]},
+    {"id": "c", "tool": "ok", "needs": ["b"]},
+)
+
+
+def test_the_report_says_what_people_ask_next(here: Here) -> None:
+    """V7, T4: verdict, what failed and why, what was skipped for it, and commands with the real id."""
+    plan = here.place.plan(*BROKEN)
+    found = here("run", plan, "--tools", "toolbox.py", code=1)
+    run = here("ls", "--json").json[0]["run_id"]
+    assert found.out.startswith(f"✗ failed  {run}")
+    assert "b  fail, attempt 1: it broke [TOOL_FAILED, tool_error]" in found.out
+    assert "c  skipped: upstream step failed - step b (fail): it broke" in found.out
+    assert f"rerail why {run} b" in found.out
+    assert f"rerail retry {run} --dry-run" in found.out
+    assert "b  attempt 1 failed: it broke" in found.err.replace("   ", "")
+
+
+def test_what_healed_is_named(here: Here) -> None:
+    """H3, V7: the report names the rungs that helped, and nothing that did not."""
+    step = {"id": "a", "tool": "fail", "alternatives": ["ok"]}
+    plan = here.place.plan(step, {"id": "b", "tool": "fail", "fallback": {"value": 7}})
+    found = here("run", plan, "--tools", "toolbox.py", "--set", "reflection.max_step_retries=1", code=0)
+    healed = found.out.split("Healed\n")[1]
+    assert "a  another tool: ok" in healed
+    assert "b  a fallback stood in: it broke" in found.out.split("Healed\n")[0]
+    assert found.out.startswith("◐ completed, degraded")
+
+
+def test_the_fitting_retry_is_recommended(here: Here) -> None:
+    """T4: a permanent error is not told to be retried plainly."""
+    run = here.run({"id": "a", "tool": "stubborn"}, code=1)
+    shown = here("show", run, code=0).out
+    assert f"rerail retry {run} --force --dry-run" in shown
+    here("retry", run, "--force", "--dry-run", code=0)
+
+
+def test_suggested_commands_find_the_same_store(here: Here) -> None:
+    """T4: what is recommended can be typed as it stands."""
+    plan = here.place.plan(*BROKEN)
+    found = here("run", plan, "--tools", "toolbox.py", "--store", "my runs.db", code=1)
+    assert "--dry-run --store 'my runs.db'" in found.out
+    assert here("ls", "--store", "my runs.db", "--json", code=0).json
+    assert here("ls", "--json", code=0).json == []
+
+
+def test_looking_makes_no_store(here: Here) -> None:
+    """A command that only looks leaves nothing behind."""
+    assert "no runs" in here("ls", code=0).out
+    assert "does not exist" in here("show", "abc", code=2).err
+    assert not (here.place.folder / ".rerail").exists()
+
+
+def test_ls_lists_newest_first(here: Here) -> None:
+    """SPEC 12: status filters, a limit, and a word that there is more."""
+    runs = [here.run({"id": "a", "tool": tool}, code=code) for tool, code in (("ok", 0), ("fail", 1), ("ok", 0))]
+    assert [row["run_id"] for row in here("ls", "--json", code=0).json] == runs[::-1]
+    assert [row["run_id"] for row in here("ls", "--json", "--status", "failed", code=0).json] == [runs[1]]
+    shown = here("ls", "--limit", "1", code=0)
+    assert runs[2] in shown.out
+    assert runs[0] not in shown.out
+    assert "--limit 0" in shown.err
+
+
+def test_logs_tell_everything(here: Here) -> None:
+    """I2: every event that means something is a line, tools' own lines among them; --tail takes the last ones."""
+    run = here.run({"id": "a", "tool": "noisy"}, {"id": "b", "tool": "fail", "critical": False}, code=0)
+    lines = here("logs", run, code=0).out.splitlines()
+    assert "started by" in lines[0]
+    assert any("a line ␛[31mof log[/red]" in line for line in lines)
+    assert any("optional step skipped" in line for line in lines)
+    assert here("logs", run, "--tail", "2", code=0).out.splitlines() == lines[-2:]
+    assert here("logs", run, "--tail", "0", code=0).out == ""
+    assert all(" b  " in line for line in here("logs", run, "--step", "b", code=0).out.splitlines())
+
+
+def test_untrusted_text_cannot_paint(here: Here) -> None:
+    """M4: a tool's words are shown as they are, never as markup, never as terminal commands."""
+    run = here.run({"id": "a", "tool": "stubborn"}, {"id": "x\x1b[31m]y", "tool": "ok"}, code=1)
+    for words in (("show", run), ("why", run, "a"), ("logs", run), ("graph", run), ("graph", run, "--mermaid")):
+        shown = here(*words, code=0).out
+        assert "\x1b" not in shown
+    assert "[bold]no[/bold] ␛[2Jway" in here("show", run, code=0).out
+
+
+def test_texts_are_made_safe() -> None:
+    """M4: control characters, direction marks and line breaks are made visible or harmless."""
+    assert clean("a\x00b\x07\x7f\x9b\u202e") == "a␀b␇\\u007f\\u009b\\u202e"
+    assert clean("a\tb\nc\r\n") == "a b c  "
+    assert clean("a\tb\nc\r\n", lines=True) == "a\tb\nc\n"
+    assert clean("数据 ✓ é") == "数据 ✓ é"
+    assert clean("\ud800") == "\\ud800"
+    assert one_line("a  b\n" * 200, 10) == "a b a b a…"
+
+
+def test_why_tells_the_story_of_a_step(here: Here) -> None:
+    """SPEC 12: what happened to one step, in order, and what to type next."""
+    run = here.run(*BROKEN, code=1)
+    told = here("why", run, "b", code=0).out
+    assert "It needs a." in told
+    assert "failed" in told
+    assert f"rerail retry {run} --dry-run" in told
+    assert here("why", run[:5], "b", "--json", code=0).json["story"][0] == told.splitlines()[0]
+
+
+def test_artifacts_and_outputs(here: Here) -> None:
+    """E6, SPEC 12: what steps made is listed and printed, texts as they are and values as JSON."""
+    value = {"名": [1, 2]}
+    run = here.run(
+        {"id": "a", "tool": "ok", "args": {"value": value}},
+        {"id": "t", "tool": "ok", "args": {"value": "x\r\ny"}},
+        code=0,
+    )
+    assert {row["name"] for row in here("artifacts", run, "--json", code=0).json} == {"a", "t"}
+    assert json.loads(here("artifacts", run, "a", code=0).out) == value
+    assert here("show", run, "--output", "t", code=0).out.encode().endswith(b"y\n")
+    assert "has no artifact" in here("artifacts", run, "zz", code=2).err
+
+
+def test_ids_may_hold_anything(here: Here) -> None:
+    """P6: ids with spaces, dots, unicode and 10 kB are shown, found and drawn."""
+    ids = ["a step", "v1.2", "数据 加载", "é" * 10_000]
+    steps = [{"id": step, "tool": "ok", "needs": ids[at - 1 : at] if at else []} for at, step in enumerate(ids)]
+    run = here.run(*steps, code=0)
+    shown = here("show", run, code=0).out
+    assert all(step in shown for step in ids[:3])
+    assert max(map(len, shown.splitlines())) < 400
+    for step in ids:
+        assert here("why", run, step, code=0).out
+    for words in (("graph", run), ("graph", run, "--mermaid"), ("graph", run, "--svg"), ("logs", run)):
+        assert "数据 加载" in here(*words, code=0).out
+
+
+# -- Check --------------------------------------------------------------------------------------------------------
+
+
+def test_check_measures_a_good_plan(here: Here) -> None:
+    """P5: a plan without faults is measured; nothing is run, and no store is made."""
+    plan = here.place.plan(*BROKEN, {"id": "d", "tool": "ok"})
+    found = here("check", plan, code=0)
+    assert found.out == "ok: 4 steps, depth 3, width 2\n"
+    assert "--tools" in found.err
+    assert here("check", plan, "--tools", "toolbox.py", "--json", code=0).json["tools_checked"] is True
+    assert here.place.calls == []
+
+
+def test_check_lists_every_fault(here: Here) -> None:
+    """P5: all faults at once, with the cycle's path; tools and arguments only if tools are given."""
+    steps: list[dict[str, Any]] = [
+        {"id": "a", "tool": "ok", "needs": ["c"]}, {"id": "b", "tool": "ok", "needs": ["a"]},
+        {"id": "c", "tool": "ok", "needs": ["b"]}, {"id": "d", "tool": "okk", "needs": ["x", "d"]},
+        {"id": "d", "tool": "hold", "args": {"nam": 1}},
+    ]  # fmt: skip
+    plan = here.place.plan(*steps)
+    without = here("check", plan, "--json", code=2).json
+    assert {fault["code"] for fault in without["faults"]} == {"CYCLE", "UNKNOWN_NEED", "SELF_NEED", "DUPLICATE_ID"}
+    shown = here("check", plan, "--tools", "toolbox.py", code=2).out
+    assert "a → b → c → a" in shown
+    assert "did you mean 'ok'?" in shown
+    assert "BAD_ARGS" in shown
+
+
+def test_a_plan_may_come_from_stdin(here: Here) -> None:
+    """SPEC 12: `-` is stdin, for run, check and graph."""
+    text = json.dumps({"steps": [{"id": "a", "tool": "ok"}]})
+    place = here.place
+    assert place("check", "-", given=text, code=0).out.startswith("ok: 1 steps")
+    assert place("run", "-", "--tools", "toolbox.py", "--json", given=text, code=0).json["success"] is True
+    assert "neither YAML nor JSON" in place("check", "-", given="{a: [", code=2).err
+
+
+# -- Surroundings -------------------------------------------------------------------------------------------------
+
+
+def test_config_names_each_source(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SPEC 11: rerail.toml, the environment and the command line, in rising order, each value with its source."""
+    toml = here.place.folder / "rerail.toml"
+    toml.write_text("[retry]\nmax_retries = 7\nmax_wait = 5\njitter = false\n")
+    monkeypatch.setenv("RERAIL_RETRY_MAX_WAIT", "6")
+    rows = {row["key"]: row for row in here("config", "--json", "--set", "retry.jitter=true", code=0).json}
+    assert rows["retry.max_retries"] == {"key": "retry.max_retries", "value": 7, "source": str(toml)}
+    assert rows["retry.max_wait"]["source"] == "environment RERAIL_RETRY_MAX_WAIT"
+    assert rows["retry.jitter"] == {"key": "retry.jitter", "value": True, "source": "command line"}
+    assert rows["run.concurrency"]["source"] == "default"
+    assert "retry.max_retries" in here("config", code=0).out
+
+
+def test_set_bites(here: Here) -> None:
+    """SPEC 11: a setting given on the command line governs the run."""
+    plan = here.place.plan({"id": "a", "tool": "fail", "args": {"category": "transient_error"}})
+    here("run", plan, "--tools", "toolbox.py", "--set", "reflection.max_step_retries=2", code=1)
+    assert here.place.calls == ["a"] * 3
+
+
+def test_tools_are_listed_with_their_arguments(here: Here) -> None:
+    """M2: name, description, arguments, effect, timeout and source of each tool."""
+    shown = here("tools", "--tools", "toolbox.py", code=0).out
+    assert "hold(name: string)" in shown
+    assert "must not happen twice (once)" in shown
+    assert str(here.place.folder / "toolbox.py") in shown
+    rows = {row["name"]: row for row in here("tools", "--tools", "toolbox.py", "--json", code=0).json}
+    assert rows["late"]["timeout"] == 0.05
+    assert rows["send"]["effect"] == "once"
+
+
+def test_tools_come_from_the_settings_too(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SPEC 11: `tools.modules` are loaded as if named, relative to the file that names them."""
+    (here.place.folder / "rerail.toml").write_text('[tools]\nmodules = ["toolbox.py"]\n')
+    plan = here.place.plan({"id": "a", "tool": "ok"})
+    below = here.place.folder / "below"
+    below.mkdir()
+    monkeypatch.chdir(below)
+    assert here("run", f"../{plan}", "--json", code=0).json["success"] is True
+
+
+def test_doctor_finds_what_is_wrong(here: Here) -> None:
+    """SPEC 12: it only looks, and its exit code is 1 if something is wrong."""
+    assert here("doctor", "--tools", "toolbox.py", code=0).out.count("✓") == 6
+    assert not (here.place.folder / ".rerail").exists()
+    (here.place.folder / "bad.db").write_text("no database at all" * 100)
+    wrong = here("doctor", "--store", "bad.db", "--tools", "nothing.py", "--json", code=1).json
+    assert {check["name"] for check in wrong["checks"] if not check["ok"]} == {"store", "tools"}
+    assert here("doctor", "--set", "a.b=1", code=1).out.count("✗") == 1
+
+
+def test_the_demo_is_somewhere_else(here: Here) -> None:
+    """The demo reads its own options; where it is missing, that is said."""
+    import importlib.util
+
+    if importlib.util.find_spec("rerail.demo") is None:
+        assert "rerail.demo" in here("demo", code=2).err
+
+
+def test_a_store_that_is_none(here: Here) -> None:
+    """E4: a file that is not a database, and a store that cannot be made, are refused before anything begins."""
+    place = Path(here.place.folder)
+    (place / "bad.db").write_text("no database at all" * 100)
+    plan = here.place.plan({"id": "a", "tool": "ok"})
+    for store in ("bad.db", "sqlite:///bad.db", "mystery://x", "toolbox.py/runs.db"):
+        found = here("run", plan, "--tools", "toolbox.py", "--store", store, "--json", code=2)
+        assert found.json["error"]["code"] == "STORE_FAILED"
+    assert here.place.calls == []
+    assert (place / "bad.db").read_text().startswith("no database")
