@@ -44,6 +44,7 @@ class Owner:
     host: str
     pid: int
     started: float  # when the process started, as the machine tells it
+    worker: bool = False  # it exists for this run alone, so that ending it harms nothing else
 
     def __str__(self) -> str:
         return f"{self.host}:{self.pid}"

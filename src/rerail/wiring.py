@@ -101,6 +101,7 @@ class Engine(core.Engine):
         by: str | None = None,
         origin: Sequence[str] = (),
         workspace: str | Path | None = None,
+        worker: bool = False,
     ) -> None:
         settings = settings if isinstance(settings, Settings) else Settings.load(settings)
         address = store if store is not None else settings.store.url
@@ -129,6 +130,7 @@ class Engine(core.Engine):
             version=__version__,
             origin=origin,
             ttl=settings.artifacts.ttl_hours * 3600,
+            worker=worker,
         )
 
     @property

@@ -148,7 +148,9 @@ if os.fork() == 0:
     os._exit(0)
 print("parent", os.wait()[1])
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
+    # Newer Pythons warn about every such fork, whoever does it.
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
     assert (done.stdout, done.stderr) == ("child\nparent 0\n", "")
 
 

@@ -158,16 +158,6 @@ class Place:
         found = self("run", self.plan(*steps), "--tools", "toolbox.py", "--json", code=code)
         return str(found.json["run_id"])
 
-    def begin(self, *steps: dict[str, Any], at: str) -> tuple[subprocess.Popen[str], str]:
-        """Run these steps in a process of their own; returns it and the run's id once a step is being called."""
-        process = self.spawn("run", self.plan(*steps), "--tools", "toolbox.py")
-        self.until(lambda: at in self.calls)
-        return process, self.only()
-
-    def only(self) -> str:
-        """The id of the newest run."""
-        return str(self("ls", "--json", code=0).json[0]["run_id"])
-
     @property
     def calls(self) -> list[str]:
         """The steps that were called, in order."""
@@ -211,6 +201,16 @@ class Here:
         """Run these steps to their end; returns the run's id."""
         found = self("run", self.place.plan(*steps), "--tools", "toolbox.py", "--json", "-q", code=code)
         return str(found.json["run_id"])
+
+    def begin(self, *steps: dict[str, Any], at: str) -> tuple[subprocess.Popen[str], str]:
+        """Run these steps in a process of their own; returns it and the run's id once a step is being called."""
+        process = self.place.spawn("run", self.place.plan(*steps), "--tools", "toolbox.py")
+        self.place.until(lambda: at in self.place.calls)
+        return process, self.only()
+
+    def only(self) -> str:
+        """The id of the newest run."""
+        return str(self("ls", "--json", code=0).json[0]["run_id"])
 
 
 @pytest.fixture

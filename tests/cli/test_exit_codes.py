@@ -80,7 +80,7 @@ def test_debugging_shows_where_it_went_wrong(place: Place) -> None:
     assert "PlanError" in ended.stderr
 
 
-def test_a_reader_that_goes_away_is_no_error(place: Place) -> None:
+def test_a_reader_that_goes_away_is_no_error(here: Here, place: Place) -> None:
     """`| head` is quiet, and does not end the run that is being watched."""
     steps = [{"id": f"s{n}", "tool": "ok"} for n in range(50)]
     plan = place.plan(*steps)
@@ -93,7 +93,7 @@ def test_a_reader_that_goes_away_is_no_error(place: Place) -> None:
     assert process.wait(20) == 0
     assert len(place.calls) == 50
     quiet = subprocess.run(
-        f"{sys.executable} -m rerail.cli logs {place.only()} | head -1", shell=True, cwd=place.folder,
+        f"{sys.executable} -m rerail.cli logs {here.only()} | head -1", shell=True, cwd=place.folder,
         env=place.environ, capture_output=True, text=True,
     )  # fmt: skip
     assert quiet.stderr == ""

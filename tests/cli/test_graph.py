@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import random
 import time
+from collections.abc import Callable
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -14,7 +16,7 @@ from rerail.cli.graph import Graph, Node, by_layers, mermaid, tree
 from rerail.cli.output import Output
 from rerail.cli.svg import Layout, svg
 
-DIAMOND = (
+DIAMOND: tuple[dict[str, Any], ...] = (
     {"id": "a", "tool": "ok"},
     {"id": "b", "tool": "fail", "needs": ["a"]},
     {"id": "c", "tool": "ok", "needs": ["a"]},
@@ -125,13 +127,13 @@ def test_deep_plans_are_listed_by_layers() -> None:
 def test_two_thousand_steps_are_drawn_at_once(shape: str) -> None:
     """P6: layout is linear: two thousand steps take a moment in any shape."""
     chance = random.Random(1)
-    needs = {
+    shapes: dict[str, Callable[[int], list[int]]] = {
         "chain": lambda at: [at - 1] if at else [],
         "fan": lambda at: [0] if at else [],
         "random": lambda at: sorted({chance.randrange(at) for _ in range(3)}) if at else [],
         "ladder": lambda at: [at - 1, *([0] if at > 1 else [])] if at else [],
-    }[shape]
-    graph = Graph(nodes(*(needs(at) for at in range(2_000))))
+    }
+    graph = Graph(nodes(*(shapes[shape](at) for at in range(2_000))))
     begun = time.process_time()
     ElementTree.fromstring(svg(graph))
     assert mermaid(graph).count("-->") == sum(len(node.needs) for node in graph.nodes)

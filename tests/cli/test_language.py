@@ -47,7 +47,7 @@ def test_the_language_is_chosen(
 
 def test_every_sentence_that_is_asked_for_is_there() -> None:
     """T12: a key in the code is in the catalogue, and a key in the catalogue is in the code."""
-    asked = set(re.findall(r'"(cli\.[a-z_.]+[a-z_])"', SOURCES))
+    asked = set(re.findall(r"""["'](cli\.[a-z_.]+[a-z_])["']""", SOURCES))
     assert asked
     assert not asked - TEXTS.keys()
     families = set(re.findall(r'f"(cli\.[a-z_.]+\.)\{', SOURCES)) | {"cli.line."}

@@ -87,7 +87,7 @@ def test_a_completed_run_needs_force(here: Here) -> None:
 
 def test_stage(here: Here) -> None:
     """T4, T5: --stage resumes there; an unknown one is refused with the near match."""
-    steps = [
+    steps: list[dict[str, Any]] = [
         {"id": "a", "tool": "ok", "stage": "extracting"},
         {"id": "b", "tool": "fail", "stage": "writing", "needs": ["a"]},
     ]

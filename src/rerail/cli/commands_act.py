@@ -148,7 +148,7 @@ async def _act(run: str, act: Action, common: Common, out: Output, *, patient: b
         picture = Picture.of(found, await engine.events(found))
         await act(engine, found)
         if owner:
-            return await handed_over(engine, out, found)
+            return await handed_over(engine, out, found, owner)
         if await _is_driven_here(engine, found):
             return await stay(engine, out, picture, handed_to=None)
         return await _recorded(engine, out, found)

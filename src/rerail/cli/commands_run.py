@@ -157,10 +157,11 @@ async def retry(
         if dry_run:
             return await _preview(engine, out, found, wanted)
         await _confirmed(engine, out, found, wanted, yes=yes)
+        owner = (await ownership(engine, found)).owner
         picture = Picture.of(found, await engine.events(found))
         target, preview = await engine.begin_retry(found, **wanted.arguments())
         if preview is None:
-            return await handed_over(engine, out, target)
+            return await handed_over(engine, out, target, owner)
         _say_passed(out, preview)
         if target != found:
             out.note(out.say("cli.retry.follow_up", run=found, target=target))
@@ -217,9 +218,8 @@ def _say_passed(out: Output, preview: Preview) -> None:
         out.note(Text(out.say("cli.retry.passed", checks=", ".join(preview.passed)), "yellow"))
 
 
-async def handed_over(engine: Engine, out: Output, run: str) -> int:
+async def handed_over(engine: Engine, out: Output, run: str, owner: str) -> int:
     """Say that the run's owner, another process, took the wish; returns the exit code."""
-    owner = (await ownership(engine, run)).owner
     if out.json:
         out.document({**(await engine.show(run)).to_dict(), "handed_to": owner or None})
     else:

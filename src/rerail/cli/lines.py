@@ -20,10 +20,8 @@ from rerail.core.verdict import skip_message, status_of
 
 Told = tuple[str, str, str]  # icon, step, words
 
-# What people care about while a run is under way; `logs` shows the rest too.
-QUIET = (
-    ev.PlanAccepted, ev.StepProgress, ev.StepKept, ev.StepRenewed, ev.ArtifactCreated, ev.Evaluation, ev.RetryDone,
-)  # fmt: skip
+# What people do not care about while a run is under way; `logs` shows it too.
+QUIET = (ev.PlanAccepted, ev.StepKept, ev.StepRenewed, ev.ArtifactCreated, ev.Evaluation, ev.RetryDone)
 
 NAME_WIDTH = 28
 

@@ -293,11 +293,13 @@ class Acted(_Event, frozen=True, tag="acted"):
     size: int = 0
     blob: bool = False
     course: Course = Course()
+    number: int = 0  # its place in the inbox, so that an answer lost in a crash does not repeat it
 
 
 class Cancelled(_Event, frozen=True, tag="cancelled"):
     by: str = ""
     reason: str = ""
+    number: int = 0
 
 
 class Stopped(_Event, frozen=True, tag="stopped"):

@@ -343,6 +343,7 @@ def _resumed(state: State, event: ev.Resumed, at: float) -> None:
 
 def _acted(state: State, event: ev.Acted, at: float) -> None:
     state.waiting = False
+    state.last_wish = max(state.last_wish, event.number)
     state.activate(at)
     if event.action == "pause":
         state.paused = True
@@ -363,6 +364,7 @@ def _acted(state: State, event: ev.Acted, at: float) -> None:
 
 def _cancelled(state: State, event: ev.Cancelled, at: float) -> None:
     state.stopped = "RUN_CANCELLED"
+    state.last_wish = max(state.last_wish, event.number)
     state.waiting = state.replan_wanted = False
     state.activate(at)
 

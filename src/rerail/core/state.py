@@ -77,6 +77,7 @@ class State:
         self.cost = 0.0
         self.active = 0.0
         self.active_since: float | None = None
+        self.last_wish = 0  # the latest of the inbox that was granted
         self.paused = False
         self.waiting = False
         self.stopped = ""

@@ -28,7 +28,7 @@ from rerail.core.why import story
 from rerail.engine.failures import from_code
 from rerail.engine.loop import Host, RunLoop
 from rerail.engine.outputs import Contents, Gone
-from rerail.engine.owner import RENEW_EVERY, is_dead, this_process
+from rerail.engine.owner import RENEW_EVERY, end_residual, is_dead, is_this_process, this_process
 from rerail.engine.wishes import Wish, encode_answer, error_for, raise_answer
 from rerail.errors import PlanError, Refused, RerailError, StoreError
 from rerail.ports import Fenced, Head, Lease, Taken, Unavailable, Unusable
@@ -56,9 +56,20 @@ class _Live:
 class Engine:
     """Runs plans durably; everything people can do to a run goes through here."""
 
-    def __init__(self, host: Host, policy: Policy, *, by: str, version: str, origin: Sequence[str], ttl: float) -> None:
+    def __init__(
+        self,
+        host: Host,
+        policy: Policy,
+        *,
+        by: str,
+        version: str,
+        origin: Sequence[str],
+        ttl: float,
+        worker: bool = False,
+    ) -> None:
         self._host, self._policy, self._by, self._version = host, policy, by, version
         self._origin, self._ttl = tuple(origin), ttl
+        self._owner = this_process(worker=worker)
         self._live: dict[str, _Live] = {}
         self._attendant: asyncio.Task[None] | None = None
         self._follow_ups: set[asyncio.Task[Any]] = set()
@@ -109,7 +120,9 @@ class Engine:
         for number, data in await self._host.store.inbox(run):
             problem: RerailError | None = None
             try:
-                await live.loop.wish(msgspec.json.decode(data, type=Wish))
+                wish = msgspec.json.decode(data, type=Wish)
+                if number > live.loop.state.last_wish:  # else it was granted, and only its answer was lost
+                    await live.loop.wish(msgspec.structs.replace(wish, number=number))
             except RerailError as error:
                 problem = error
             except msgspec.DecodeError as error:
@@ -138,8 +151,9 @@ class Engine:
         now = self._host.clock.now()
         store = self._host.store
         with _store_errors():
-            await store.create(Head(run, objective=plan.objective, parent=parent or "", created_at=now, updated_at=now))
-            lease = await store.claim(run, this_process(), now)
+            head = Head(run, 0, "pending", plan.objective, parent or "", now, now, self._owner, 1, now)
+            await store.create(head)  # created and owned in one go: nobody can come between
+        lease = Lease(run, self._owner, head.fence)
         loop = RunLoop(self._host, lease, State(run))
         loop.note(
             ev.RunStarted(plan.objective, parent or "", self._policy, by or self._by, self._version, self._origin),
@@ -372,7 +386,7 @@ class Engine:
             await live.loop.wish(wish)
             return
         head = await self._head(run)
-        if head.owner is not None and not is_dead(head, self._host.clock.now()) and head.owner != this_process():
+        if self._driven_elsewhere(head):
             await self._post(run, wish)
             return
         loop = await self._take(run)
@@ -435,7 +449,7 @@ class Engine:
         run = await self._retry_target(await self.find(run), steps, stage, clean=clean, force=force)
         who = by or self._by
         head = await self._head(run)
-        if run in self._live or (head.owner is not None and not is_dead(head, self._host.clock.now())):
+        if run in self._live or self._driven_elsewhere(head):
             return run, await self._retry_live(run, head, steps, force=force, dry_run=dry_run, by=who)
         if dry_run:
             state = await self.state(run)
@@ -465,6 +479,11 @@ class Engine:
             raise
         self._drive(run, loop)
         return run, preview
+
+    def _driven_elsewhere(self, head: Head) -> bool:
+        """Whether a living process other than this engine has the run; one at rest has only to let go of it."""
+        alive = head.owner is not None and not is_dead(head, self._host.clock.now())
+        return alive and head.status not in AT_REST
 
     async def _retry_live(
         self, run: str, head: Head, steps: Sequence[str] | None, *, force: bool, dry_run: bool, by: str
@@ -540,9 +559,9 @@ class Engine:
         store = self._host.store
         with _store_errors():
             try:
-                lease = await store.claim(run, this_process(), now)
+                lease = await store.claim(run, self._owner, now)
             except Taken as taken:
-                if not is_dead(taken.head, now):
+                if not is_dead(taken.head, now) and not await self._ended(taken.head):
                     raise Refused(
                         f"run {run} is being driven by process {taken.head.owner}",
                         "RUN_LIVE",
@@ -559,9 +578,15 @@ class Engine:
             raise
         return RunLoop(self._host, lease, state)
 
+    async def _ended(self, head: Head) -> bool:
+        """Whether the owner of a run at rest was a worker that should be gone, and now is (T7)."""
+        owner = head.owner
+        residual = head.status in AT_REST and owner is not None and owner.worker and not is_this_process(owner)
+        return residual and owner is not None and await end_residual(owner)
+
     async def _take_over(self, run: str, head: Head, now: float) -> Lease:
         try:
-            return await self._host.store.claim(run, this_process(), now, over=head.fence)
+            return await self._host.store.claim(run, self._owner, now, over=head.fence)
         except Taken as taken:
             raise Refused(f"process {taken.head.owner} took run {run} over first", "RUN_LIVE") from None
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import os
+import signal
 import socket
 from pathlib import Path
 
@@ -14,9 +16,28 @@ EXPIRED_AFTER = 30.0  # a holder on another machine that has not renewed for so 
 
 
 @functools.cache
-def this_process() -> Owner:
+def this_process(*, worker: bool = False) -> Owner:
     """The identity of this process: pid alone is not enough, pids come back."""
-    return Owner(socket.gethostname(), os.getpid(), process_start(os.getpid()) or 0.0)
+    return Owner(socket.gethostname(), os.getpid(), process_start(os.getpid()) or 0.0, worker)
+
+
+def is_this_process(owner: Owner) -> bool:
+    """Whether the owner is this very process."""
+    me = this_process()
+    return (owner.host, owner.pid, owner.started) == (me.host, me.pid, me.started)
+
+
+async def end_residual(owner: Owner, grace: float = 3.0) -> bool:
+    """End a worker that outlived its run: TERM, then KILL, and only if pid and start time match (T7)."""
+    for sent, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, grace)):
+        if owner.host != socket.gethostname() or process_start(owner.pid) != owner.started:
+            return sent is not signal.SIGTERM
+        os.kill(owner.pid, sent)
+        waited = 0.0
+        while process_start(owner.pid) == owner.started and waited < patience:
+            await asyncio.sleep(0.05)
+            waited += 0.05
+    return process_start(owner.pid) != owner.started
 
 
 def process_start(pid: int) -> float | None:

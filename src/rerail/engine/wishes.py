@@ -31,6 +31,7 @@ class Wish(msgspec.Struct, frozen=True, omit_defaults=True):
     outcome: str = ""  # for resolve: succeeded, failed, rerun
     value: Any = None
     reason: str = ""
+    number: int = 0  # its place in the inbox, if it came that way
 
 
 @dataclass(slots=True)
@@ -43,6 +44,16 @@ class Granted:
 
 def grant(state: State, tools: Tools, wish: Wish) -> Granted:
     """The events that grant a wish; `Refusal` or `Faulty` if the state does not allow it."""
+    granted = _grant(state, tools, wish)
+    if wish.number:
+        granted.events = [
+            msgspec.structs.replace(event, number=wish.number) if isinstance(event, ev.Acted | ev.Cancelled) else event
+            for event in granted.events
+        ]
+    return granted
+
+
+def _grant(state: State, tools: Tools, wish: Wish) -> Granted:
     step = wish.step or ""
     match wish.action:
         case "pause":

@@ -1,8 +1,8 @@
 """Scripted tools and minds: a world whose answers are written down beforehand, and that remembers every call.
 
-    world = World(fetch=[ConnectionError("down"), {"rows": 3}], save=[None])
-    result = world.run(plan)
-    assert world.calls_of("fetch") == 2
+world = World(fetch=[ConnectionError("down"), {"rows": 3}], save=[None])
+result = world.run(plan)
+assert world.calls_of("fetch") == 2
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ class World:
     """
 
     def __init__(self, script: Mapping[str, Sequence[Any]] | None = None, /, **more: Sequence[Any]) -> None:
-        self.script: dict[str, list[Any]] = {name: list(outcomes) for name, outcomes in {**(script or {}), **more}.items()}
+        self.script: dict[str, list[Any]] = {
+            name: list(outcomes) for name, outcomes in {**(script or {}), **more}.items()
+        }
         self.options: dict[str, dict[str, Any]] = {}
         self.calls: list[Called] = []
 

@@ -44,6 +44,7 @@ MIGRATIONS = (
         host TEXT,
         pid INTEGER,
         started REAL,
+        worker INTEGER,
         renewed_at REAL NOT NULL,
         created_at REAL NOT NULL,
         parent TEXT NOT NULL,
@@ -71,8 +72,9 @@ MIGRATIONS = (
 )
 
 _CREATE = """
-    INSERT INTO runs(run, seq, status, objective, parent, created_at, updated_at, host, pid, started, fence, renewed_at)
-    VALUES (?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT(run) DO NOTHING
+    INSERT INTO runs(run, seq, status, objective, parent, created_at, updated_at, host, pid, started, worker, fence,
+        renewed_at)
+    VALUES (?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT(run) DO NOTHING
     """
 _ADVANCE = """
     UPDATE runs SET seq = ?, updated_at = ifnull(?, updated_at), status = ifnull(?, status),
@@ -84,15 +86,16 @@ _BLOB = "INSERT INTO blobs(digest, data) VALUES (?, ?) ON CONFLICT DO NOTHING"
 _RUN_BLOB = "INSERT INTO run_blobs(digest, run) VALUES (?, ?) ON CONFLICT DO NOTHING"
 _READ = "SELECT seq, at, data FROM events WHERE run = ? AND seq > ? ORDER BY seq LIMIT ?"
 _HEADS = """
-    SELECT run, seq, status, objective, parent, created_at, updated_at, host, pid, started, fence, renewed_at FROM runs
+    SELECT run, seq, status, objective, parent, created_at, updated_at, host, pid, started, worker, fence, renewed_at
+    FROM runs
     """
 _HEAD = _HEADS + "WHERE run = ?"
 _CLAIM = """
-    UPDATE runs SET host = ?, pid = ?, started = ?, renewed_at = ?, fence = fence + 1
+    UPDATE runs SET host = ?, pid = ?, started = ?, worker = ?, renewed_at = ?, fence = fence + 1
     WHERE run = ? AND (host IS NULL OR fence = ?) RETURNING fence
     """
 _RENEW = "UPDATE runs SET renewed_at = ? WHERE run = ? AND fence = ? AND host IS NOT NULL"
-_RELEASE = "UPDATE runs SET host = NULL, pid = NULL, started = NULL WHERE run = ? AND fence = ?"
+_RELEASE = "UPDATE runs SET host = NULL, pid = NULL, started = NULL, worker = NULL WHERE run = ? AND fence = ?"
 _POST = "INSERT INTO inbox(run, data) SELECT run, ? FROM runs WHERE run = ? RETURNING number"
 _INBOX = "SELECT number, data FROM inbox WHERE run = ? AND answer IS NULL ORDER BY number"
 _ANSWER = "UPDATE inbox SET answer = ? WHERE run = ? AND number = ? AND answer IS NULL"
@@ -396,7 +399,7 @@ def _change(cursor: apsw.Cursor, sql: str, values: Values) -> int:
 
 def _create(cursor: apsw.Cursor, head: Head) -> None:
     owner = head.owner
-    who = (owner.host, owner.pid, owner.started) if owner else (None, None, None)
+    who = (owner.host, owner.pid, owner.started, owner.worker) if owner else (None, None, None, None)
     times = (head.created_at, head.updated_at)
     values = (head.run, head.status, head.objective, head.parent, *times, *who, head.fence, head.renewed_at)
     if not _change(cursor, _CREATE, values):
@@ -431,7 +434,7 @@ def _accept_own(cursor: apsw.Cursor, batch: Batch) -> None:
 
 
 def _claim(cursor: apsw.Cursor, run: str, owner: Owner, now: float, over: int | None) -> Lease:
-    values = (owner.host, owner.pid, owner.started, now, run, over)
+    values = (owner.host, owner.pid, owner.started, owner.worker, now, run, over)
     claimed: list[tuple[Any, ...]] = cursor.execute(_CLAIM, values).fetchall()
     if claimed:
         return Lease(run, owner, claimed[0][0])
@@ -456,8 +459,8 @@ def _sweep(cursor: apsw.Cursor, before: float) -> int:
 
 
 def _head(row: tuple[Any, ...]) -> Head:
-    run, seq, status, objective, parent, created_at, updated_at, host, pid, started, fence, renewed_at = row
-    owner = None if host is None else Owner(host, pid, started)
+    run, seq, status, objective, parent, created_at, updated_at, host, pid, started, worker, fence, renewed_at = row
+    owner = None if host is None else Owner(host, pid, started, bool(worker))
     return Head(run, seq, status, objective, parent, created_at, updated_at, owner, fence, renewed_at)
 
 

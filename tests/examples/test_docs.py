@@ -1,0 +1,111 @@
+"""What the README and the quickstart show is true: their plans load, their code runs, their output is real.
+
+When the command line has changed its words on purpose: RERAIL_UPDATE_DOCS=1 pytest tests/examples/test_docs.py
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import rerail
+from rerail.wiring import declared_tools
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text("utf-8")
+QUICKSTART = ROOT / "docs" / "quickstart.md"
+
+# -- README --------------------------------------------------------------------------------------------------------
+
+
+def blocks(text: str, kind: str) -> list[str]:
+    """The fenced blocks of a kind."""
+    return re.findall(rf"```{kind}\n(.*?)```", text, re.DOTALL)
+
+
+def test_the_plans_of_the_readme_have_no_faults() -> None:
+    """P1: every YAML block is a plan that may run, given its tools."""
+    plans = blocks(README, "yaml")
+    assert plans
+    for text in plans:
+        assert rerail.Plan.load(text).check() == []
+
+
+def test_the_settings_of_the_readme_are_settings() -> None:
+    """Every TOML block holds known keys only, and the tools it declares can be made."""
+    (text,) = blocks(README, "toml")
+    settings = rerail.Settings.load(tomllib.loads(text))
+    assert [tool.spec.name for tool in declared_tools(settings)] == ["count_lines", "rates"]
+
+
+@pytest.mark.parametrize("number", range(len(blocks(README, "python"))))
+def test_the_code_of_the_readme_runs(number: int, tmp_path: Path) -> None:
+    """M2: every Python block is a program."""
+    program = tmp_path / "program.py"
+    program.write_text(blocks(README, "python")[number], encoding="utf-8")
+    done = subprocess.run([sys.executable, program.name], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_links_of_the_docs_lead_somewhere() -> None:
+    """No page points to a file that is not there."""
+    for page in (ROOT / "README.md", ROOT / "examples" / "README.md", QUICKSTART, ROOT / "docs" / "concepts.md"):
+        targets = re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text("utf-8"))
+        assert targets
+        assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+# -- docs/quickstart.md --------------------------------------------------------------------------------------------
+
+RUN = "7c1f0a93e2"  # the run's id in the page; a real one differs each time
+
+
+def followed(page: str, folder: Path) -> str:
+    """The page with the output that its commands really have, when they are typed in that folder."""
+    for name, text in re.findall(r"^`([\w.]+)`:\n\n```\w+\n(.*?)```", page, re.MULTILINE | re.DOTALL):
+        (folder / name).write_text(text, encoding="utf-8")
+    real: list[str] = []
+
+    def played(block: re.Match[str]) -> str:
+        shown = ["```console\n"]
+        for command in re.findall(r"^\$ (.*)$", block[1], re.MULTILINE):
+            typed = command.replace(RUN, real[0]) if real else command
+            said = _typed(typed, folder)
+            if not real and (found := re.search(r"\b[0-9a-f]{10}\b", said)):
+                real.append(found[0])
+            shown.append(f"$ {command}\n{said.replace(real[0], RUN) if real else said}")
+        return "".join([*shown, "```"])
+
+    return re.sub(r"```console\n(.*?)```", played, page, flags=re.DOTALL)
+
+
+def _typed(command: str, folder: Path) -> str:
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    env = {**os.environ, "PATH": path, "RERAIL_LANG": "en", "PYTHONUTF8": "1", "NO_COLOR": "1"}
+    done = subprocess.run(
+        ["sh", "-c", command], cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60
+    )
+    return done.stdout.decode("utf-8")
+
+
+def settled(page: str) -> str:
+    """The page without what differs from time to time: durations, dates, and the spaces that align them."""
+    page = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "DATE", page)
+    page = re.sub(r"\b\d+(\.\d+)? m?s\b", "TIME", page)
+    return re.sub(r" +", " ", page)
+
+
+def test_the_quickstart_is_what_really_happens(tmp_path: Path) -> None:
+    """Typed in an empty folder, its commands print what the page shows."""
+    page = QUICKSTART.read_text("utf-8")
+    real = followed(page, tmp_path)
+    if os.environ.get("RERAIL_UPDATE_DOCS"):
+        QUICKSTART.write_text(real, encoding="utf-8")
+        page = real
+    assert settled(real) == settled(page), "docs/quickstart.md is out of date; see the head of this file"
