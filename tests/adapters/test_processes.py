@@ -85,6 +85,11 @@ def wander():
     return here
 
 @tool(isolated=True)
+def lingering(ctx: Context):
+    import threading
+    threading.Thread(target=lambda: [ctx.log("late") or time.sleep(0.001) for _ in range(300)], daemon=True).start()
+
+@tool(isolated=True)
 def big(size: int):
     return "x" * size
 
@@ -228,6 +233,16 @@ async def test_the_context_works_across_processes(tools: dict[str, Any], tmp_pat
     assert heard == [("log", {"message": "a line"}), ("progress", {"fraction": 0.5, "message": "half"})]
     assert (ctx.tokens, ctx.cost) == (7, 0.25)
     assert (tmp_path / "w" / "made").exists()
+
+
+async def test_a_thread_that_a_call_left_behind_disturbs_no_other_call(tools: dict[str, Any]) -> None:
+    """M3: what it says belongs to a call that is over."""
+    await tools["lingering"].call({}, Context())
+    heard: list[Any] = []
+    for _ in range(20):
+        ctx = Context("r", "s", 1, "k", None, lambda kind, said: heard.append(said["message"]))
+        assert await tools["plain"].call({"a": 1}, ctx) == [1, "s"]
+    assert heard == []
 
 
 async def test_outputs_that_are_not_json_and_outputs_that_are_large(tools: dict[str, Any]) -> None:

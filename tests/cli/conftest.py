@@ -93,6 +93,13 @@ def noisy(ctx: rerail.Context):
 
 
 @rerail.tool
+def block(ctx: rerail.Context):
+    """Block a thread."""
+    note(ctx)
+    time.sleep(30)
+
+
+@rerail.tool
 async def stubborn():
     """Raise what looks like markup."""
     raise rerail.ToolError("[bold]no[/bold] \\x1b[2Jway", category="permanent_error")

@@ -37,6 +37,7 @@ REFUSED = [
     ("retry",),
     ("ls", "--status", "great"),
     ("resolve", "x", "y"),
+    ("why", "x", "y", "z"),
     ("--nonsense",),
     ("nonsense",),
 ]
@@ -117,3 +118,16 @@ def test_options_may_stand_before_the_command(here: Here) -> None:
     here.run({"id": "a", "tool": "ok"}, code=0)
     before = here("--store", ".rerail/runs.db", "--json", "ls", code=0).json
     assert before == here("ls", "--json", code=0).json
+
+
+def test_a_plain_terminal_gets_plain_signs(place: Place) -> None:
+    """Where the terminal knows ASCII only, signs are replaced and nothing breaks."""
+    plan = place.plan({"id": "a", "tool": "ok"}, {"id": "数据", "tool": "ok", "needs": ["a"]})
+    found = place("graph", plan, code=0, PYTHONIOENCODING="ascii")
+    assert found.out == "a  ok\n`- ??  ok\n"
+
+
+def test_a_plain_terminal_gets_a_plain_report(place: Place) -> None:
+    """Where the terminal knows ASCII only, the report is told in it."""
+    plan = place.plan({"id": "a", "tool": "ok"})
+    assert "+ completed" in place("run", plan, "--tools", "toolbox.py", code=0, PYTHONIOENCODING="ascii").out

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
+import sqlite3
 from typing import Any
 
 from tests.cli.conftest import Here
@@ -71,3 +73,26 @@ def test_ctrl_c_under_json_is_a_document(here: Here) -> None:
     assert process.returncode == 130
     assert '"code": "INTERRUPTED"' in out
     assert "rerail resume" in out
+
+
+def test_a_run_that_lost_its_store_stops(here: Here) -> None:
+    """E4, T7: an owner that may not write any more stops with 1, says so, and reports no success."""
+    process, run = here.begin(*STEPS, at="b")
+    with contextlib.closing(sqlite3.connect(here.place.folder / ".rerail" / "runs.db")) as database:
+        database.execute("UPDATE runs SET fence = fence + 1, host = NULL")
+        database.commit()
+    here.place.touch("go.txt")
+    out, err = process.communicate(timeout=10)
+    assert process.returncode == 1
+    assert "success" not in out
+    assert "error: " in err
+    assert f"rerail resume {run}" in err
+    assert "Traceback" not in err
+
+
+def test_ctrl_c_does_not_wait_for_a_thread(here: Here) -> None:
+    """X4: a tool that blocks its thread cannot keep the process alive."""
+    process, _ = here.begin({"id": "t", "tool": "block"}, at="t")
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=5)
+    assert process.returncode == 130

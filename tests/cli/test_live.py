@@ -14,19 +14,20 @@ import termios
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from tests.cli.conftest import Here, Place
 
 
 class Terminal:
     """A command on a terminal of its own."""
 
-    def __init__(self, place: Place, *words: str, rows: int = 30, columns: int = 100, **environ: str) -> None:
+    def __init__(self, place: Place, *words: str, rows: int = 30, environ: dict[str, str] | None = None) -> None:
         self._ours, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, 100, 0, 0))
         kept = {name: value for name, value in place.environ.items() if name not in {"COLUMNS", "LINES", "NO_COLOR"}}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "rerail.cli", *words], cwd=place.folder,
-            env={**kept, "TERM": "xterm-256color", **environ}, stdin=theirs, stdout=theirs, stderr=theirs,
+            env={**kept, "TERM": "xterm-256color", **(environ or {})}, stdin=theirs, stdout=theirs, stderr=theirs,
         )  # fmt: skip
         place.started.append(self.process)  # type: ignore[arg-type]  # closed with the others
         os.close(theirs)
@@ -110,13 +111,21 @@ def test_ctrl_c_gives_the_terminal_back(place: Place) -> None:
     assert seen.rindex("\x1b[?25h") > seen.rindex("\x1b[?25l")
 
 
-def test_colours_can_be_switched_off(place: Place) -> None:
+@pytest.mark.parametrize(
+    ("words", "environ", "colourful"),
+    [((), {}, True), (("--no-color",), {}, False), ((), {"NO_COLOR": "1"}, False)],
+    ids=["default", "option", "environment"],
+)
+def test_colours_can_be_switched_off(
+    place: Place, words: tuple[str, ...], environ: dict[str, str], colourful: bool
+) -> None:
     """--no-color and NO_COLOR are honoured."""
-    plan = place.plan({"id": "a", "tool": "fail"})
-    color = re.compile(r"\x1b\[(?:\d+;)*3[0-7]m")
-    assert color.search(Terminal(place, "run", plan, "--tools", "toolbox.py").end()[1])
-    assert not color.search(Terminal(place, "run", plan, "--tools", "toolbox.py", "--no-color").end()[1])
-    assert not color.search(Terminal(place, "run", plan, "--tools", "toolbox.py", NO_COLOR="1").end()[1])
+    terminal = Terminal(
+        place, "run", place.plan({"id": "a", "tool": "fail"}), "--tools", "toolbox.py", *words, environ=environ
+    )
+    code, seen = terminal.end()
+    assert code == 1
+    assert bool(re.search(r"\x1b\[(?:\d+;)*3[0-7]m", seen)) is colourful
 
 
 def test_plain_lines_where_nobody_looks(here: Here) -> None:

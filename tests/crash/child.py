@@ -1,6 +1,6 @@
 """A process that runs, or resumes, a plan of `once` tools which append to a file; it is there to be killed.
 
-    python -m tests.crash.child STORE LEDGER STEPS (start | resume) [--verify]
+python -m tests.crash.child STORE LEDGER STEPS (start | resume) [--verify]
 """
 
 from __future__ import annotations

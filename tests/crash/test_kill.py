@@ -63,7 +63,11 @@ def test_kill_minus_nine_at_random_moments(tmp_path: Path, verify: bool) -> None
         while True:
             kills += kill_at_random(child(store, ledger, how, *more), chance)
             result, events = asyncio.run(look(store, ledger))
-            succeeded = {e.step for e in events if e.type in ("step_succeeded",) or (e.type == "step_verified" and e.effect == "there")}
+            succeeded = {
+                e.step
+                for e in events
+                if e.type in ("step_succeeded",) or (e.type == "step_verified" and e.effect == "there")
+            }
             assert acknowledged <= succeeded, "no acknowledged step is lost"
             acknowledged = succeeded
             written = lines(ledger)

@@ -91,8 +91,12 @@ def check_history(records: list[ev.Record], policy: Policy, *, people: bool = Fa
             last = state.tracks[event.step].call
             calls[event.step, state.round] -= 1 if last is not None and last.rung is not Rung.FALLBACK else 0
         elif isinstance(event, ev.Done):
-            assert not (state.running or state.hurt or state.backoff or state.held or state.announce), "nothing is under way"
-            assert state.stopped or not (state.ready or state.keepers), "what could start was started, or the run stopped"
+            assert not (state.running or state.hurt or state.backoff or state.held or state.announce), (
+                "nothing is under way"
+            )
+            assert state.stopped or not (state.ready or state.keepers), (
+                "what could start was started, or the run stopped"
+            )
         evolve(state, event, record.at, record.seq)
         check_indexes(state)
     _check_budgets(state, calls, policy, people=people)
@@ -127,7 +131,9 @@ def check_rest(state: State, records: list[ev.Record]) -> None:
     found = verdict(state)
     assert (last.success, last.degraded) == (found.success, found.degraded)
     recomputed = statistics(fold(state.run, records), found, state.at)
-    assert {k: v for k, v in last.exec.items() if k != "seconds"} == {k: v for k, v in recomputed.items() if k != "seconds"}
+    assert {k: v for k, v in last.exec.items() if k != "seconds"} == {
+        k: v for k, v in recomputed.items() if k != "seconds"
+    }
     for track in state.tracks.values():
         status, _ = status_of(state, track)
         assert status in ("succeeded", "degraded", "failed", "skipped", "in_doubt", "cancelled"), (track, status)
@@ -155,7 +161,12 @@ def once_repeats(records: list[ev.Record], state: State) -> list[str]:
         event = record.event
         if isinstance(event, ev.StepStarted):
             before = called.get(event.step)
-            if before is not None and before.effect is Effect.ONCE and event.effect is Effect.ONCE and event.step not in ended:
+            if (
+                before is not None
+                and before.effect is Effect.ONCE
+                and event.effect is Effect.ONCE
+                and event.step not in ended
+            ):
                 bad.append(event.step)
             called[event.step] = event
             ended.discard(event.step)
@@ -166,4 +177,3 @@ def once_repeats(records: list[ev.Record], state: State) -> list[str]:
         elif isinstance(event, ev.Acted):
             ended |= {event.step, *event.course.touched}
     return bad
-

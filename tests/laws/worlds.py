@@ -12,7 +12,20 @@ from hypothesis import strategies as st
 from rerail.core.plan import Effect, Fallback, Need, Plan, Step, When
 from rerail.errors import RateLimited, ToolError
 
-OUTCOMES = ("ok", "ok", "ok", "same", "transient", "tool", "parameter", "permanent", "unknown", "dependency", "lost", "later")
+OUTCOMES = (
+    "ok",
+    "ok",
+    "ok",
+    "same",
+    "transient",
+    "tool",
+    "parameter",
+    "permanent",
+    "unknown",
+    "dependency",
+    "lost",
+    "later",
+)
 
 
 @st.composite
@@ -29,7 +42,10 @@ def plans(draw: st.DrawFn, most: int = 8) -> Plan:
         args = {"given": "${" + draw(st.sampled_from(refer)) + "}"} if refer and draw(st.booleans()) else {}
         steps.append(
             Step(
-                f"s{i}", f"t{i}", args, needs,
+                f"s{i}",
+                f"t{i}",
+                args,
+                needs,
                 critical=draw(st.booleans()),
                 retries=draw(st.sampled_from([None, 0, 1])),
                 effect=draw(st.sampled_from([None, Effect.READ, Effect.ONCE])),

@@ -79,7 +79,9 @@ def test_judge_that_breaks_changes_nothing() -> None:
     """V4: a broken judge, or one that cannot be read: the computed verdict stands, and says so."""
     what = one("a")
     for answer in (RuntimeError("no model"), "all fine!", 42):
-        result, _ = history(World(), what, model=ScriptedMind(judge=answer), settings={"evaluation": {"shortcut": False}})
+        result, _ = history(
+            World(), what, model=ScriptedMind(judge=answer), settings={"evaluation": {"shortcut": False}}
+        )
         assert result.success and result.judge == "unavailable"
 
 
@@ -353,7 +355,9 @@ test_limit = test_force = test_limit_and_force
 
 def test_confirm() -> None:
     """X7, T2, T5: a gate holds the step until a person agrees; the confirmation is remembered on retry."""
-    what = {"steps": [{"id": "draft", "tool": "draft"}, {"id": "send", "tool": "send", "needs": ["draft"], "confirm": True}]}
+    what = {
+        "steps": [{"id": "draft", "tool": "draft"}, {"id": "send", "tool": "send", "needs": ["draft"], "confirm": True}]
+    }
     world = World(send=[FAIL, {"sent": 1}])
 
     async def main() -> tuple[Any, Any, Any]:

@@ -100,7 +100,7 @@ def _unknown_command(words: list[str]) -> int:
 
 
 def _parsed(words: list[str]) -> int:
-    from cyclopts import App, CycloptsError
+    from cyclopts import App, CycloptsError, UnusedCliTokensError
 
     from rerail.cli.output import Output
 
@@ -115,8 +115,11 @@ def _parsed(words: list[str]) -> int:
         function, bound, hidden, *_ = app.parse_args(words, exit_on_error=False, print_error=False)
     except CycloptsError as error:
         error.verbose = False
+        message = _plainly(str(error))
+        if isinstance(error, UnusedCliTokensError):
+            message = say("cli.error.too_many", words=" ".join(error.unused_tokens or ()))
         with Output(json="--json" in words) as out:
-            return out.usage(_plainly(str(error)), say("cli.error.see_command_help", command=command.name))
+            return out.usage(message, say("cli.error.see_command_help", command=command.name))
     if "out" not in hidden:  # the command's own help
         function(*bound.args, **bound.kwargs)
         return 0

@@ -208,9 +208,19 @@ async def _confirmed(engine: Engine, out: Output, run: str, wanted: _Wanted, *, 
     if preview.once:
         out.note(once_warning(out, preview.once))
     out.err.print(out.say("cli.clean.ask"), end=" ")
-    answer = await asyncio.to_thread(sys.stdin.readline)
-    if answer.strip().lower() not in ("y", "yes", "是"):
+    if (await _line()).strip().lower() not in ("y", "yes", "是"):
         raise Refused(out.say("cli.clean.declined"), "CONFIRM_NEEDED")
+
+
+async def _line() -> str:
+    """A line typed on the terminal. No thread is left reading if the user presses Ctrl-C instead."""
+    loop, typed = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(sys.stdin.fileno(), typed.set)
+    try:
+        await typed.wait()
+    finally:
+        loop.remove_reader(sys.stdin.fileno())
+    return sys.stdin.readline()
 
 
 def _say_passed(out: Output, preview: Preview) -> None:

@@ -112,6 +112,7 @@ def tree(graph: Graph, out: Output) -> list[Text]:
         return by_layers(graph, out)
     lines: list[Text] = []
     seen: set[int] = set()
+    fork, last, bar = ("├─ ", "└─ ", "│  ") if out.fancy else ("|- ", "`- ", "|  ")
     roots = [at for at, node in enumerate(graph.nodes) if not node.needs]
     stack = [(at, "", "") for at in reversed(roots)]
     while stack:
@@ -122,9 +123,9 @@ def tree(graph: Graph, out: Output) -> list[Text]:
             continue
         seen.add(at)
         children = list(dict.fromkeys(graph.nodes[at].out))
-        for place, child in reversed(list(enumerate(children))):
-            last = place == len(children) - 1
-            stack.append((child, below + ("└─ " if last else "├─ "), below + ("   " if last else "│  ")))
+        for child in reversed(children):
+            final = child == children[-1]
+            stack.append((child, below + (last if final else fork), below + ("   " if final else bar)))
     return lines
 
 

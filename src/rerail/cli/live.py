@@ -156,7 +156,7 @@ class Table(Silent):
         if len(self._picture.state.tracks) > room:
             chosen = self._interesting()
             tracks, hidden = chosen[: room - 1], max(0, len(chosen) - room + 1)
-        rows = [step_cells(self._out, self._picture, track, now) for track in tracks]
+        rows = [step_cells(self._out, self._picture, track, now, moving=True) for track in tracks]
         lines = [self._header(now, width), *table((), rows, width)]
         if hidden:
             lines.append(Text(self._out.say("cli.live.more", count=hidden), "dim"))
@@ -188,11 +188,11 @@ class Table(Silent):
 # -- One step as a row, for the live table and for `show` ---------------------------------------------------------
 
 
-def step_cells(out: Output, picture: Picture, track: Track, now: float) -> list[Text]:
+def step_cells(out: Output, picture: Picture, track: Track, now: float, *, moving: bool = False) -> list[Text]:
     """A step in five cells: icon and id, tool, attempts, time, and what there is to say about it."""
     status, code = status_of(picture.state, track)
     sign = icon(status, fancy=out.fancy)
-    if status is Status.RUNNING and out.fancy and now:
+    if status is Status.RUNNING and out.fancy and moving:
         sign = Text(FRAMES[int(now * 8) % len(FRAMES)], style_of(status))
     name = Text.assemble(sign, " ", (fitted(one_line(track.id), 32), "" if status != Status.PENDING else "dim"))
     tool = track.call.tool if track.call is not None else track.step.tool
@@ -216,7 +216,7 @@ def _attempts(out: Output, picture: Picture, track: Track) -> Text:
 
 
 def _elapsed(track: Track, status: Status, now: float) -> str:
-    if status is Status.RUNNING and now:
+    if status is Status.RUNNING:
         return span(max(0.0, now - track.started_at))
     return span(track.elapsed) if track.elapsed else ""
 
@@ -247,7 +247,7 @@ def _waits(out: Output, track: Track, code: str, now: float) -> str:
         question = track.step.confirm if isinstance(track.step.confirm, str) else ""
         return out.say("cli.live.confirm") + (f": {question}" if question else "")
     message = reason_in(out.lang, track.error.code, track.error.message, track.error.data) if track.error else ""
-    if track.phase is Phase.BACKOFF and now:
+    if track.phase is Phase.BACKOFF:
         return out.say("cli.live.backoff", delay=span(max(0.0, track.until - now)), reason=message)
     return message
 

@@ -70,6 +70,10 @@ class _Screen(Console):
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
 
 
+def _knows_all(stream: Any) -> bool:
+    return str(stream.encoding).lower().startswith("utf")
+
+
 class Output:
     """The two streams of one command, in one language."""
 
@@ -78,10 +82,11 @@ class Output:
         self.driving: list[str] = []  # runs that would be left behind if this process ended now
         self.where = ""  # options that a suggested command needs to find the same store
         self._document: int | None = None
+        self._told = False
         self._stdout = sys.stdout
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):
-                stream.reconfigure(errors="backslashreplace")
+                stream.reconfigure(errors="backslashreplace" if _knows_all(stream) else "replace")
         self.err = self._screen(sys.stderr, color=color)
         self.out = self.err if json else self._screen(sys.stdout, color=color)
 
@@ -115,7 +120,7 @@ class Output:
     @property
     def fancy(self) -> bool:
         """Whether signs beyond ASCII can be shown."""
-        return self.err.encoding.lower().startswith("utf")
+        return _knows_all(self.err)
 
     @property
     def closed(self) -> bool:
@@ -148,8 +153,11 @@ class Output:
             self.out.on_broken_pipe()
 
     def document(self, value: Any) -> None:
-        """The one JSON document; only under `--json`."""
+        """The one JSON document; only under `--json`, and only once: what goes wrong after it is for people."""
         assert self._document is not None
+        if self._told:
+            return
+        self._told = True
         data = msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
         with contextlib.suppress(BrokenPipeError):
             while data:

@@ -185,7 +185,7 @@ def steps_table(out: Output, picture: Picture, now: float, *, everything: bool =
     if len(tracks) > 200 and not everything:
         odd = [t for t in tracks if status_of(picture.state, t)[0] not in (Status.SUCCEEDED, Status.PENDING)][:200]
         hidden, tracks = len(tracks) - len(odd), odd
-    rows = [step_cells(out, picture, track, 0.0) for track in tracks]
+    rows = [step_cells(out, picture, track, now) for track in tracks]
     head = [out.say(f"cli.head.{name}") for name in ("step", "tool", "attempts", "time", "note")]
     lines = table(head, rows, out.out.width)
     return [*lines, Text(out.say("cli.show.hidden", count=hidden), "dim")] if hidden else lines
@@ -205,11 +205,11 @@ def runs_table(out: Output, rows: Sequence[Mapping[str, Any]]) -> list[Text]:
 
 def preview_lines(out: Output, run: str, preview: Preview) -> list[Text]:
     """What a retry would do, before anything runs (R7)."""
-    lines = [Text(out.say("cli.preview.title", run=run, count=len(preview.rerun)), "bold")]
-    roots = set(preview.roots)
-    again = [
-        _named(out, "failed" if row["step"] in roots else "retry", row["step"], row["why"]) for row in preview.rerun
-    ]
+    count, total = len(preview.rerun), len(preview.rerun) + len(preview.kept)
+    roots = ", ".join(one_line(step, 48) for step in preview.roots[:SHOWN])
+    lines = [Text(out.say("cli.preview.title", run=run, count=count, total=total), "bold")]
+    lines.append(Text(out.say("cli.preview.roots", roots=roots + (" …" if len(preview.roots) > SHOWN else ""))))
+    again = [_named(out, "retry", row["step"], row["why"]) for row in preview.rerun]
     lines += _section(out, "cli.preview.rerun", again)
     lines += _section(out, "cli.preview.kept", [_named(out, "succeeded", step, "") for step in preview.kept])
     if preview.once:

@@ -137,21 +137,19 @@ def _calls(state: State, tools: Tools) -> list[Action]:
         return []
     started: dict[str, int] = {}
     calls: list[Action] = []
-    for track in state.ready.first(_free(state, tools, started)):
+    for track in state.ready.first(_free(state, tools, started), room):
         tool = state.tool_of(track)
         rung = Rung.FALLBACK if track.heal is not None and track.heal.fallback else None
         calls.append(Call(track.id, track.attempt + 1, tool, rung))
         started[tool] = started.get(tool, 0) + 1
-        if len(calls) >= room:
-            break
     return calls
 
 
-def _free(state: State, tools: Tools, started: dict[str, int]) -> Callable[[str], bool]:
-    """Whether a tool's queue may give another call: its own limit and its provider's."""
+def _free(state: State, tools: Tools, started: dict[str, int]) -> Callable[[str], bool] | None:
+    """Whether a tool's queue may give another call: its own limit and its provider's; None without limits."""
     policy = state.policy
     if not policy.tool_concurrency and not policy.provider_concurrency:
-        return lambda queue: True
+        return None
 
     def running(tool: str) -> int:
         return state.by_tool.get(tool, 0) + started.get(tool, 0)

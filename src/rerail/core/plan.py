@@ -181,7 +181,7 @@ def templates_of(step: Step, names: Names) -> tuple[Template, Template | None, T
 
 def full_needs(step: Step, names: Names) -> tuple[Need, ...]:
     """The step's needs with those its references imply; an explicit ``when`` beats the implied one (P4)."""
-    if not any("${" in text for text in _texts(step)):
+    if not (step.args or step.fallback or step.verify) or not any("${" in text for text in _texts(step)):
         return step.needs
     given = {need.step for need in step.needs}
     implied = dict.fromkeys(ref.step for template in templates_of(step, names) if template for ref in template.refs)
@@ -189,7 +189,8 @@ def full_needs(step: Step, names: Names) -> tuple[Need, ...]:
 
 
 def _texts(step: Step) -> Iterator[str]:
-    yield from strings(step.args)
+    if step.args:
+        yield from strings(step.args)
     if step.fallback and step.fallback.tool:
         yield from strings(step.fallback.args)
     if step.verify:
@@ -303,7 +304,7 @@ def _opened(value: Any, names: Names) -> Any:
         except ValueError:
             return OPEN  # the bad reference itself is reported elsewhere
         return found if isinstance(found, str) else OPEN
-    if isinstance(value, Mapping):
+    if type(value) is dict or isinstance(value, Mapping):
         return {key: _opened(item, names) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_opened(item, names) for item in value]

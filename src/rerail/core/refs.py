@@ -179,8 +179,13 @@ def _shown(text: str, start: int) -> str:
     return "${" + (body if len(body) <= 80 else body[:77] + "…")
 
 
+NOTHING = Template({}, ())
+
+
 def compile_args(args: Any, names: Names) -> Template:
     """The arguments with every reference found, ready to be resolved many times."""
+    if not args:
+        return NOTHING
     refs: list[Ref] = []
     value = _compile(args, names, refs)
     return Template(value if refs else plain(args), tuple(dict.fromkeys(refs)))
@@ -194,7 +199,7 @@ def _compile(value: Any, names: Names, refs: list[Ref]) -> Any:
         elif isinstance(found, Mixed):
             refs.extend(part for part in found.parts if isinstance(part, Ref))
         return found
-    if isinstance(value, Mapping):
+    if type(value) is dict or isinstance(value, Mapping):
         return {key: _compile(item, names, refs) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_compile(item, names, refs) for item in value]
@@ -205,7 +210,7 @@ def plain(value: Any) -> Any:
     """A value without references, its ``$${`` read as the literal ``${``."""
     if isinstance(value, str):
         return value.replace("$${", "${") if "$${" in value else value
-    if isinstance(value, Mapping):
+    if type(value) is dict or isinstance(value, Mapping):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
@@ -219,7 +224,7 @@ def strings(value: Any) -> Iterator[str]:
         item = stack.pop()
         if isinstance(item, str):
             yield item
-        elif isinstance(item, Mapping):
+        elif type(item) is dict or isinstance(item, Mapping):
             stack.extend(item.values())
         elif isinstance(item, list | tuple):
             stack.extend(item)

@@ -29,6 +29,7 @@ from rerail.core.track import (
     WORTH,
     Definition,
     Phase,
+    Place,
     Ready,
     Result,
     Standing,
@@ -67,6 +68,11 @@ class State:
         self.doubts: dict[int, Track] = {}
         self.announce: dict[int, Track] = {}  # skipped as a consequence, and not yet said so
         self.by_tool: dict[str, int] = {}
+        self._phases = {
+            Phase.RUNNING: self.running, Phase.BACKOFF: self.backoff, Phase.HURT: self.hurt,
+            Phase.HELD: self.held, Phase.DOUBT: self.doubts,
+        }  # fmt: skip
+        self._places = {Place.KEEPERS: self.keepers, Place.GATES: self.gates, Place.ANNOUNCE: self.announce}
         # Counters and flags of the run.
         self.round = 0
         self.automatic_rounds = 0
@@ -208,52 +214,44 @@ class State:
 
     def _place(self, track: Track) -> None:
         """Put a step into the index where `decide` will look for it."""
-        n = track.n
-        if track.phase is not Phase.PENDING:
-            self.ready.discard(track)
-            self.keepers.pop(n, None)
-            self.gates.pop(n, None)
-            self.announce.pop(n, None)
-            return
-        consequence = not track.again and (track.dead or (track.void and not track.open))
-        if consequence:
-            if not track.announced:
-                self.announce[n] = track
-        elif track.announced:
-            track.announced = ""
-        can_start = not track.open and not track.dead and not (track.void and not track.again)
-        keep = can_start and track.again and not track.root
-        gate = can_start and not keep and bool(track.step.confirm) and not track.confirmed
-        if not consequence:
-            self.announce.pop(n, None)
-        _member(self.keepers, track, keep)
-        _member(self.gates, track, gate)
-        if can_start and not keep and not gate:
-            self.ready.add(track, self.queue_of(track))
-        else:
-            self.ready.discard(track)
+        place = Place.NONE if track.phase is not Phase.PENDING else self._place_of(track)
+        if place is not track.place:
+            old = track.place
+            if old is Place.READY:
+                self.ready.discard(track)
+            elif old is not Place.NONE:
+                self._places[old].pop(track.n, None)
+            track.place = place
+            if place is Place.READY:
+                self.ready.add(track, self.queue_of(track))
+            elif place is not Place.NONE:
+                self._places[place][track.n] = track
+
+    def _place_of(self, track: Track) -> Place:
+        if track.dead or (track.void and not track.open and not track.again):
+            if track.again or track.announced:
+                return Place.NONE
+            return Place.ANNOUNCE
+        track.announced = ""
+        if track.open:
+            return Place.NONE
+        if track.again and not track.root:
+            return Place.KEEPERS
+        return Place.GATES if track.step.confirm and not track.confirmed else Place.READY
 
     def move(self, track: Track, phase: Phase) -> None:
         """Take a step from one phase to another, with its index and its standing."""
         old = track.phase
         if old is Phase.RUNNING and track.call is not None:
-            self.running.pop(track.n, None)
             self.by_tool[track.call.tool] -= 1
-        elif old is not Phase.PENDING:
-            index = self._index_of(old)
-            if index is not None:
-                index.pop(track.n, None)
+        index = self._phases.get(old)
+        if index is not None:
+            index.pop(track.n, None)
         track.phase = phase
-        index = self._index_of(phase)
+        index = self._phases.get(phase)
         if index is not None:
             index[track.n] = track
         self.refresh(track)
-
-    def _index_of(self, phase: Phase) -> dict[int, Track] | None:
-        return {
-            Phase.RUNNING: self.running, Phase.BACKOFF: self.backoff, Phase.HURT: self.hurt,
-            Phase.HELD: self.held, Phase.DOUBT: self.doubts,
-        }.get(phase)  # fmt: skip
 
     # -- The plan as a graph --------------------------------------------------------------------------------------
 
@@ -269,6 +267,7 @@ class State:
             else:
                 self._unlink(track)
                 self.ready.discard(track)
+                track.place = Place.NONE if track.place is Place.READY else track.place
                 track.step, track.template = step, None
                 track.order = (-step.priority, track.n)
             changed.append(track)
@@ -388,13 +387,6 @@ class State:
         """The run has come to rest, or waits for a person: its seconds do not count."""
         self.active = self.seconds(at)
         self.active_since = None
-
-
-def _member(index: dict[int, Track], track: Track, wanted: bool) -> None:
-    if wanted:
-        index[track.n] = track
-    else:
-        index.pop(track.n, None)
 
 
 def _count(track: Track, worth: int, by: int) -> None:

@@ -123,6 +123,7 @@ TEXTS: dict[str, dict[str, str]] = {
     "cli.hint": {"en": "hint:", "zh": "提示："},
     "cli.error.unknown_command": {"en": "there is no command {word!r}", "zh": "没有命令 {word!r}"},
     "cli.error.unknown_option": {"en": "there is no option {word!r}", "zh": "没有选项 {word!r}"},
+    "cli.error.too_many": {"en": "nothing is known to do with: {words}", "zh": "多余的参数：{words}"},
     "cli.error.did_you_mean": {"en": "did you mean: {near}"},
     "cli.error.see_help": {"en": "see: rerail --help"},
     "cli.error.see_command_help": {"en": "see: rerail {command} --help"},
@@ -287,7 +288,7 @@ TEXTS: dict[str, dict[str, str]] = {
     "cli.live.confirm": {"en": "waits for a confirmation", "zh": "等待确认"},
     "cli.live.backoff": {"en": "again in {delay}: {reason}", "zh": "{delay} 后重试：{reason}"},
     # The report.
-    "cli.report.cost": {"en": "{calls} calls, {seconds}", "zh": "{calls} 次调用，{seconds}"},
+    "cli.report.cost": {"en": "calls: {calls}, time: {seconds}", "zh": "{calls} 次调用，{seconds}"},
     "cli.report.failed": {"en": "Failed", "zh": "失败"},
     "cli.report.reason": {
         "en": "{tool}, attempt {attempts}: {message} [{code}, {category}]",
@@ -338,9 +339,10 @@ TEXTS: dict[str, dict[str, str]] = {
         "zh": "任务 {run} 已完成；重试其后续任务 {target}",
     },
     "cli.preview.title": {
-        "en": "retry of {run}: {count} steps, nothing has run yet",
-        "zh": "重试 {run}：{count} 步，尚未执行",
+        "en": "retry of {run}: {count} of {total} steps, nothing has run yet",
+        "zh": "重试 {run}：{total} 步中的 {count} 步，尚未执行",
     },
+    "cli.preview.roots": {"en": "Roots: {roots}", "zh": "根源：{roots}"},
     "cli.preview.rerun": {"en": "Would run again", "zh": "将重新执行"},
     "cli.preview.kept": {"en": "Kept", "zh": "保留"},
     "cli.preview.once": {

@@ -11,6 +11,7 @@ import heapq
 from collections.abc import Callable, Iterator
 from enum import IntEnum, StrEnum
 from hashlib import blake2b
+from itertools import groupby
 from typing import Any
 
 from rerail.core import events as ev
@@ -58,6 +59,16 @@ class Phase(IntEnum):
     SUCCEEDED = 6
     FAILED = 7
     SKIPPED = 8  # an accepted skip: met for its dependents, with a hole for an output
+
+
+class Place(IntEnum):
+    """The index that holds a pending step, so that `decide` finds it without searching."""
+
+    NONE = 0
+    READY = 1
+    KEEPERS = 2  # it could start, but its old result may still be good
+    GATES = 3  # it could start, once a person agrees
+    ANNOUNCE = 4  # skipped as a consequence, and not yet said so
 
 
 class Standing(IntEnum):
@@ -145,7 +156,7 @@ class Track:
 
     __slots__ = (
         "again", "announced", "attempt", "automatic", "call", "calls", "confirmed", "cost", "dead", "dead_open",
-        "elapsed", "ended_at", "error", "generation", "heal", "inputs", "n", "needs", "open", "order", "out", "phase", "probe",
+        "elapsed", "ended_at", "error", "generation", "heal", "inputs", "n", "needs", "open", "order", "out", "phase", "place", "probe",
         "question", "redo", "result", "root", "skip", "stale", "standing", "started_at", "step", "template", "until",
         "void",
     )  # fmt: skip
@@ -158,6 +169,7 @@ class Track:
         self.out: list[tuple[Track, When]] = []
         self.template: Template | None = None
         self.phase = Phase.PENDING
+        self.place = Place.NONE
         self.standing = Standing.OPEN
         self.open = self.dead = self.dead_open = self.void = 0
         self.attempt = 0  # never reset: an attempt number is never used twice
@@ -218,13 +230,23 @@ class Ready:
             heapq.heappush(self._heaps.setdefault(queue, []), track.order)
 
     def discard(self, track: Track) -> None:
-        self.members.pop(track.n, None)
+        if self.members.pop(track.n, None) is not None and not self.members:
+            self._heaps.clear()  # nothing is left but entries of members that went
 
-    def first(self, free: Callable[[str], bool]) -> Iterator[Track]:
-        """The members in order, of the queues that are free now; the reader may stop at any time."""
+    def first(self, free: Callable[[str], bool] | None, room: int) -> Iterator[Track]:
+        """The first members in order; with `free`, only of the queues that are free at that moment."""
+        if free is None and room >= len(self.members):
+            heap = self._heaps.get("", [])
+            heap.sort()  # a sorted list is a heap
+            members = self.members
+            for order, _ in groupby(heap):
+                found = members.get(order[1])
+                if found is not None and found[0].order == order:
+                    yield found[0]
+            return
         taken: list[tuple[str, tuple[int, int]]] = []
         try:
-            while True:
+            while len(taken) < room:
                 best = self._best(free)
                 if best is None:
                     return
@@ -235,12 +257,12 @@ class Ready:
             for queue, order in taken:
                 heapq.heappush(self._heaps[queue], order)
 
-    def _best(self, free: Callable[[str], bool]) -> str | None:
+    def _best(self, free: Callable[[str], bool] | None) -> str | None:
         best: str | None = None
         for queue, heap in self._heaps.items():
             while heap and not self._alive(queue, heap):
                 heapq.heappop(heap)
-            if heap and free(queue) and (best is None or heap[0] < self._heaps[best][0]):
+            if heap and (free is None or free(queue)) and (best is None or heap[0] < self._heaps[best][0]):
                 best = queue
         return best
 

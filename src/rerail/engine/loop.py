@@ -197,8 +197,7 @@ class RunLoop:
         launch = self._launched.get(outcome.step)
         if launch is not None and launch.attempt == outcome.attempt:
             del self._launched[outcome.step]
-        before = any(isinstance(event, ev.StepFailed) and not event.called for event in outcome.events)
-        phases = (Phase.PENDING, Phase.BACKOFF) if before else (Phase.RUNNING, Phase.DOUBT)
+        phases = (Phase.RUNNING, Phase.DOUBT) if outcome.called else (Phase.PENDING, Phase.BACKOFF)
         if self.state.current(outcome.step, outcome.attempt, *phases) is None:
             return  # a late word from an older attempt
         self._blobs.update(outcome.blobs)
@@ -323,9 +322,9 @@ class RunLoop:
         self._check_launched = False
         for launch in list(self._launched.values()):
             if self.state.stopped == "RUN_CANCELLED":
-                self.host.performer.cancel(launch, "RUN_CANCELLED", self._deliver)
+                self.host.performer.cancel(launch, "RUN_CANCELLED")
             elif self.state.current(launch.step.id, launch.attempt, Phase.RUNNING) is None:
-                self.host.performer.cancel(launch, "SKIPPED_LIVE", self._deliver)
+                self.host.performer.cancel(launch, "SKIPPED_LIVE")
 
     # -- Intents --------------------------------------------------------------------------------------------------
 
@@ -486,7 +485,7 @@ class RunLoop:
             except Gone as gone:
                 error = from_code("ARTIFACT_GONE", step=producer, reason=gone.reason, producer=producer)
                 event = ev.StepFailed(track.id, track.attempt, error, called=False)
-                self._outcomes.append(Outcome(track.id, track.attempt, [event]))
+                self._outcomes.append(Outcome(track.id, track.attempt, [event], called=False))
                 self._fetched.pop(track.id, None)
                 return
 

@@ -9,6 +9,7 @@ Rules of this file:
 from __future__ import annotations
 
 import asyncio
+import heapq
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,7 +38,7 @@ class Verified:
     output: Any = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Launch:
     """One attempt, ready to be called."""
 
@@ -53,7 +54,8 @@ class Launch:
     ended: bool = False  # a late answer after this changes nothing
     cancelled: str = ""  # why it was cancelled, if it was
     started: float = 0.0
-    task: asyncio.Task[Any] | None = None
+    task: asyncio.Task[None] | None = None
+    deliver: Callable[[Outcome], None] | None = None
 
 
 @dataclass(slots=True)
@@ -64,6 +66,42 @@ class Outcome:
     attempt: int
     events: list[Event]
     blobs: dict[str, bytes] = field(default_factory=dict)
+    called: bool = True  # false: the step failed before its tool was called
+
+
+class Deadlines:
+    """The timeouts of all calls under way, on one timer of the event loop: most calls end long before theirs."""
+
+    def __init__(self, expire: Callable[[Launch], None]) -> None:
+        self._expire = expire
+        self._heap: list[tuple[float, int, Launch]] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._count = 0
+
+    def add(self, launch: Launch, loop: asyncio.AbstractEventLoop) -> None:
+        """Watch a call that has just started."""
+        if loop is not self._loop:  # an engine that is opened again lives on another loop
+            self._loop, self._heap, self._timer = loop, [], None
+        self._count += 1
+        heapq.heappush(self._heap, (launch.started + launch.timeout, self._count, launch))
+        if self._timer is None or self._heap[0][2] is launch:
+            self._set(loop)
+
+    def _set(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        while self._heap and self._heap[0][2].ended:
+            heapq.heappop(self._heap)
+        self._timer = loop.call_at(self._heap[0][0], self._ring, loop) if self._heap else None
+
+    def _ring(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        while self._heap and (self._heap[0][2].ended or self._heap[0][0] <= loop.time()):
+            launch = heapq.heappop(self._heap)[2]
+            if not launch.ended:
+                self._expire(launch)
+        self._set(loop)
 
 
 @dataclass(slots=True)
@@ -74,28 +112,32 @@ class Performer:
     patterns: Patterns
     max_output: int
     clock: Clock
+    deadlines: Deadlines = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.deadlines = Deadlines(lambda launch: self.cancel(launch, "TIMEOUT"))
 
     def launch(self, launch: Launch, deliver: Callable[[Outcome], None]) -> None:
         """Start an attempt; its outcome is delivered exactly once, however it ends."""
         loop = asyncio.get_running_loop()
         launch.started = loop.time()
-        task = launch.task = loop.create_task(self._attempt(launch))
-        timer = loop.call_later(launch.timeout, self._expire, launch, deliver)
+        launch.deliver = deliver
+        launch.task = loop.create_task(self._guarded(launch))
+        self.deadlines.add(launch, loop)
 
-        def finished(task: asyncio.Task[Outcome]) -> None:
-            timer.cancel()
-            if not launch.ended:
-                launch.ended = True
-                deliver(task.result() if not task.cancelled() else self._cut_off(launch))
-            elif not task.cancelled():
-                task.exception()  # it was left behind; its late answer is not news
+    async def _guarded(self, launch: Launch) -> None:
+        try:
+            outcome = await self._attempt(launch)
+        except asyncio.CancelledError:
+            outcome = self._cut_off(launch)
+        self._deliver(launch, outcome)
 
-        task.add_done_callback(finished)
+    def _deliver(self, launch: Launch, outcome: Outcome) -> None:
+        if not launch.ended and launch.deliver is not None:  # else it was left behind; its late answer is not news
+            launch.ended = True
+            launch.deliver(outcome)
 
-    def _expire(self, launch: Launch, deliver: Callable[[Outcome], None]) -> None:
-        self.cancel(launch, "TIMEOUT", deliver)
-
-    def cancel(self, launch: Launch, why: str, deliver: Callable[[Outcome], None]) -> None:
+    def cancel(self, launch: Launch, why: str) -> None:
         """Cancel an attempt; if it does not stop in time, it is left behind and its answer counts as lost."""
         if launch.ended or launch.cancelled or launch.task is None:
             return
@@ -104,12 +146,7 @@ class Performer:
             launch.ctx.cancelled.set()
         launch.task.cancel()
 
-        def leave() -> None:
-            if not launch.ended:
-                launch.ended = True
-                deliver(self._cut_off(launch))
-
-        asyncio.get_running_loop().call_later(GRACE, leave)
+        asyncio.get_running_loop().call_later(GRACE, lambda: self._deliver(launch, self._cut_off(launch)))
 
     def _cut_off(self, launch: Launch) -> Outcome:
         if launch.cancelled == "RUN_CANCELLED":
@@ -152,9 +189,10 @@ class Performer:
             return self._failed(launch, Failure(error))
         if output is not None:
             output = unpack(packed.data)  # plain JSON from here on, and nobody else's object
-        failure = self._disbelieve(launch, output)
-        if failure is not None:
-            return self._failed(launch, failure)
+        if output is not None or launch.spec.check is not None or launch.step.check is not None:
+            failure = self._disbelieve(launch, output)
+            if failure is not None:
+                return self._failed(launch, failure)
         unverified = False
         if launch.spec.verifiable or launch.step.verify is not None:
             there = await self.look(launch, output)

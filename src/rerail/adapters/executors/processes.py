@@ -159,7 +159,7 @@ class _Call:
                 answer = worker.ask(self._request, self._listen)
             except BaseException as error:
                 self._drop(worker)
-                if not isinstance(error, _NotBegun):
+                if self._abandoned or not isinstance(error, _NotBegun):
                     raise
             else:
                 if self._let_go():

@@ -77,8 +77,7 @@ class Worker:
 
     def _answer(self, request: Mapping[str, Any]) -> None:
         self._send({"kind": "begun"})  # from here on the tool may have been called
-        ctx = Context(**(request["context"] or {}), sink=self._say)
-        self._current = ctx
+        self._current = ctx = Context(**(request["context"] or {}), sink=lambda kind, said: self._say(ctx, kind, said))
         try:
             answer = {"kind": "result", "value": _call(request, ctx)}
         except _Terminated:
@@ -93,8 +92,10 @@ class Worker:
             refusal = ToolError(f"the tool returned something that is not JSON: {error}", code="OUTPUT_NOT_JSON")
             self._send({"kind": "error", "error": describe(refusal), "usage": spent})
 
-    def _say(self, kind: str, said: Mapping[str, Any]) -> None:
-        self._send({"kind": kind, **said})
+    def _say(self, ctx: Context, kind: str, said: Mapping[str, Any]) -> None:
+        # A thread that an earlier call left behind speaks of nothing that is going on now.
+        if ctx is self._current:
+            self._send({"kind": kind, **said})
 
 
 def _call(request: Mapping[str, Any], ctx: Context) -> Any:

@@ -46,7 +46,7 @@ class FunctionTool(Looks, Generic[P, R]):
     is_async: bool
     #: Whether it runs in a process of its own, which can be killed.
     isolated: bool
-    # These four are known once every name in the function's annotations is: see __getattr__.
+    # What follows is known once every name in the function's annotations is: see __getattr__.
     spec: ToolSpec
     #: Whether `fn(**args)` is all there is to a call: no context, no conversion, no other process.
     direct: bool
