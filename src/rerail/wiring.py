@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import getpass
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from rerail.core.tools import ToolSpec
 from rerail.core.views import RunResult
@@ -55,12 +56,21 @@ def make_store(url: str, settings: Settings | None = None) -> Store:
     raise StoreError(f"unknown store address {url!r}; write sqlite:///path/to/runs.db or memory://")
 
 
+@runtime_checkable
+class _LimitedHosts(Tool, Protocol):
+    """A tool that goes to hosts, and can be held to a list of them."""
+
+    def limited_to(self, hosts: tuple[str, ...]) -> Tool: ...
+
+
 def make_tools(tools: Iterable[Any], settings: Settings) -> dict[str, Tool]:
     """Tools by name: functions, tool objects, and what the settings declare."""
     from rerail.adapters.tools.functions import as_tool
 
     found: dict[str, Tool] = {}
     for tool in (*map(as_tool, tools), *declared_tools(settings)):
+        if settings.tools.allow_hosts and isinstance(tool, _LimitedHosts):
+            tool = tool.limited_to(tuple(settings.tools.allow_hosts))
         if tool.spec.name in found and found[tool.spec.name] is not tool:
             raise SettingsError(f"two tools are named {tool.spec.name!r}; give one of them another name")
         found[tool.spec.name] = tool
@@ -81,6 +91,9 @@ def declared_tools(settings: Settings) -> list[Tool]:
 
 def _as_shell(data: Any) -> Any:
     return data if isinstance(data, Mapping) else {"argv": data}
+
+
+_open_engines: set[int] = set()
 
 
 class Engine(core.Engine):
@@ -132,6 +145,19 @@ class Engine(core.Engine):
             ttl=settings.artifacts.ttl_hours * 3600,
             worker=worker,
         )
+
+    async def open(self) -> None:
+        """Open the store and begin to listen to other processes."""
+        await super().open()
+        _open_engines.add(id(self))
+
+    async def close(self) -> None:
+        """Stop live runs as a crash would; the last engine to close also ends the idle worker processes."""
+        await super().close()
+        _open_engines.discard(id(self))
+        processes = sys.modules.get("rerail.adapters.executors.processes")
+        if not _open_engines and processes is not None:
+            await processes.PROCESSES.close()
 
     @property
     def tools(self) -> Mapping[str, ToolSpec]:

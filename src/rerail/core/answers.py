@@ -116,7 +116,7 @@ def replan_course(state: State, plan: Plan, *, full: bool) -> Course:
             touched.append(step.id)
     kept = {step.id for step in plan.steps}
     dropped = tuple(step_id for step_id in state.tracks if step_id not in kept)
-    return Course(tuple(touched), tuple(steps), dropped)
+    return Course(tuple(touched), tuple(steps), dropped, order=tuple(step.id for step in plan.steps))
 
 
 def _once_done(track: Track) -> bool:

@@ -44,6 +44,7 @@ class Course(msgspec.Struct, frozen=True, omit_defaults=True):
     dropped: tuple[str, ...] = ()
     automatic: bool = True  # nothing automatic runs a succeeded `once` step again (R3)
     fresh: tuple[str, ...] = ()  # steps that draw a new idempotency key (E2)
+    order: tuple[str, ...] = ()  # the new plan's order, if the plan is a new one
 
 
 class _Event(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type"):

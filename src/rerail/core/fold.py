@@ -338,6 +338,7 @@ def _resumed(state: State, event: ev.Resumed, at: float) -> None:
     for step_id in event.stale:
         if step_id in state.tracks:
             state.tracks[step_id].stale = "definition changed"
+            state.moves += 1
     state.activate(at)
 
 

@@ -276,11 +276,13 @@ def _fallback(case: Case) -> Taken:
             return None
         return [_recovered(case, Rung.FALLBACK, tool=fallback.tool, reason=reason, course=Course((case.track.id,)))]
     packed = pack(fallback.value)
-    return [
-        _recovered(
-            case, Rung.FALLBACK, reason=reason, output=fallback.value, digest=packed.digest, size=len(packed.data)
+    taken: list[Event] = []
+    if packed.digest:
+        taken.append(
+            ev.ArtifactCreated(case.track.id, case.track.id, case.track.attempt, packed.digest, len(packed.data))
         )
-    ]
+    what = {"output": fallback.value, "digest": packed.digest, "size": len(packed.data)}
+    return [*taken, _recovered(case, Rung.FALLBACK, reason=reason, **what)]
 
 
 def _skip(case: Case) -> Taken:

@@ -96,6 +96,8 @@ class State:
         self.tool_seconds = self.wait_seconds = 0.0
         self.rest: ev.Done | None = None
         self.called: set[str] = set()
+        self.moves = 0  # how often any step changed, so that a view of all steps can be remembered until one does
+        self.tally: tuple[Any, tuple[Any, ...]] | None = None
         self.retry_history: list[dict[str, Any]] = []
 
     # -- Reading --------------------------------------------------------------------------------------------------
@@ -181,6 +183,7 @@ class State:
 
     def refresh(self, track: Track) -> None:
         """Publish what a step has become to those that need it, as far as it changes anything."""
+        self.moves += 1
         stack = [track]
         while stack:
             current = stack.pop()
@@ -251,6 +254,10 @@ class State:
         index = self._phases.get(phase)
         if index is not None:
             index[track.n] = track
+            if track.standing is Standing.OPEN:  # under way before and after: nobody else has to know
+                self.moves += 1
+                self._place(track)
+                return
         self.refresh(track)
 
     # -- The plan as a graph --------------------------------------------------------------------------------------
@@ -301,6 +308,31 @@ class State:
                 self._unlink(track)
                 self.move(track, Phase.FAILED)  # out of every index; it is in no graph any more
 
+    def _renumber(self, order: Iterable[str]) -> None:
+        """Put the steps into the order of a new plan; O(steps), as a new plan is."""
+        old = list(self.tracks.values())
+        tracks = [self.tracks[step_id] for step_id in dict.fromkeys(order) if step_id in self.tracks]
+        tracks += [track for track in old if track.id not in set(order)]
+        members = [[index.get(track.n) is track for track in tracks] for index in self._indexes()]
+        waits = {n: until for until, n, _ in self.timers}
+        self.ready, self.timers = Ready(), []
+        for n, track in enumerate(tracks):
+            until = waits.get(track.n)
+            track.n, track.order = n, (-track.step.priority, n)
+            if until is not None:
+                heapq.heappush(self.timers, (until, n, track.attempt))
+            if track.place is Place.READY:
+                self.ready.add(track, self.queue_of(track))
+        for index, inside in zip(self._indexes(), members, strict=True):
+            index.clear()
+            index.update((track.n, track) for track, member in zip(tracks, inside, strict=True) if member)
+        self.tracks = {track.id: track for track in tracks}
+        self._next = len(tracks)
+        self._names = Names(self.tracks, self._names.longest)
+
+    def _indexes(self) -> list[dict[int, Track]]:
+        return [*self._phases.values(), *self._places.values()]
+
     # -- The one reset --------------------------------------------------------------------------------------------
 
     def redirect(self, course: Course, *, new_round: bool = False) -> None:
@@ -312,6 +344,8 @@ class State:
         if course.dropped:
             self.drop(course.dropped)
         changed = self.define(course.steps) if course.steps else []
+        if course.order:
+            self._renumber(course.order)
         for step_id in course.fresh:
             if step_id in self.tracks:
                 self.tracks[step_id].generation += 1

@@ -8,6 +8,7 @@ Rules of this file:
 
 from __future__ import annotations
 
+import string
 from collections.abc import Mapping
 from typing import Any
 
@@ -54,7 +55,7 @@ TEXTS: dict[str, dict[str, str]] = {
     "skip.upstream_part": {"en": "step {step} ({tool}): {reason}", "zh": "步骤{step}({tool}): {reason}"},
     "skip.upstream": {"en": "{words} - {parts}", "zh": "{words} - {parts}"},
     "skip.SKIP_OPTIONAL": {
-        "en": "optional step skipped after {retries} retries: {reason}",
+        "en": "optional step skipped after {retries:retry|retries}: {reason}",
         "zh": "可选步骤在重试 {retries} 次后跳过：{reason}",
     },
     "skip.SKIP_USER": {"en": "skipped by {by}", "zh": "由 {by} 跳过"},
@@ -68,14 +69,14 @@ TEXTS: dict[str, dict[str, str]] = {
     "degraded.fallback": {"en": "a fallback stood in: {reason}", "zh": "使用了降级结果：{reason}"},
     "degraded.hole": {"en": "made without the output of step {step!r}, which was skipped"},
     # Summaries (V7).
-    "summary.success": {"en": "all {total} steps succeeded"},
-    "summary.healed": {"en": "{done} of {total} steps succeeded after {retries} retries"},
-    "summary.degraded": {"en": "completed with holes: {degraded} of {total} steps degraded, {skipped} skipped"},
-    "summary.failed": {"en": "failed: {names}; {consequences} more skipped because of that"},
-    "summary.cancelled": {"en": "cancelled: {never} of {total} steps never started"},
-    "summary.stopped": {"en": "stopped ({code}): {names} failed, {never} of {total} steps never started"},
-    "summary.waiting": {"en": "waiting: {on}"},
-    "summary.running": {"en": "running: {done} of {total} steps done"},
+    "summary.success": {"en": "{total:step|steps}, all succeeded"},
+    "summary.healed": {"en": "{total:step|steps}, all succeeded, after {retries:retry|retries}"},
+    "summary.degraded": {"en": "done, but not whole: {degraded:step|steps} degraded and {skipped} skipped of {total}"},
+    "summary.failed": {"en": "{names}; {consequences:step|steps} skipped because of that"},
+    "summary.cancelled": {"en": "{never} of {total:step|steps} never started"},
+    "summary.stopped": {"en": "stopped early ({code}): {names} failed, {never} of {total:step|steps} never started"},
+    "summary.waiting": {"en": "for a person: {on}"},
+    "summary.running": {"en": "{done} of {total:step|steps} done"},
     "summary.incomplete": {"en": "all steps succeeded, but the goal is not reached: {missing}"},
     # Stories (why).
     "why.run": {"en": "Run {run}: {objective}"},
@@ -85,10 +86,11 @@ TEXTS: dict[str, dict[str, str]] = {
     "why.fallback_call": {"en": "{time}  attempt {attempt}: called the fallback tool {tool}{args}"},
     "why.succeeded": {"en": "{time}  attempt {attempt} succeeded in {elapsed}{output}"},
     "why.unverified": {"en": "          (verify could not tell whether the effect is there)"},
-    "why.failed": {"en": "{time}  attempt {attempt} failed after {elapsed}: {message} [{code}, {category}]"},
-    "why.failed_before": {"en": "{time}  failed before its tool was called: {message} [{code}, {category}]"},
+    "why.failed": {"en": "{time}  {who}attempt {attempt} failed after {elapsed}: {message} [{code}, {category}]"},
+    "why.cut_off": {"en": "{time}  {who}attempt {attempt} was cut off: {message}"},
+    "why.failed_before": {"en": "{time}  {who}failed before its tool was called: {message} [{code}, {category}]"},
     "why.lost": {"en": "          its answer is lost: the effect may or may not have happened"},
-    "why.verified": {"en": "{time}  looked whether the effect is there: {effect}. {reason}"},
+    "why.verified": {"en": "{time}  {who}looked whether the effect is there: {effect}{reason}"},
     "why.skipped": {"en": "{time}  {message} [{code}]"},
     "why.kept": {"en": "{time}  kept: its inputs did not change, so its result stands"},
     "why.kept_stale": {"en": "{time}  kept although its inputs changed: its effect must not happen twice"},
@@ -390,10 +392,23 @@ TEXTS: dict[str, dict[str, str]] = {
 }
 
 
+class _Words(string.Formatter):
+    """Formatting that counts: ``{n:step|steps}`` becomes "1 step" or "2 steps"."""
+
+    def format_field(self, value: Any, format_spec: str) -> Any:
+        if "|" in format_spec:
+            one, _, many = format_spec.partition("|")
+            return f"{value:,} {one if value == 1 else many}"
+        return super().format_field(value, format_spec)
+
+
+_words = _Words()
+
+
 def say(key: str, lang: str = "en", /, **values: Any) -> str:
     """The sentence for a key, in that language if it is there."""
     entry = TEXTS[key]
-    return entry.get(lang, entry["en"]).format_map(values)
+    return _words.vformat(entry.get(lang, entry["en"]), (), values)
 
 
 def has(key: str) -> bool:

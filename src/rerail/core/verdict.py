@@ -130,7 +130,20 @@ class Verdict:
 
 
 def verdict(state: State) -> Verdict:
-    """The verdict of the state as it is: O(steps)."""
+    """The verdict of the state as it is: O(steps), and remembered until a step moves."""
+    key = (state.moves, state.stopped, state.rest is None)
+    if state.tally is None or state.tally[0] != key:
+        state.tally = (key, _tally(state))
+    bad, degraded, failed, consequences, never, counts = state.tally[1]
+    judged = state.judged
+    complete = not bad and (judged is None or judged.complete)
+    return Verdict(
+        not bad, complete, degraded, failed, consequences, never, counts,
+        judged.judge if judged else "none", judged.missing if judged else (),
+    )  # fmt: skip
+
+
+def _tally(state: State) -> tuple[Any, ...]:
     counts = dict.fromkeys(Status, 0)
     failed: list[dict[str, Any]] = []
     consequences: list[str] = []
@@ -155,13 +168,7 @@ def verdict(state: State) -> Verdict:
                 never.append(track.id)
             elif status in (Status.FAILED, Status.IN_DOUBT):
                 failed.append(_failed_row(track, code))
-    success = not bad
-    judged = state.judged
-    complete = success and (judged is None or judged.complete)
-    return Verdict(
-        success, complete, degraded, tuple(failed), tuple(consequences), tuple(never), counts,
-        judged.judge if judged else "none", judged.missing if judged else (),
-    )  # fmt: skip
+    return bad, degraded, tuple(failed), tuple(consequences), tuple(never), counts
 
 
 def _failed_row(track: Track, code: str) -> dict[str, Any]:

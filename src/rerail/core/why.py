@@ -113,25 +113,29 @@ class _Teller:
     def failed(self, event: ev.StepFailed, time: str) -> list[str]:
         error = event.error
         message = reason_in(self.lang, error.code, error.message, error.data)
-        key = "why.failed" if event.called else "why.failed_before"
+        key = (
+            "why.cut_off" if event.lost and not event.elapsed else "why.failed" if event.called else "why.failed_before"
+        )
         line = self.say(
-            key, time=time, attempt=event.attempt, elapsed=_span(event.elapsed), message=message,
-            code=error.code, category=error.category,
+            key, time=time, who=self.who(event.step), attempt=event.attempt, elapsed=_span(event.elapsed),
+            message=message, code=error.code, category=error.category,
         )  # fmt: skip
-        prefix = f"{event.step}: " if self.step is None else ""
-        lines = [line.replace("  ", f"  {prefix}", 1) if prefix else line]
-        return [*lines, self.say("why.lost")] if event.lost else lines
+        return [line, self.say("why.lost")] if event.lost else [line]
+
+    def who(self, step: str) -> str:
+        """The step's name, where the story is not about one step."""
+        return f"{step}: " if self.step is None else ""
 
     def verified(self, event: ev.StepVerified, time: str) -> list[str]:
-        return [self.say("why.verified", time=time, effect=event.effect, reason=event.reason)]
+        reason = f"; {event.reason}" if event.reason else ""
+        return [self.say("why.verified", time=time, who=self.who(event.step), effect=event.effect, reason=reason)]
 
     def skipped(self, event: ev.StepSkipped, time: str) -> list[str]:
         track = self.state.tracks.get(event.step)
         message = event.message
         if self.lang != "en" and track is not None and status_of(self.state, track)[1] == event.code:
             message = skip_message(self.state, track, event.code, self.lang)
-        prefix = f"{event.step}: " if self.step is None else ""
-        return [self.say("why.skipped", time=time, message=prefix + message, code=event.code)]
+        return [self.say("why.skipped", time=time, message=self.who(event.step) + message, code=event.code)]
 
     def kept(self, event: ev.StepKept, time: str) -> list[str]:
         return [self.say("why.kept_stale" if event.stale else "why.kept", time=time)] if self.step else []

@@ -286,7 +286,7 @@ class Performer:
         hole = not isinstance(found, Verified)
         event = ev.StepVerified(
             step, attempt, "there", None if blob else output, packed.digest, size, blob, hole,
-            "the effect is there; it was not called again",
+            "it was not called again",
         )  # fmt: skip
         events: list[Event] = [event]
         if packed.digest:

@@ -1,1 +1,31 @@
-"""Public help for tests: of plans and tools, and of stores that others write."""
+"""Testing as a feature: scripted tools and minds, virtual time, and the contract that every store must keep.
+
+from rerail.testing import World, virtual_run
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rerail.testing.scripted import Called, ScriptedMind, Took, World
+    from rerail.testing.store_contract import StoreContract
+    from rerail.testing.virtual import VirtualClock, VirtualLoop, virtual_run
+
+__all__ = ["Called", "ScriptedMind", "StoreContract", "Took", "VirtualClock", "VirtualLoop", "World", "virtual_run"]
+
+# The contract suite needs pytest, which users of the rest may not have.
+_HOMES = {
+    "StoreContract": "store_contract",
+    "VirtualClock": "virtual",
+    "VirtualLoop": "virtual",
+    "virtual_run": "virtual",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'rerail.testing' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"rerail.testing.{_HOMES.get(name, 'scripted')}"), name)
