@@ -28,11 +28,11 @@ class Plan(CorePlan, frozen=True, omit_defaults=True):
             return cls(source.objective, source.steps, source.follow_up, source.faults)
         data: Any = source
         if isinstance(source, Path) or (isinstance(source, str) and _is_path(source)):
-            data = _parse(_read(Path(source)), str(source))
+            data = read_data(Path(source))
         elif isinstance(source, str):
-            data = _parse(source, "the text")
+            data = parse_data(source, "the text")
         elif isinstance(source, bytes):
-            data = _parse(source.decode("utf-8", "replace"), "the text")
+            data = parse_data(source.decode("utf-8", "replace"), "the text")
         try:
             plan = read_plan(data)
         except Unreadable as error:
@@ -73,7 +73,13 @@ def _read(path: Path) -> str:
         raise PlanError(f"cannot read {path}: {error.strerror}", code="PLAN_UNREADABLE") from None
 
 
-def _parse(text: str, name: str) -> Any:
+def read_data(path: Path) -> Any:
+    """The data of a YAML or JSON file; `PlanError` says why it cannot be read."""
+    return parse_data(_read(path), str(path))
+
+
+def parse_data(text: str, name: str = "the text") -> Any:
+    """The data of a YAML or JSON text; `PlanError` says why it cannot be read."""
     stripped = text.lstrip("\ufeff \t\r\n")
     if not stripped:
         raise PlanError(f"cannot read the plan: {name} is empty", code="PLAN_UNREADABLE")

@@ -242,9 +242,14 @@ def _find(folder: Path) -> Path | None:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise SettingsError(f"cannot read {path}: {error}") from None
+    tools = data.get("tools")
+    if isinstance(tools, dict) and isinstance(tools.get("modules"), list):
+        # Files are meant relative to the file that names them, wherever the command is typed.
+        tools["modules"] = [str(path.parent / name) if str(name).endswith(".py") else name for name in tools["modules"]]
+    return data
 
 
 def _environment(environ: Mapping[str, str]) -> list[tuple[Mapping[str, Any], str]]:

@@ -68,9 +68,9 @@ def make_tools(tools: Iterable[Any], settings: Settings) -> dict[str, Tool]:
     from rerail.adapters.tools.functions import as_tool
 
     found: dict[str, Tool] = {}
-    for tool in (*map(as_tool, tools), *declared_tools(settings)):
-        if settings.tools.allow_hosts and isinstance(tool, _LimitedHosts):
-            tool = tool.limited_to(tuple(settings.tools.allow_hosts))
+    hosts = tuple(settings.tools.allow_hosts)
+    for given in (*map(as_tool, tools), *declared_tools(settings), *named_tools(settings)):
+        tool: Tool = given.limited_to(hosts) if hosts and isinstance(given, _LimitedHosts) else given
         if tool.spec.name in found and found[tool.spec.name] is not tool:
             raise SettingsError(f"two tools are named {tool.spec.name!r}; give one of them another name")
         found[tool.spec.name] = tool
@@ -87,6 +87,15 @@ def declared_tools(settings: Settings) -> list[Tool]:
     tools = [from_mapping(name, {"shell": _as_shell(data)}) for name, data in table.shell.items()]
     hosts = tuple(table.allow_hosts) or None
     return tools + [from_mapping(name, {"http": data}, allow_hosts=hosts) for name, data in table.http.items()]
+
+
+def named_tools(settings: Settings) -> list[Tool]:
+    """The tools of the modules and files that `[tools]` names."""
+    if not settings.tools.modules:
+        return []
+    from rerail.adapters.tools.loading import load_tools
+
+    return [tool for source in settings.tools.modules for tool in load_tools(source)]
 
 
 def _as_shell(data: Any) -> Any:

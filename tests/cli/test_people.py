@@ -156,5 +156,5 @@ def test_watch_and_follow_a_run_of_another_process(here: Here) -> None:
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
     assert events[-1]["type"] == "done"
     rest, _ = follower.communicate(timeout=10)
-    assert rest.rstrip().endswith("all 2 steps succeeded")
+    assert rest.rstrip().endswith("2 steps, all succeeded")
     assert process.wait(10) == 0

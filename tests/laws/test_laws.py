@@ -19,9 +19,9 @@ from rerail.ports import Batch
 from rerail.testing.virtual import VirtualClock, virtual_run
 from rerail.wiring import Engine
 from tests.laws.checks import check_history, check_rest, once_repeats, snapshot
-from tests.laws.worlds import Chaos, Died, plans, tools_for
+from tests.laws.worlds import SCALE, Chaos, Died, plans, tools_for
 
-LAW = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+LAW = settings(max_examples=150 * SCALE, deadline=None, suppress_health_check=list(HealthCheck))
 SMALL = {"run": {"concurrency": 3}, "retry": {"max_wait": 600}}
 
 

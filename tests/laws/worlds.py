@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 
 from rerail.core.plan import Effect, Fallback, Need, Plan, Step, When
 from rerail.errors import RateLimited, ToolError
+
+SCALE = int(os.environ.get("RERAIL_LAWS", "1"))  # `make long` looks at ten times as many examples
 
 OUTCOMES = (
     "ok",

@@ -329,7 +329,7 @@ def test_permanent() -> None:
     assert world.calls_of("a") == 2
 
 
-def test_limit_and_force() -> None:
+def test_limit() -> None:
     """R6, T4: people's retries are bounded by max_retries; force passes the limit and says so."""
     world = World(a=[FAIL])
 
@@ -348,9 +348,6 @@ def test_limit_and_force() -> None:
 
     forced, clean = virtual_run(main)
     assert forced.retries == 4 and clean.retries == 0
-
-
-test_limit = test_force = test_limit_and_force
 
 
 def test_confirm() -> None:

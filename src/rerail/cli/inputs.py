@@ -11,7 +11,7 @@ import msgspec
 
 from rerail.cli.catalogue import STDIN
 from rerail.errors import PlanError
-from rerail.plans import Plan, _parse, _read
+from rerail.plans import Plan, parse_data, read_data
 
 PLAN_ENDINGS = (".yaml", ".yml", ".json")
 
@@ -28,8 +28,7 @@ def is_plan(word: str) -> bool:
 
 def load_steps(source: str) -> list[Any]:
     """Steps as they were written: a list, or a plan's `steps`. The run's own ids are known only to the run."""
-    text = sys.stdin.read() if source == STDIN else _read(Path(source))
-    data = _parse(text, source)
+    data = parse_data(sys.stdin.read(), source) if source == STDIN else read_data(Path(source))
     if isinstance(data, dict):
         data = data.get("steps", data.get("tasks", [data] if "tool" in data else None))
     if not isinstance(data, list):

@@ -150,7 +150,7 @@ async def origin_of(engine: Engine, run: str) -> tuple[str, ...]:
 
 async def ownership(engine: Engine, run: str) -> Ownership:
     """Who drives a run."""
-    head = await engine._head(run)  # the façade tells this of lists only
+    head = await engine.head(run)
     dead = is_dead(head, SystemClock().now())
     if head.owner is not None and not dead and head.owner != this_process():
         return Ownership(str(head.owner))

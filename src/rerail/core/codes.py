@@ -93,6 +93,8 @@ ALL: dict[str, Code] = {
         Code("STORE_FAILED", "The store could not be read or written."),
         Code("STORE_NEWER", "The store was written by a newer version of Rerail."),
         Code("SETTINGS_INVALID", "A setting is unknown or has a wrong value."),
+        Code("USAGE", "The command line is not one that Rerail knows."),
+        Code("INTERRUPTED", "The process was interrupted; the run can be resumed."),
         Code("TOOLS_UNREADABLE", "The tools file or module could not be loaded."),
     )
 }

@@ -49,7 +49,7 @@ def _track(state: State, step: str) -> Track:
         raise Refusal(
             "STEP_UNKNOWN",
             f"run {state.run} has no step {step!r}",
-            f"did you mean {hint!r}?" if hint else "see: rerail show",
+            f"did you mean {hint!r}?" if hint else f"see: rerail show {state.run}",
         )
     return track
 
@@ -304,12 +304,12 @@ def _roots(state: State, steps: Sequence[str] | None, stage: str | None, *, clea
 
 
 def _is_root(state: State, track: Track) -> bool:
-    """Failed on its own account, or never got to run because the run was stopped."""
-    return (
-        track.phase is Phase.FAILED
-        or status_of(state, track)[0] is Status.CANCELLED
-        or (state.rest is None and track.phase in (Phase.HURT, Phase.BACKOFF, Phase.HELD))
-    )
+    """Failed on its own account, or never got to run because the run was stopped or its process died."""
+    status = status_of(state, track)[0]
+    if track.phase is Phase.FAILED or status is Status.CANCELLED:
+        return True
+    under_way = (Phase.HURT, Phase.BACKOFF, Phase.HELD)
+    return state.rest is None and (track.phase in under_way or status in (Status.PENDING, Status.READY))
 
 
 def _completed_roots(state: State) -> list[str]:

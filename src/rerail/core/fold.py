@@ -102,6 +102,8 @@ def _step_failed(state: State, event: ev.StepFailed, at: float) -> None:
     if event.error.code == "RUN_CANCELLED" and not _doubtful(track, event):
         state.move(track, Phase.PENDING)
         return
+    if track.heal is not None:
+        track.heal.not_now = None  # an earlier "not now" has nothing to say about this failure
     if event.not_now is not None:
         track.healing().not_now = event.not_now
     elif track.call is not None and event.called:

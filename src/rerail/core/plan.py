@@ -90,7 +90,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     resources: dict[str, float] = {}
 
     def __post_init__(self) -> None:
-        # People write needs=["a", {"step": "b", "when": "done"}] and fallback={"value": 1}; inside there are only values.
+        # People write needs=["a", {"step": "b", "when": "done"}] and fallback={"value": 1}; inside there are values.
         needs: Any = self.needs
         if not isinstance(needs, tuple) or not all(isinstance(need, Need) for need in needs):
             wanted = [needs] if isinstance(needs, str | dict | Need) else needs

@@ -156,9 +156,9 @@ class Track:
 
     __slots__ = (
         "again", "announced", "attempt", "automatic", "call", "calls", "confirmed", "cost", "dead", "dead_open",
-        "elapsed", "ended_at", "error", "generation", "heal", "inputs", "n", "needs", "open", "order", "out", "phase", "place", "probe",
-        "question", "redo", "result", "root", "skip", "stale", "standing", "started_at", "step", "template", "until",
-        "void",
+        "elapsed", "ended_at", "error", "generation", "heal", "inputs", "n", "needs", "open", "order", "out",
+        "phase", "place", "probe", "question", "redo", "result", "root", "skip", "stale", "standing",
+        "started_at", "step", "template", "until", "void",
     )  # fmt: skip
 
     def __init__(self, n: int, step: Step) -> None:

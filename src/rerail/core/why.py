@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -53,7 +53,7 @@ class _Teller:
                 self.say("why.now", status=run_status(self.state), detail=f". {summary(self.state, found, self.lang)}")
             ]
             if self.state.rest is not None and self.state.rest.status != RunStatus.COMPLETED:
-                lines.append(self.say("why.next", command=f"rerail retry {run} --dry-run"))
+                lines.append(self.say("why.next", command=self._retry(found.failed_steps)))
             return lines
         track = self.state.tracks[self.step]
         status, code = status_of(self.state, track)
@@ -65,10 +65,16 @@ class _Teller:
                 self.say("why.next", command=f"rerail resolve {run} {self.step} --succeeded VALUE | --failed | --rerun")
             )
         elif status == "failed":
-            lines.append(self.say("why.next", command=f"rerail retry {run} --dry-run"))
+            lines.append(self.say("why.next", command=self._retry([{"id": track.id}])))
         elif code == "confirm":
             lines.append(self.say("why.next", command=f"rerail confirm {run} {self.step}"))
         return lines
+
+    def _retry(self, failed: Iterable[Mapping[str, Any]]) -> str:
+        """The retry that would not be refused."""
+        errors = [self.state.tracks[row["id"]].error for row in failed]
+        permanent = bool(errors) and all(error is not None and error.category == "permanent_error" for error in errors)
+        return f"rerail retry {self.state.run} --dry-run" + (" --force" if permanent else "")
 
     def tell(self, record: Record) -> list[str]:
         event = record.event

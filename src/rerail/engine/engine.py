@@ -176,7 +176,7 @@ class Engine:
                 live.loop.state, await self._outputs(live.loop.state, live.loop.contents), self._host.clock.now()
             )
         while True:
-            head = await self._head(run)
+            head = await self.head(run)
             if head.status in AT_REST or head.status == RunStatus.WAITING or is_dead(head, self._host.clock.now()):
                 return await self.show(run)
             with _store_errors():
@@ -221,7 +221,8 @@ class Engine:
         hint = f"did you mean {near!r}?" if near else "see: rerail ls"
         raise Refused(f"there is no run {run!r}", "RUN_UNKNOWN", hint=hint)
 
-    async def _head(self, run: str) -> Head:
+    async def head(self, run: str) -> Head:
+        """A run as lists show it, with its owner."""
         with _store_errors():
             head = await self._host.store.head(run)
         if head is None:
@@ -259,7 +260,7 @@ class Engine:
             async for record in self._records(run, after):
                 after = record.seq
                 yield record
-            head = await self._head(run)
+            head = await self.head(run)
             if head.seq <= after:
                 if head.status in AT_REST:
                     return
@@ -385,7 +386,7 @@ class Engine:
         if live is not None and not live.loop.ended:
             await live.loop.wish(wish)
             return
-        head = await self._head(run)
+        head = await self.head(run)
         if self._driven_elsewhere(head):
             await self._post(run, wish)
             return
@@ -448,7 +449,7 @@ class Engine:
         """Start a retry; returns the run it is for (a follow-up, perhaps) and what it will do."""
         run = await self._retry_target(await self.find(run), steps, stage, clean=clean, force=force)
         who = by or self._by
-        head = await self._head(run)
+        head = await self.head(run)
         if run in self._live or self._driven_elsewhere(head):
             return run, await self._retry_live(run, head, steps, force=force, dry_run=dry_run, by=who)
         if dry_run:
@@ -505,7 +506,7 @@ class Engine:
         self, run: str, steps: Sequence[str] | None, stage: str | None, *, clean: bool, force: bool
     ) -> str:
         """The run a retry is meant for: a completed run whose follow-up failed stands for its follow-up (T6)."""
-        head = await self._head(run)
+        head = await self.head(run)
         if head.status != RunStatus.COMPLETED or steps or stage or force or clean:
             return run
         with _store_errors():
@@ -520,7 +521,7 @@ class Engine:
     async def begin_resume(self, run: str, *, by: str | None = None) -> str:
         """Continue an interrupted or paused run; returns its id."""
         run = await self.find(run)
-        head = await self._head(run)
+        head = await self.head(run)
         if run in self._live or (head.owner is not None and not is_dead(head, self._host.clock.now())):
             raise Refused(
                 f"run {run} is being driven by process {head.owner}", "RUN_LIVE", hint=f"use: rerail watch {run}"
@@ -608,8 +609,11 @@ class Engine:
         )  # fmt: skip
 
     def _lost(self, state: State) -> Events:
+        # Not the step's fault: where it may be called again it is, at once and at no cost to its budget (E3).
         error = from_code("ANSWER_LOST")
-        return [ev.StepFailed(track.id, track.attempt, error, lost=True) for track in state.running.values()]
+        return [
+            ev.StepFailed(track.id, track.attempt, error, lost=True, not_now=0.0) for track in state.running.values()
+        ]
 
     def _pretend_mended(self, state: State) -> None:
         """For a dry run: what the state would be once the lost calls are noted."""
@@ -646,7 +650,7 @@ class Engine:
         return list(dict.fromkeys(t.step.tool for t in unfinished if t.step.tool not in known))
 
     def _can_drive(self, state: State) -> bool:
-        return not self._missing_tools(state)
+        return bool(state.stopped) or not self._missing_tools(state)  # a stopped run calls nothing any more
 
     def _need_tools(self, state: State) -> None:
         missing = self._missing_tools(state)
