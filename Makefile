@@ -25,7 +25,7 @@ test: $(DEV) ## Run the tests (JOBS=0 in one process, PYTEST_ARGS="-k chain" to 
 	$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
 
 long: $(DEV) ## Run the tests that take minutes: kill -9, laws with many examples
-	$(BIN)/python -m pytest -n $(JOBS) -m long $(PYTEST_ARGS)
+	RERAIL_KILLS=200 RERAIL_LAWS=10 $(BIN)/python -m pytest -n $(JOBS) tests/crash tests/laws $(PYTEST_ARGS)
 
 check: $(DEV) ## Everything that must hold before a change lands: format, lint, types, layers, tests
 	$(BIN)/ruff format --check .

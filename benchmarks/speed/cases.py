@@ -17,8 +17,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import rerail
 from benchmarks.speed.floor import floor
+
+import rerail
 from rerail.core.decide import retry_chain
 from rerail.core.events import PlanAccepted
 from rerail.core.fold import evolve

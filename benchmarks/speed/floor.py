@@ -40,6 +40,7 @@ async def floor(needs: list[list[int]], path: str, concurrency: int) -> None:
     limit = concurrency or len(needs)
     loop = asyncio.get_running_loop()
     cursor = connection.cursor()
+    tasks: deque[asyncio.Task[None]] = deque(maxlen=limit)
 
     async def call(step: int) -> None:
         await noop()
@@ -69,7 +70,7 @@ async def floor(needs: list[list[int]], path: str, concurrency: int) -> None:
         cursor.executemany("INSERT INTO events VALUES (?, ?, ?, ?)", rows)
         cursor.execute("COMMIT")
         for step in starts:
-            loop.create_task(call(step))
+            tasks.append(loop.create_task(call(step)))
         if left:
             await wake.wait()
             wake.clear()

@@ -16,9 +16,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from tests.crash.child import plan, tools
 
 import rerail
-from tests.crash.child import plan, tools
 
 KILLS = int(os.environ.get("RERAIL_KILLS", "20"))
 SIZE = 200
@@ -54,10 +54,10 @@ async def look(store: str, ledger: Path) -> tuple[rerail.RunResult, list[rerail.
 def test_kill_minus_nine_at_random_moments(tmp_path: Path, verify: bool) -> None:
     """E1, E2, E3, T7: whatever the moment, no acknowledged step is lost and no `once` effect happens twice."""
     chance = random.Random(20260 + KILLS)
-    kills = round = doubts = 0
+    kills = runs = doubts = 0
     while kills < KILLS // 2:
-        round += 1
-        store, ledger = f"sqlite:///{tmp_path}/{round}/runs.db", tmp_path / f"{round}.txt"
+        runs += 1
+        store, ledger = f"sqlite:///{tmp_path}/{runs}/runs.db", tmp_path / f"{runs}.txt"
         how, more = "start", ["--verify"] if verify else []
         acknowledged: set[str] = set()
         while True:
@@ -88,7 +88,7 @@ def test_kill_minus_nine_at_random_moments(tmp_path: Path, verify: bool) -> None
             assert result.success and set(lines(ledger)) == {f"s{i}" for i in range(SIZE)}
         started = {(e.step, e.attempt) for e in events if e.type == "step_started"}
         assert len(started) == sum(1 for e in events if e.type == "step_started"), "no attempt number twice"
-    print(f"{kills} kills in {round} runs, {doubts} doubts reported")
+    print(f"{kills} kills in {runs} runs, {doubts} doubts reported")
 
 
 async def settle(store: str, ledger: Path, result: rerail.RunResult) -> rerail.RunResult:

@@ -306,7 +306,7 @@ def _check_paths(line: Mapping[str, Any], faults: list[Fault], cyclic: set[str])
         assert group & shown, (line["plan_id"], step)
 
 
-@pytest.mark.parametrize("name", ["wfinstances_plans", "asynchow_plans", "taskbench_llm_predicted_plans"])
+@pytest.mark.parametrize("name", ["asynchow_plans", "taskbench_llm_predicted_plans"])
 def test_every_tool_unknown_is_said_at_every_step(field_data: Path, name: str) -> None:
     """P5: with no tools at all each step of each plan has its fault, and nothing crashes."""
     for line in lines(field_data, name):
@@ -316,11 +316,12 @@ def test_every_tool_unknown_is_said_at_every_step(field_data: Path, name: str) -
 
 # -- AsyncHow: the makespan is the optimum ------------------------------------------------------------------------
 
+# For two plans the data's own optimum is not the critical path, at the shortest durations only.
 NOT_THE_CRITICAL_PATH = {"asynchow-829", "asynchow-1113"}
 
 
-@pytest.mark.parametrize("end", [0, 1], ids=["shortest", "longest"])
-def test_the_makespan_is_the_optimum(field_data: Path, end: int) -> None:
+@pytest.mark.parametrize(("end", "apart"), [(0, NOT_THE_CRITICAL_PATH), (1, set())], ids=["shortest", "longest"])
+def test_the_makespan_is_the_optimum(field_data: Path, end: int, apart: set[str]) -> None:
     """X1: no levels, no barriers: with unbounded concurrency, 1,596 everyday plans take exactly their optimum."""
     durations: dict[str, float] = {}
     hour = 3600.0  # a virtual second stands for an hour: all plans together take centuries
@@ -352,4 +353,4 @@ def test_the_makespan_is_the_optimum(field_data: Path, end: int) -> None:
 
     wrong = virtual_run(main)
     assert len(plans) == 1598
-    assert set(wrong) == NOT_THE_CRITICAL_PATH, wrong
+    assert set(wrong) == apart, wrong

@@ -10,7 +10,7 @@ from rerail.core.fold import evolve, fold
 from rerail.core.plan import Effect, When
 from rerail.core.policy import Policy, Rung
 from rerail.core.state import State
-from rerail.core.track import MET, WORTH, Phase, Standing, Track
+from rerail.core.track import MET, WORTH, Phase, Standing, Track, same_inputs
 from rerail.core.verdict import statistics, status_of, verdict
 
 
@@ -18,8 +18,8 @@ def snapshot(state: State) -> dict[str, Any]:
     """A state as plain data, so that two can be compared."""
     tracks = {
         track.id: (
-            track.phase, track.standing, track.attempt, track.calls, track.again, track.root, track.stale, track.confirmed,
-            track.open, track.dead, track.dead_open, track.void, track.generation,
+            track.phase, track.standing, track.attempt, track.calls, track.again, track.root, track.stale,
+            track.confirmed, track.open, track.dead, track.dead_open, track.void, track.generation,
             track.result and (track.result.digest, track.result.degraded, track.result.hole),
             track.error, status_of(state, track),
         )
@@ -149,7 +149,7 @@ def _check_made_from(state: State, track: Track) -> None:
     for need, when in track.needs:
         if when is When.SUCCESS:
             assert need.phase in (Phase.SUCCEEDED, Phase.SKIPPED), (track, need)
-    assert state.inputs(track) == track.result.inputs, track
+    assert same_inputs(state.inputs(track), track.result.inputs), track
 
 
 def once_repeats(records: list[ev.Record], state: State) -> list[str]:

@@ -8,6 +8,8 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.laws.checks import check_history, check_rest, once_repeats, snapshot
+from tests.laws.worlds import SCALE, Chaos, Died, plans, tools_for
 
 from rerail.adapters.stores.memory import MemoryStore
 from rerail.core import events as ev
@@ -18,8 +20,6 @@ from rerail.core.policy import Policy
 from rerail.ports import Batch
 from rerail.testing.virtual import VirtualClock, virtual_run
 from rerail.wiring import Engine
-from tests.laws.checks import check_history, check_rest, once_repeats, snapshot
-from tests.laws.worlds import SCALE, Chaos, Died, plans, tools_for
 
 LAW = settings(max_examples=150 * SCALE, deadline=None, suppress_health_check=list(HealthCheck))
 SMALL = {"run": {"concurrency": 3}, "retry": {"max_wait": 600}}

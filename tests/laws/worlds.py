@@ -56,7 +56,7 @@ def plans(draw: st.DrawFn, most: int = 8) -> Plan:
                 fallback=draw(st.sampled_from([None, None, Fallback(value="stand-in"), Fallback(tool=f"f{i}")])),
                 priority=draw(st.integers(-1, 1)),
                 confirm=draw(st.sampled_from([False, False, False, True])),
-            )  # fmt: skip
+            )
         )
     return Plan("random", tuple(draw(st.permutations(steps))))
 
@@ -78,8 +78,8 @@ class Chaos:
         if self.over is None:
             try:
                 return self.draw(st.sampled_from(options))
-            except BaseException as stop:  # noqa: BLE001 - it must not reach the engine, which would take it for a failure
-                self.over = stop
+            except BaseException as stop:  # noqa: BLE001
+                self.over = stop  # it must not reach the engine, which would take it for a tool's failure
         return options[0]
 
     async def answer(self, name: str, args: dict[str, Any]) -> Any:

@@ -181,7 +181,7 @@ def test_early_cutoff() -> None:
 
 
 def test_stale_when_upstream_fails_again() -> None:
-    """R3: a succeeded step whose upstream fails when run again stays succeeded, marked stale; unrun ones are skipped."""
+    """R3: a succeeded step whose upstream fails again stays succeeded, marked stale; unrun ones are skipped."""
     what = plan(a="", b="a", c="b")
     world = World(a=[{"v": 1}, FAIL], c=[FAIL])
 

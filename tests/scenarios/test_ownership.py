@@ -92,7 +92,6 @@ def test_stale_lock() -> None:
             events = await second.events(run)
         world.script["b"] = [{"n": 3}]
         with pytest.raises(StoreError) as refused:
-            old.loop.note(*[])
             await old.loop.wish(rerail.engine.wishes.Wish("pause", "thawed"))
         assert refused.value.code in ("LEASE_LOST", "SEQ_CONFLICT", "STORE_FAILED")
         assert isinstance(lease, Lease)

@@ -1,4 +1,4 @@
-"""Recovery when a step fails: the named scenarios of section 13 that are about the ladder, the judge and the verdict."""
+"""Recovery when a step fails: the named scenarios of section 13 about the ladder, the judge and the verdict."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def test_params() -> None:
 
 @pytest.mark.parametrize("category", ["tool_error", None])
 def test_alternative(category: str | None) -> None:
-    """H3: 工具服务连接超时 → tool_error goes to the alternative at once; by text alone it is transient and reaches it too."""
+    """H3: 工具服务连接超时 → as a tool_error at once to the alternative; by text alone transient, and there too."""
     world = World(process_data=[ToolError("工具服务连接超时", category=category)])
     result, events = history(world, one("process_data", alternatives=["alternative_processor"]))
     calls = 1 if category else 3

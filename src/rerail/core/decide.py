@@ -20,7 +20,7 @@ from rerail.core.policy import Rung
 from rerail.core.recover import heal
 from rerail.core.state import State, downstream, unsatisfied_above
 from rerail.core.tools import Tools
-from rerail.core.track import Phase, RunStatus, Standing, Status, Track
+from rerail.core.track import Phase, RunStatus, Standing, Status, Track, same_inputs
 from rerail.core.verdict import (
     Verdict,
     evaluation,
@@ -118,7 +118,7 @@ def _notes(state: State, tools: Tools, now: float) -> list[Event]:
 def _kept(state: State, track: Track) -> Event | None:
     """The word that an earlier result still stands; None if the step has to run again (R3)."""
     assert track.result is not None
-    if track.void or state.inputs(track) == track.result.inputs:
+    if track.void or same_inputs(state.inputs(track), track.result.inputs):
         return ev.StepKept(track.id)
     if track.automatic and track.result.effect is Effect.ONCE:
         return ev.StepKept(track.id, "once")

@@ -270,7 +270,7 @@ def _check_reference(text: str, step: Step, names: Names, needs: dict[str, None]
 
 
 def _check_tools(step: Step, names: Names, tools: Mapping[str, ToolShape]) -> list[Fault]:
-    faults = []
+    faults: list[Fault] = []
     if step.tool not in tools:
         faults.append(Fault("UNKNOWN_TOOL", f"the tool is {_unknown(step.tool, tools, 'tool')}", step.id))
     else:

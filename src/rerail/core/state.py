@@ -27,7 +27,6 @@ from rerail.core.track import (
     OPEN,
     VOID,
     WORTH,
-    Definition,
     Phase,
     Place,
     Ready,
@@ -127,8 +126,8 @@ class State:
             need.result.digest if need.phase is Phase.SUCCEEDED and need.result else "" for need, _ in track.needs
         ]
         if len(digests) > 16:  # wide joins keep one digest of all
-            return (Definition(track.step), blake2b("\n".join(digests).encode(), digest_size=16).digest())
-        return (Definition(track.step), *digests)
+            return (track.step, blake2b("\n".join(digests).encode(), digest_size=16).digest())
+        return (track.step, *digests)
 
     def tainted(self, track: Track) -> str:
         """The id of a need whose missing output this step had to do without, if there is one (H9)."""
@@ -291,7 +290,10 @@ class State:
         for need in full_needs(track.step, self._names):
             other = self.tracks[need.step]
             needs.append((other, need.when))
-            other.out.append((track, need.when))
+            if isinstance(other.out, list):
+                other.out.append((track, need.when))
+            else:
+                other.out = [(track, need.when)]
             _count(track, WORTH[need.when][other.standing], 1)
         track.needs = tuple(needs)
 

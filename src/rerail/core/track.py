@@ -8,7 +8,7 @@ Rules of this file:
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum, StrEnum
 from hashlib import blake2b
 from itertools import groupby
@@ -166,7 +166,7 @@ class Track:
         self.step = step
         self.order = (-step.priority, n)
         self.needs: tuple[tuple[Track, When], ...] = ()
-        self.out: list[tuple[Track, When]] = []
+        self.out: Sequence[tuple[Track, When]] = ()  # a list, once somebody needs it: most plans end in leaves
         self.template: Template | None = None
         self.phase = Phase.PENDING
         self.place = Place.NONE
@@ -278,20 +278,11 @@ class Ready:
         return track.n in self.members
 
 
-class Definition:
-    """A step compared by what it does, not by how it is titled or scheduled; lazily, since it seldom matters."""
-
-    __slots__ = ("step",)
-
-    def __init__(self, step: Step) -> None:
-        self.step = step
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Definition):
-            return NotImplemented
-        return self.step is other.step or definition(self.step) == definition(other.step)
-
-    __hash__ = None  # type: ignore[assignment]
+def same_inputs(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    """Whether two results were made from the same: equal outputs of all needs, and the same work (R3)."""
+    if one[1:] != other[1:] or not one or not other:
+        return False
+    return one[0] is other[0] or definition(one[0]) == definition(other[0])
 
 
 def signature(args: Any, blob: str = "") -> str:

@@ -200,9 +200,10 @@ class RunLoop:
         phases = (Phase.RUNNING, Phase.DOUBT) if outcome.called else (Phase.PENDING, Phase.BACKOFF)
         if self.state.current(outcome.step, outcome.attempt, *phases) is None:
             return  # a late word from an older attempt
-        self._blobs.update(outcome.blobs)
-        for name, data in outcome.blobs.items():
-            self.contents.remember(name, data)
+        if outcome.blobs:
+            self._blobs.update(outcome.blobs)
+            for name, data in outcome.blobs.items():
+                self.contents.remember(name, data)
         for event in outcome.events:
             self._record(event, now)
 

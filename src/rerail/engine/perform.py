@@ -65,7 +65,7 @@ class Outcome:
     step: str
     attempt: int
     events: list[Event]
-    blobs: dict[str, bytes] = field(default_factory=dict)
+    blobs: dict[str, bytes] | None = None
     called: bool = True  # false: the step failed before its tool was called
 
 
@@ -239,7 +239,7 @@ class Performer:
             step, attempt, None if blob else output, packed.digest, size, blob, elapsed, tokens, cost, unverified
         )
         made = ev.ArtifactCreated(step, step, attempt, packed.digest, size)
-        return Outcome(step, attempt, [made, done], {packed.digest: packed.data} if blob else {})
+        return Outcome(step, attempt, [made, done], {packed.digest: packed.data} if blob else None)
 
     def _failed(self, launch: Launch, failure: Failure) -> Outcome:
         elapsed = asyncio.get_running_loop().time() - launch.started
@@ -291,7 +291,7 @@ class Performer:
         events: list[Event] = [event]
         if packed.digest:
             events.insert(0, ev.ArtifactCreated(step, step, attempt, packed.digest, size))
-        return Outcome(step, attempt, events, {packed.digest: packed.data} if blob else {})
+        return Outcome(step, attempt, events, {packed.digest: packed.data} if blob else None)
 
     async def ask(self, mind: Mind, question: Question, seconds: float) -> tuple[Any, str]:
         """What a mind answers, or why it did not."""
