@@ -44,6 +44,7 @@ class Course(msgspec.Struct, frozen=True, omit_defaults=True):
     dropped: tuple[str, ...] = ()
     automatic: bool = True  # nothing automatic runs a succeeded `once` step again (R3)
     fresh: tuple[str, ...] = ()  # steps that draw a new idempotency key (E2)
+    below: tuple[str, ...] = ()  # steps that are done, but whose dependents have to look again
     order: tuple[str, ...] = ()  # the new plan's order, if the plan is a new one
 
 

@@ -60,7 +60,6 @@ def _step_started(state: State, event: ev.StepStarted, at: float) -> None:
     if event.rung is not Rung.FALLBACK:
         track.calls += 1
     state.calls += 1
-    state.called.add(event.step)
     if state.round:
         state.round_calls[event.step] = state.round_calls.get(event.step, 0) + 1
     state.by_tool[event.tool] = state.by_tool.get(event.tool, 0) + 1

@@ -94,7 +94,6 @@ class State:
         self.round_chain: tuple[str, ...] = ()
         self.tool_seconds = self.wait_seconds = 0.0
         self.rest: ev.Done | None = None
-        self.called: set[str] = set()
         self.moves = 0  # how often any step changed, so that a view of all steps can be remembered until one does
         self.tally: tuple[Any, tuple[Any, ...]] | None = None
         self.retry_history: list[dict[str, Any]] = []
@@ -122,6 +121,8 @@ class State:
 
     def inputs(self, track: Track) -> tuple[Any, ...]:
         """What the step's result is made from: its definition and the digest of every need's output (R3)."""
+        if not track.needs:
+            return (track.step,)
         digests = [
             need.result.digest if need.phase is Phase.SUCCEEDED and need.result else "" for need, _ in track.needs
         ]
@@ -356,6 +357,7 @@ class State:
         seen = {track.n for track in stack}
         for track in stack:
             self._reset(track, root=True, automatic=course.automatic, new_round=new_round)
+        stack += [self.tracks[step_id] for step_id in course.below if step_id in self.tracks]
         while stack:
             for target, _ in stack.pop().out:
                 if target.n not in seen and self._resettable(target, course.automatic):

@@ -125,6 +125,8 @@ class Verdict:
     consequences: tuple[str, ...]
     never: tuple[str, ...]  # never started, and why not: the run was stopped
     counts: dict[Status, int]
+    attempted: int  # steps whose tool was called
+    well: int  # of these, how many ended succeeded or degraded
     judge: str
     missing: tuple[str, ...]
 
@@ -134,11 +136,11 @@ def verdict(state: State) -> Verdict:
     key = (state.moves, state.stopped, state.rest is None)
     if state.tally is None or state.tally[0] != key:
         state.tally = (key, _tally(state))
-    bad, degraded, failed, consequences, never, counts = state.tally[1]
+    bad, degraded, failed, consequences, never, counts, attempted, well = state.tally[1]
     judged = state.judged
     complete = not bad and (judged is None or judged.complete)
     return Verdict(
-        not bad, complete, degraded, failed, consequences, never, counts,
+        not bad, complete, degraded, failed, consequences, never, counts, attempted, well,
         judged.judge if judged else "none", judged.missing if judged else (),
     )  # fmt: skip
 
@@ -149,9 +151,22 @@ def _tally(state: State) -> tuple[Any, ...]:
     consequences: list[str] = []
     never: list[str] = []
     degraded = bad = False
+    plain = attempted = well = 0
     for track in state.tracks.values():
+        called = track.call is not None
+        attempted += called
+        if (
+            track.phase is Phase.SUCCEEDED
+            and not track.stale
+            and track.result is not None
+            and not track.result.degraded
+        ):
+            plain += 1
+            well += called
+            continue
         status, code = status_of(state, track)
         counts[status] += 1
+        well += called and status in ENDED_WELL
         if status is Status.SUCCEEDED:
             degraded = degraded or bool(stale_of(state, track))
             continue
@@ -168,7 +183,8 @@ def _tally(state: State) -> tuple[Any, ...]:
                 never.append(track.id)
             elif status in (Status.FAILED, Status.IN_DOUBT):
                 failed.append(_failed_row(track, code))
-    return bad, degraded, tuple(failed), tuple(consequences), tuple(never), counts
+    counts[Status.SUCCEEDED] += plain
+    return bad, degraded, tuple(failed), tuple(consequences), tuple(never), counts, attempted, well
 
 
 def _failed_row(track: Track, code: str) -> dict[str, Any]:
@@ -178,13 +194,11 @@ def _failed_row(track: Track, code: str) -> dict[str, Any]:
 
 def statistics(state: State, found: Verdict, now: float) -> dict[str, Any]:
     """`exec`: by the latest result per step of the current revision; status counts are disjoint (V2)."""
-    attempted = [track for step_id in state.called if (track := state.tracks.get(step_id)) is not None]
-    well = sum(1 for track in attempted if status_of(state, track)[0] in ENDED_WELL)
     return {
         "total": len(state.tracks),
-        "attempted": len(attempted),
+        "attempted": found.attempted,
         **_counts(found.counts),
-        "success_rate": well / len(attempted) if attempted else 0.0,
+        "success_rate": found.well / found.attempted if found.attempted else 0.0,
         "calls": state.calls,
         "seconds": {
             "tools": round(state.tool_seconds, 6),
@@ -238,7 +252,7 @@ def summary(state: State, found: Verdict, lang: str = "en") -> str:
         if found.degraded:
             skipped = counts[Status.SKIPPED]
             return say("summary.degraded", lang, total=total, degraded=counts[Status.DEGRADED], skipped=skipped)
-        retries = state.calls - len(state.called)
+        retries = state.calls - found.attempted
         key = "summary.healed" if retries > 0 else "summary.success"
         return say(key, lang, total=total, done=done, retries=retries)
     if state.stopped == "RUN_CANCELLED":

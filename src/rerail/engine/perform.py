@@ -126,11 +126,29 @@ class Performer:
         self.deadlines.add(launch, loop)
 
     async def _guarded(self, launch: Launch) -> None:
+        """Call, believe or not, deliver: one coroutine for all of it, because there may be thousands at once."""
         try:
-            outcome = await self._attempt(launch)
+            tool = launch.tool
+            if getattr(tool, "direct", False) and getattr(tool, "is_async", False):
+                output = await tool.fn(**launch.args)  # type: ignore[attr-defined]  # a plain async function
+            elif getattr(tool, "is_async", False):
+                output = await tool.call(launch.args, launch.ctx)
+            else:
+                with self.clock.external():
+                    output = await tool.call(launch.args, launch.ctx)
+            believed = self._cut_off(launch) if launch.cancelled else self._believe(launch, output)
+            outcome = believed if isinstance(believed, Outcome) else await self._verified(launch, *believed)
         except asyncio.CancelledError:
             outcome = self._cut_off(launch)
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt | GeneratorExit):
+                raise
+            # What it raises because we cancelled it is no failure of its own.
+            outcome = self._cut_off(launch) if launch.cancelled else self._thrown(launch, error)
         self._deliver(launch, outcome)
+
+    def _thrown(self, launch: Launch, error: BaseException) -> Outcome:
+        return self._failed(launch, from_exception(error, self.patterns))
 
     def _deliver(self, launch: Launch, outcome: Outcome) -> None:
         if not launch.ended and launch.deliver is not None:  # else it was left behind; its late answer is not news
@@ -157,28 +175,8 @@ class Performer:
             error = from_code("ANSWER_LOST", text=launch.cancelled or "CLOSED")
         return self._failed(launch, Failure(error, lost=True))
 
-    async def _attempt(self, launch: Launch) -> Outcome:
-        try:
-            if getattr(launch.tool, "is_async", False):
-                output = await launch.tool.call(launch.args, launch.ctx)
-            else:
-                with self.clock.external():
-                    output = await launch.tool.call(launch.args, launch.ctx)
-        except asyncio.CancelledError:
-            raise
-        except BaseException as error:
-            if launch.cancelled:
-                return self._cut_off(launch)  # it failed because we cancelled it
-            failure = from_exception(error, self.patterns)
-            if isinstance(error, KeyboardInterrupt | GeneratorExit):
-                raise
-            return self._failed(launch, failure)
-        if launch.cancelled:
-            return self._cut_off(launch)
-        return await self._believe(launch, output)
-
-    async def _believe(self, launch: Launch, output: Any) -> Outcome:
-        """An answer that says it succeeded, checked before it is believed."""
+    def _believe(self, launch: Launch, output: Any) -> Outcome | tuple[Any, Packed]:
+        """An answer that says it succeeded, checked before it is believed; what remains to be verified comes back."""
         try:
             packed = pack(output)
         except NotJson:
@@ -193,13 +191,15 @@ class Performer:
             failure = self._disbelieve(launch, output)
             if failure is not None:
                 return self._failed(launch, failure)
-        unverified = False
         if launch.spec.verifiable or launch.step.verify is not None:
-            there = await self.look(launch, output)
-            if there is False:
-                return self._failed(launch, Failure(from_code("VERIFY_FAILED")))
-            unverified = there is None
-        return self._succeeded(launch, output, packed, unverified)
+            return output, packed
+        return self._succeeded(launch, output, packed, unverified=False)
+
+    async def _verified(self, launch: Launch, output: Any, packed: Packed) -> Outcome:
+        there = await self.look(launch, output)
+        if there is False:
+            return self._failed(launch, Failure(from_code("VERIFY_FAILED")))
+        return self._succeeded(launch, output, packed, unverified=there is None)
 
     def _disbelieve(self, launch: Launch, output: Any) -> Failure | None:
         if says_failed(output):
@@ -227,7 +227,7 @@ class Performer:
         )
         return Failure(error)
 
-    def _succeeded(self, launch: Launch, output: Any, packed: Packed, unverified: bool) -> Outcome:
+    def _succeeded(self, launch: Launch, output: Any, packed: Packed, *, unverified: bool) -> Outcome:
         step, attempt, size = launch.step.id, launch.attempt, len(packed.data)
         elapsed = asyncio.get_running_loop().time() - launch.started
         tokens, cost = _usage(launch)
