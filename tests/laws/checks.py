@@ -156,6 +156,7 @@ def once_repeats(records: list[ev.Record], state: State) -> list[str]:
     """`once` steps that were called again although an earlier call may have had its effect, unasked."""
     called: dict[str, ev.StepStarted] = {}
     ended: set[str] = set()
+    asked = False
     bad = []
     for record in records:
         event = record.event
@@ -176,4 +177,7 @@ def once_repeats(records: list[ev.Record], state: State) -> list[str]:
             ended |= set(called)  # a person asked for it
         elif isinstance(event, ev.Acted):
             ended |= {event.step, *event.course.touched}
+            asked = asked or (bool(event.course.touched) and not event.course.automatic)
+        elif isinstance(event, ev.StepRenewed) and asked:
+            ended.add(event.step)  # behind a step that a person retried, with inputs that changed
     return bad

@@ -124,7 +124,7 @@ def resolve_succeeded(state: State, step: str, by: str, output: Any, packed: Pac
     value = None if blob else output
     acted = ev.Acted(
         "resolve", by, step, outcome="succeeded", output=value, digest=packed.digest, size=len(packed.data), blob=blob,
-        course=Course(below=(step,), automatic=False),
+        course=Course(below=(step,)),  # automatic: nobody asked for a finished `once` step behind it to happen again
     )  # fmt: skip
     return [acted, *_reopened(state, [step], by, "resolve")]
 
