@@ -153,6 +153,7 @@ class Engine(core.Engine):
             origin=origin,
             ttl=settings.artifacts.ttl_hours * 3600,
             worker=worker,
+            remembers=settings.reflection.memory,
         )
 
     async def open(self) -> None:

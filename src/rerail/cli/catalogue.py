@@ -50,6 +50,9 @@ GROUPS: dict[str, tuple[Command, ...]] = {
     "cli.help.setup": (
         Command("tools", "", "List the tools that can be called.", f"{_SETUP}:tools"),
         Command("config", "", "Print every setting and where it comes from.", f"{_SETUP}:config"),
+        Command(
+            "memory", "[--clear]", "Show which rung mended which failure before; --clear forgets.", f"{_SETUP}:memory"
+        ),
         Command("doctor", "", "Check that everything a run needs is there.", f"{_SETUP}:doctor"),
         Command("demo", "", "See a plan fail, heal, be killed and finish.", ""),
     ),

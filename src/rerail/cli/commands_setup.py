@@ -40,6 +40,29 @@ async def config(*, common: Common = PLAIN, out: Annotated[Output, Hidden]) -> i
     return 0
 
 
+async def memory(*, clear: bool = False, common: Common = PLAIN, out: Annotated[Output, Hidden]) -> int:
+    """Show what the latest runs teach: per tool and error, which rung mended it. Used with reflection.memory = true.
+
+    Parameters
+    ----------
+    clear
+        Forget it: only what happens from now on is learnt from.
+    """
+    session = Session(common, out)
+    async with session.engine(making=clear) as engine:
+        if clear:
+            await engine.forget()
+        rows = await engine.memory()
+    if out.json:
+        out.document(rows)
+    elif not rows:
+        out.print(out.say("cli.memory.empty"))
+    else:
+        cells = [[Text(one_line(row["failure"], 90)), Text(row["rung"]), Text(str(row["worked"]))] for row in rows]
+        out.print(*table([out.say(f"cli.head.{name}") for name in ("failure", "rung", "worked")], cells, out.out.width))
+    return 0
+
+
 # -- Tools --------------------------------------------------------------------------------------------------------
 
 

@@ -188,9 +188,14 @@ class _Reader:
         return self.fault(name, "a list of names", value)
 
     def items(self, name: str, value: Any) -> Any:
-        if isinstance(value, list | tuple) and all(isinstance(item, str | Mapping) for item in value):
-            return tuple(value)
-        return self.fault(name, "a list of file names", value)
+        wanted = [value] if isinstance(value, str | Mapping) else value
+        if not isinstance(wanted, list | tuple) or not all(isinstance(item, str | Mapping) for item in wanted):
+            return self.fault(name, "a list of file names", value)
+        for item in wanted:
+            if isinstance(item, Mapping):
+                keys = ("path", "schema", "keys", "non_empty")
+                _rename(item, keys, {}, frozenset(), self.id, self.faults, f"{name}.")
+        return tuple(wanted)
 
     def amounts(self, name: str, value: Any) -> Any:
         if isinstance(value, Mapping) and all(isinstance(v, int | float) for v in value.values()):

@@ -58,6 +58,7 @@ class RunStarted(_Event, frozen=True, tag="run_started"):
     policy: Policy = Policy()
     by: str = ""
     version: str = ""
+    memory: dict[str, str] = {}  # which rung worked before, per failure (H10)
     origin: tuple[str, ...] = ()  # where the tools came from, so that a later process can load them again
 
 

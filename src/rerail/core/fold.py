@@ -36,7 +36,7 @@ def fold(run: str, records: Iterable[ev.Record]) -> State:
 
 def _run_started(state: State, event: ev.RunStarted, at: float) -> None:
     state.objective, state.parent, state.policy = event.objective, event.parent, event.policy
-    state.origin = event.origin
+    state.origin, state.memory = event.origin, event.memory
     state.created_at = at
     state.activate(at)
 

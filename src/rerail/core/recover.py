@@ -17,6 +17,7 @@ from rerail.core import events as ev
 from rerail.core.codes import Category
 from rerail.core.coerce import coerce
 from rerail.core.events import Course, Error, Event
+from rerail.core.memory import reordered
 from rerail.core.nearest import nearest
 from rerail.core.plan import Effect
 from rerail.core.policy import LADDER, NEEDS_RECOVERABLE, WITHOUT_REFLECTION, Rung, backoff
@@ -95,7 +96,11 @@ def heal(state: State, tools: Tools, track: Track, now: float) -> list[Event]:
 
 def _rungs(state: State, track: Track, reflection: Reflection) -> Iterator[Rung]:
     fell_back = track.heal is not None and track.heal.fallback
-    for rung in LADDER[reflection.category]:
+    tool = track.call.tool if track.call is not None else track.step.tool
+    rungs = LADDER[reflection.category]
+    if state.memory and track.error is not None:
+        rungs = reordered(rungs, state.memory, tool, track.error)
+    for rung in rungs:
         if fell_back and rung not in (Rung.SKIP, Rung.REPLAN):
             continue  # the fallback had its single call; what comes before it on the ladder is behind us
         if not state.policy.reflect and rung not in WITHOUT_REFLECTION:

@@ -47,6 +47,7 @@ class State:
         self.objective = ""
         self.parent = ""
         self.origin: tuple[str, ...] = ()
+        self.memory: dict[str, str] = {}
         self.follow_up: Any = None
         self.revision = 0
         self.fingerprints: dict[str, str] = {}

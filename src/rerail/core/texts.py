@@ -377,6 +377,10 @@ TEXTS: dict[str, dict[str, str]] = {
     "cli.effect.read": {"en": "only reads", "zh": "只读"},
     "cli.effect.repeatable": {"en": "repeatable", "zh": "可重复"},
     "cli.effect.once": {"en": "must not happen twice (once)", "zh": "不可重复（once）"},
+    "cli.memory.empty": {"en": "nothing learnt yet", "zh": "还没有学到什么"},
+    "cli.head.failure": {"en": "failure", "zh": "失败"},
+    "cli.head.rung": {"en": "rung", "zh": "恢复方式"},
+    "cli.head.worked": {"en": "worked", "zh": "成功次数"},
     "cli.doctor.defaults": {"en": "no rerail.toml, the defaults hold", "zh": "没有 rerail.toml，使用默认值"},
     "cli.doctor.absent": {"en": "{file} is not there yet and can be made", "zh": "{file} 尚不存在，可以创建"},
     "cli.doctor.no_place": {

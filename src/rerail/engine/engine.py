@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -17,6 +18,7 @@ from rerail.core.codec import Damaged, NewerFormat, decode
 from rerail.core.commands import Faulty, Preview, Refusal
 from rerail.core.events import Event, Record
 from rerail.core.fold import evolve
+from rerail.core.memory import Lessons, learn, preferred
 from rerail.core.nearest import nearest
 from rerail.core.plan import Fault, Plan, Step, check
 from rerail.core.policy import Policy
@@ -41,6 +43,8 @@ Events: TypeAlias = list[Event]
 
 AT_REST = frozenset({str(RunStatus.COMPLETED), str(RunStatus.FAILED), str(RunStatus.CANCELLED)})
 INBOX_EVERY = 0.2
+FORGOTTEN = "~memory"  # a history of its own: when the failure memory was cleared, and by whom
+LEARN_FROM = 100  # runs
 PAGE = 2000
 ANSWER_WITHIN = 30.0
 
@@ -66,7 +70,9 @@ class Engine:
         origin: Sequence[str],
         ttl: float,
         worker: bool = False,
+        remembers: bool = False,
     ) -> None:
+        self._remembers = remembers
         self._host, self._policy, self._by, self._version = host, policy, by, version
         self._origin, self._ttl = tuple(origin), ttl
         self._owner = this_process(worker=worker)
@@ -150,13 +156,16 @@ class Engine:
         run = run_id or secrets.token_hex(5)
         now = self._host.clock.now()
         store = self._host.store
+        memory = preferred(await self._lessons()) if self._remembers else {}
         with _store_errors():
             head = Head(run, 0, "pending", plan.objective, parent or "", now, now, self._owner, 1, now)
             await store.create(head)  # created and owned in one go: nobody can come between
         lease = Lease(run, self._owner, head.fence)
         loop = RunLoop(self._host, lease, State(run))
         loop.note(
-            ev.RunStarted(plan.objective, parent or "", self._policy, by or self._by, self._version, self._origin),
+            ev.RunStarted(
+                plan.objective, parent or "", self._policy, by or self._by, self._version, memory, self._origin
+            ),
             ev.PlanAccepted(Plan(plan.objective, plan.steps, plan.follow_up), 1, self._fingerprints(plan)),
         )
         self._drive(run, loop)
@@ -295,6 +304,7 @@ class Engine:
                 "interrupted": head.status == RunStatus.RUNNING and is_dead(head, now),
             }
             for head in heads
+            if head.run != FORGOTTEN
         ]  # fmt: skip
 
     async def why(self, run: str, step: str | None = None, lang: str = "en") -> str:
@@ -336,6 +346,35 @@ class Engine:
                     "size": made.size, "media": made.media, "at": record.at,
                 }  # fmt: skip
         return list(latest.values())
+
+    # -- Failure memory (H10) -------------------------------------------------------------------------------------
+
+    async def memory(self) -> Rows:
+        """What the latest runs teach: per tool and error, which rung worked, and how often."""
+        lessons = await self._lessons()
+        return [{"failure": key, "rung": rung, "worked": count} for (key, rung), count in lessons.most_common()]
+
+    async def forget(self, *, by: str | None = None) -> None:
+        """Clear the failure memory: only what happens from now on is learnt from."""
+        store, now = self._host.store, self._host.clock.now()
+        with _store_errors():
+            if await store.head(FORGOTTEN) is None:
+                await store.create(Head(FORGOTTEN, status=str(RunStatus.COMPLETED), created_at=now, updated_at=now))
+        loop = await self._take(FORGOTTEN)
+        loop.note(ev.Acted("forget", by or self._by))
+        await loop.commit()
+        await store.release(loop.lease)
+
+    async def _lessons(self) -> Lessons:
+        lessons: Lessons = Counter()
+        with _store_errors():
+            forgotten = await self._host.store.head(FORGOTTEN)
+            heads = await self._host.store.heads(limit=LEARN_FROM)
+        since = (await self.state(FORGOTTEN)).at if forgotten is not None else 0.0
+        for head in heads:
+            if head.run != FORGOTTEN and head.updated_at > since:
+                learn([record async for record in self._records(head.run) if record.at > since], lessons)
+        return lessons
 
     # -- Acting ---------------------------------------------------------------------------------------------------
 

@@ -422,6 +422,8 @@ class RunLoop:
         launch = Launch(step, attempt, tool, spec, args, None, timeout)
         if getattr(tool, "wants_context", True) or step.verify is not None or spec.verifiable or spec.probes:
             launch.ctx = self._context(track, attempt, args, timeout)
+        if step.produces:
+            launch.workspace = self.host.workspaces(self.state.run)
         if step.verify is not None:
             launch.verify_args = self._verify_args(track)
         return launch

@@ -12,18 +12,19 @@ import asyncio
 import heapq
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from rerail.core import events as ev
 from rerail.core.codes import Category
 from rerail.core.events import Error, Event
-from rerail.core.plan import Check, Step
-from rerail.core.schema import Schema
+from rerail.core.plan import Step
 from rerail.core.suspect import suspect
 from rerail.core.texts import say
 from rerail.core.tools import ToolSpec
 from rerail.core.values import NotJson, Packed, pack, unpack
 from rerail.engine.failures import Failure, Patterns, from_code, from_exception, from_returned, says_failed
+from rerail.engine.files import unmet, unmet_files
 from rerail.engine.outputs import INLINE
 from rerail.ports import Clock, Mind, Question, Tool
 
@@ -50,6 +51,7 @@ class Launch:
     ctx: Any
     timeout: float
     before: Any = None
+    workspace: Path | None = None  # where the files are that the step produces, if it does
     verify_args: dict[str, Any] | None = None
     ended: bool = False  # a late answer after this changes nothing
     cancelled: str = ""  # why it was cancelled, if it was
@@ -191,6 +193,10 @@ class Performer:
             failure = self._disbelieve(launch, output)
             if failure is not None:
                 return self._failed(launch, failure)
+        if launch.step.produces and launch.workspace is not None:
+            faults = unmet_files(launch.step.produces, launch.workspace)
+            if faults:
+                return self._failed(launch, Failure(from_code("CHECK_FAILED", faults="; ".join(faults))))
         if launch.spec.verifiable or launch.step.verify is not None:
             return output, packed
         return self._succeeded(launch, output, packed, unverified=False)
@@ -314,20 +320,6 @@ class Performer:
 def _usage(launch: Launch) -> tuple[int, float]:
     ctx = launch.ctx
     return (ctx.tokens, ctx.cost) if ctx is not None else (0, 0.0)
-
-
-def unmet(check: Check, output: Any) -> list[str]:
-    """What an output lacks to meet a check (V6)."""
-    faults = []
-    if check.non_empty and (output is None or output in ("", [], {})):
-        faults.append("it is empty")
-    if check.keys:
-        missing = [key for key in check.keys if not isinstance(output, Mapping) or key not in output]
-        if missing:
-            faults.append(f"it lacks {', '.join(map(repr, missing))}")
-    if check.schema is not None:
-        faults += [str(fault) for fault in Schema(check.schema, noun="key").faults(output)[:5]]
-    return faults
 
 
 def contains(seen: Any, expect: Any) -> bool:
