@@ -215,13 +215,13 @@ def test_budgets_survive_a_crash() -> None:
     slow = {"retry": {"max_retry_rounds": 0, "jitter": False, "backoff_base": 100, "backoff_cap": 1000}}
 
     async def life(number: int) -> str:
-        clock = VirtualClock(1_700_000_000 + 150 * number)
+        clock = VirtualClock(1_700_000_000 + 160 * number)
         async with world.engine(one(), store=store, settings=slow, clock=clock) as engine:
             if number:
                 await engine.begin_resume("r")
             else:
                 await engine.start(one(), run_id="r")
-            await asyncio.sleep(150)
+            await asyncio.sleep(160)
             return (await engine.show("r")).status
 
     statuses = [virtual_run(lambda number=number: life(number)) for number in range(5)]

@@ -73,9 +73,9 @@ def _replaced(step: Step, changes: Mapping[str, Any]) -> Step:
     return Step(**{**fields, **changes})
 
 
-def read_replan(state: State, tools: Tools, answer: Any, by: str) -> Event:
+def read_replan(state: State, tools: Tools, answer: Any, by: str, asked: int) -> Event:
     """A new revision of the plan: finished work whose definition is unchanged is carried over (H8)."""
-    if not state.replan_wanted:
+    if not state.replan_wanted or state.acted_at > asked:
         return ev.Declined("replan", "", "the run has moved on", late=True)
     if answer is None:
         return ev.Declined("replan", "", "no new plan was offered")
@@ -89,6 +89,10 @@ def read_replan(state: State, tools: Tools, answer: Any, by: str) -> Event:
         faults.append(Fault("NO_STEPS", "the new plan has no steps"))
     if faults:
         return ev.PlanRejected(by, tuple(map(str, faults)), "the new plan is not valid", "replan")
+    doubtful = _disturbed_doubts(state, plan)
+    if doubtful:
+        faults_said = tuple(f"step {name!r} is in doubt; it can be neither changed nor dropped" for name in doubtful)
+        return ev.PlanRejected(by, faults_said, "the new plan would disturb a step in doubt", "replan")
     full = state.policy.replan == "full"
     return ev.Replanned(state.revision + 1, replan_course(state, plan, full=full), by, reason, full)
 
@@ -100,27 +104,38 @@ def _plan_part(answer: Any) -> Any:
     return answer
 
 
+def _disturbed_doubts(state: State, plan: Plan) -> list[str]:
+    """Steps in doubt that a new plan drops or changes: nobody knows whether their effect happened."""
+    new = {step.id: step for step in plan.steps}
+    return [t.id for t in state.doubts.values() if t.id not in new or definition(new[t.id]) != definition(t.step)]
+
+
 def replan_course(state: State, plan: Plan, *, full: bool) -> Course:
     """What changes between the plan as it is and the new one; a succeeded `once` step is never run again by it."""
     steps: list[Step] = []
     touched: list[str] = []
+    done: list[Step] = []
     for step in plan.steps:
         track = state.tracks.get(step.id)
         if track is None:
             steps.append(step)
-        elif _once_done(track):
+        elif track.phase is Phase.DOUBT:
             continue
+        elif _once_done(track):
+            if definition(step) != definition(track.step):
+                done.append(step)
         elif full or definition(step) != definition(track.step):
             steps.append(step)
-        elif track.phase is not Phase.SUCCEEDED:
+        elif track.phase not in (Phase.SUCCEEDED, Phase.SKIPPED):
             touched.append(step.id)
     kept = {step.id for step in plan.steps}
     dropped = tuple(step_id for step_id in state.tracks if step_id not in kept)
-    return Course(tuple(touched), tuple(steps), dropped, order=tuple(step.id for step in plan.steps))
+    return Course(tuple(touched), tuple(steps), dropped, done=tuple(done), order=tuple(step.id for step in plan.steps))
 
 
 def _once_done(track: Track) -> bool:
-    return track.phase is Phase.SUCCEEDED and track.result is not None and track.result.effect is Effect.ONCE
+    """Whether the step's effect has happened and must not happen twice, whatever its result is worth now."""
+    return track.result is not None and track.result.effect is Effect.ONCE
 
 
 def read_judgement(state: State, answer: Any, by: str) -> ev.Evaluation:

@@ -23,7 +23,7 @@ from rerail.core.texts import say
 from rerail.core.tools import Tools
 from rerail.core.track import Phase, RunStatus, Status, Track
 from rerail.core.values import Packed
-from rerail.core.verdict import run_status, status_of, waiting_on
+from rerail.core.verdict import run_status, stale_of, status_of, waiting_on
 
 
 class Refusal(Exception):
@@ -73,7 +73,15 @@ def pause(state: State, by: str) -> list[Event]:
 def cancel(state: State, by: str, reason: str = "") -> list[Event]:
     """End the run: calls under way are cancelled, nothing more starts."""
     _not_at_rest(state)
-    return [] if state.stopped else [ev.Cancelled(by, reason)]
+    return [] if state.stopped == "RUN_CANCELLED" else [ev.Cancelled(by, reason)]
+
+
+def resume(state: State, by: str) -> list[Event]:
+    """Go on with a paused run."""
+    _not_at_rest(state)
+    if not state.paused:
+        raise Refusal("RUN_LIVE", f"run {state.run} is being driven", f"use: rerail watch {state.run}")
+    return [ev.Resumed(by, reason="paused", paused=True)]
 
 
 # -- One step -----------------------------------------------------------------------------------------------------
@@ -161,7 +169,7 @@ def _reopened(state: State, steps: list[str], by: str, operation: str) -> list[E
     chain = tuple(step_id for step_id in retry_chain(state, steps) if step_id not in steps)
     begin = ev.RetryBegin(
         state.round + 1, by, (), chain, len(chain), automatic=False, operation=operation,
-        previous_status=state.rest.status,
+        previous_status=state.rest.status, stopped=state.stopped,
     )  # fmt: skip
     return [begin]
 
@@ -215,11 +223,15 @@ def retry(
     clean: bool = False,
     force: bool = False,
     policy: Policy | None = None,
+    stale: Sequence[str] = (),
+    fingerprints: dict[str, str] | None = None,
 ) -> Preview:
     """Retry exactly what failed and what depends on it; the preview carries the events that would do it."""
     passed: list[str] = []
     _refuse_by_status(state, steps, clean=clean, force=force)
-    roots = _roots(state, steps, stage, clean=clean, force=force)
+    roots = _roots(state, steps, stage, clean=clean, force=force, stale=stale)
+    if not clean:
+        _refuse_doubtful(state, roots)
     completed = state.rest is not None and state.rest.status == RunStatus.COMPLETED
     cancelled = state.rest is not None and state.rest.status == RunStatus.CANCELLED
     max_retries = (policy or state.policy).max_retries
@@ -231,7 +243,7 @@ def retry(
                 f"use: rerail retry {state.run} --clean to start over, or --force to pass the limit",
             )
         passed.append("RETRY_LIMIT")
-    if not (clean or completed) and _all_permanent(state, roots):
+    if not (clean or completed or cancelled) and _all_permanent(state, roots):
         if not force:
             reason = "; ".join(reasons_of(state, roots).values())
             raise Refusal(
@@ -249,6 +261,7 @@ def retry(
         course=Course((*roots, *_needed(state, roots)), automatic=False, fresh=fresh),
         operation="clean" if clean else "retry", previous_status=str(run_status(state)),
         counted=not (clean or completed or cancelled), reset_count=clean or cancelled, policy=policy,
+        fingerprints=fingerprints, stale=tuple(name for name in stale if name not in roots),
     )  # fmt: skip
     return _preview(state, roots, chain, (begin,), tuple(passed))
 
@@ -279,9 +292,9 @@ def _refuse_by_status(state: State, steps: Sequence[str] | None, *, clean: bool,
         raise Refusal("RUN_PAUSED", f"run {run} is paused", f"use: rerail resume {run}")
 
 
-def refuse_doubt(state: State) -> None:
+def refuse_doubt(state: State, step: str | None = None) -> None:
     """Say that somebody has to answer a doubt first."""
-    step = next(iter(state.doubts.values())).id
+    step = step or next(iter(state.doubts.values())).id
     raise Refusal(
         "RUN_IN_DOUBT",
         f"nobody knows whether the effect of step {step!r} happened",
@@ -289,14 +302,17 @@ def refuse_doubt(state: State) -> None:
     )
 
 
-def _roots(state: State, steps: Sequence[str] | None, stage: str | None, *, clean: bool, force: bool) -> list[str]:
+def _roots(
+    state: State, steps: Sequence[str] | None, stage: str | None, *, clean: bool, force: bool, stale: Sequence[str]
+) -> list[str]:
     if clean:
         return list(state.tracks)
     if stage is not None:
         return _stage_roots(state, stage)
     if steps:
         return _named_roots(state, steps, force=force)
-    roots = [track.id for track in state.tracks.values() if _is_root(state, track)]
+    changed = set(stale) if force else set()
+    roots = [track.id for track in state.tracks.values() if _is_root(state, track) or track.id in changed]
     if roots or state.rest is None or state.rest.status != RunStatus.COMPLETED:
         if not roots:
             raise Refusal("NOTHING_TO_RETRY", f"no step of run {state.run} failed or was left out")
@@ -318,7 +334,7 @@ def _completed_roots(state: State) -> list[str]:
     holes = [
         track.id
         for track in state.tracks.values()
-        if (track.phase is Phase.SKIPPED) or status_of(state, track)[0] is Status.DEGRADED
+        if track.phase is Phase.SKIPPED or status_of(state, track)[0] is Status.DEGRADED or stale_of(state, track)
     ]
     if holes:
         return holes
@@ -355,13 +371,26 @@ def _named_roots(state: State, steps: Sequence[str], *, force: bool) -> list[str
 
 
 def _all_permanent(state: State, roots: list[str]) -> bool:
-    failed = [state.tracks[root] for root in roots if state.tracks[root].phase is Phase.FAILED]
-    return bool(failed) and all(t.error is not None and t.error.category is Category.PERMANENT for t in failed)
+    tracks = [state.tracks[root] for root in roots]
+    return bool(tracks) and all(
+        track.phase is Phase.FAILED and track.error is not None and track.error.category is Category.PERMANENT
+        for track in tracks
+    )
+
+
+def _refuse_doubtful(state: State, roots: Sequence[str]) -> None:
+    """A step in doubt is never called again by a retry, forced or not: somebody has to answer first (T5)."""
+    for step_id in (*roots, *unsatisfied_above(state, roots)):
+        if state.tracks[step_id].phase is Phase.DOUBT:
+            refuse_doubt(state, step_id)
 
 
 def retry_live(state: State, steps: Sequence[str], by: str, *, force: bool = False) -> list[Event]:
     """Retry named steps of a live run; a step in backoff ends its wait (X7)."""
+    if state.stopped:
+        raise Refusal("RUN_LIVE", f"run {state.run} is stopping ({state.stopped})", "wait for its end, then retry")
     roots = _named_roots(state, steps, force=force)
+    _refuse_doubtful(state, roots)
     fresh = tuple(root for root in roots if force and state.tracks[root].phase is Phase.SUCCEEDED)
     course = Course((*roots, *_needed(state, roots)), automatic=False, fresh=fresh)
     return [ev.Acted("retry", by, roots[0] if len(roots) == 1 else "", course=course)]

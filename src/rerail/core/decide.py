@@ -215,7 +215,7 @@ def _close(state: State, now: float) -> list[Action]:
         return [Note((ev.RetryDone(state.round, round_statistics(state), failed),))]
     found = verdict(state)
     if state.judged is None:
-        return [Ask("judge", "", state.seq)] if _wants_judge(state, found) else [Note((evaluation(state, found),))]
+        return [Ask("judge", "", state.moves)] if _wants_judge(state, found) else [Note((evaluation(state, found),))]
     roots = automatic_roots(state)
     if roots:
         return [Note((automatic_retry(state, roots),))]
@@ -240,7 +240,12 @@ def automatic_roots(state: State) -> list[str]:
         if track.phase is Phase.FAILED and (track.error is None or track.error.category is not Category.PERMANENT)
     ]
     judged = state.judged.unsatisfactory if state.judged is not None else ()
-    return roots + [step_id for step_id in judged if step_id in state.tracks and step_id not in roots]
+    return roots + [step_id for step_id in judged if step_id not in roots and _may_repeat(state, step_id)]
+
+
+def _may_repeat(state: State, step_id: str) -> bool:
+    track = state.tracks.get(step_id)
+    return track is not None and not (track.result is not None and track.result.effect is Effect.ONCE)
 
 
 def automatic_retry(state: State, roots: list[str]) -> ev.RetryBegin:

@@ -44,6 +44,7 @@ class Course(msgspec.Struct, frozen=True, omit_defaults=True):
     dropped: tuple[str, ...] = ()
     automatic: bool = True  # nothing automatic runs a succeeded `once` step again (R3)
     fresh: tuple[str, ...] = ()  # steps that draw a new idempotency key (E2)
+    done: tuple[Step, ...] = ()  # new definitions of steps whose effect must not happen twice: they stay done, stale
     below: tuple[str, ...] = ()  # steps that are done, but whose dependents have to look again
     order: tuple[str, ...] = ()  # the new plan's order, if the plan is a new one
 
@@ -239,6 +240,9 @@ class RetryBegin(_Event, frozen=True, tag="retry_begin"):
     counted: bool = False  # counts against retry.max_retries
     reset_count: bool = False
     policy: Policy | None = None
+    stopped: str = ""  # the run stays stopped: an answer was given, nothing is to start
+    fingerprints: dict[str, str] | None = None
+    stale: tuple[str, ...] = ()  # finished steps whose tool's definition changed since
 
 
 class RetryDone(_Event, frozen=True, tag="retry_done"):
@@ -281,6 +285,7 @@ class Resumed(_Event, frozen=True, tag="resumed"):
     policy: Policy | None = None
     fingerprints: dict[str, str] | None = None
     paused: bool = False  # it was a pause that ended
+    number: int = 0
 
 
 class Acted(_Event, frozen=True, tag="acted"):

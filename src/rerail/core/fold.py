@@ -21,6 +21,8 @@ from rerail.core.track import Heal, Phase, Result, Track, signature
 
 def evolve(state: State, event: Event, at: float, seq: int) -> None:
     """The state after one more event. A late word from an older attempt changes nothing."""
+    if state.timers:
+        state.tick(at)  # time has passed for a replay as it had for the live run
     FOLDS[type(event)](state, event, at)
     state.seq = seq
     state.at = at
@@ -98,7 +100,8 @@ def _step_failed(state: State, event: ev.StepFailed, at: float) -> None:
         return
     track.error = event.error
     track.ended_at = at
-    if event.error.code == "RUN_CANCELLED" and not _doubtful(track, event):
+    unsafe = track.call is not None and track.call.effect is Effect.ONCE
+    if event.error.code == "RUN_CANCELLED" and not (unsafe and _doubtful(track, event)):
         state.move(track, Phase.PENDING)
         return
     if track.heal is not None:
@@ -200,8 +203,8 @@ def _reflected(state: State, event: ev.Reflected, at: float) -> None:
         state.move(track, Phase.FAILED)
     elif event.rung is Rung.REPLAN:
         track.question = "replan"
-        state.replan_wanted = True
         state.move(track, Phase.HELD)
+        state.replan_wanted = True
     elif event.rung is Rung.REPAIR:
         track.question = "repair"
         state.move(track, Phase.HELD)
@@ -274,11 +277,12 @@ def _retry_begin(state: State, event: ev.RetryBegin, at: float) -> None:
         })  # fmt: skip
         state.disputed.clear()
     state.retries = (0 if event.reset_count else state.retries) + (1 if event.counted else 0)
-    state.stopped = ""
+    state.stopped = event.stopped
     state.paused = state.waiting = state.replan_wanted = False
     state.row.clear()
     state.judged = None
     state.rest = None
+    state.fingerprints = dict(event.fingerprints) if event.fingerprints is not None else state.fingerprints
     state.round_done = False
     state.round_calls = {}
     state.round_chain = event.chain
@@ -288,6 +292,9 @@ def _retry_begin(state: State, event: ev.RetryBegin, at: float) -> None:
             if step_id in state.tracks and event.reset_count:
                 state.tracks[step_id].confirmed = False
     state.redirect(event.course, new_round=True)
+    for step_id in event.stale:
+        if step_id in state.tracks:
+            state.tracks[step_id].stale = "definition changed"
     _resettle(state)
 
 
@@ -331,9 +338,12 @@ def _resumed(state: State, event: ev.Resumed, at: float) -> None:
         state.active += max(0.0, state.at - state.active_since)
         state.active_since = None
     state.waiting = False
-    state.policy = event.policy or state.policy
+    if event.policy is not None:
+        state.policy = event.policy
+        _resettle(state)
     if event.fingerprints is not None:
         state.fingerprints = dict(event.fingerprints)
+    state.last_wish = max(state.last_wish, event.number)
     if event.paused:
         state.paused = False
     for step_id in event.stale:
@@ -346,6 +356,7 @@ def _resumed(state: State, event: ev.Resumed, at: float) -> None:
 def _acted(state: State, event: ev.Acted, at: float) -> None:
     state.waiting = False
     state.last_wish = max(state.last_wish, event.number)
+    state.acted_at = state.seq + 1
     state.activate(at)
     if event.action == "pause":
         state.paused = True

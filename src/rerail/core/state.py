@@ -17,7 +17,7 @@ from typing import Any
 from rerail.core import events as ev
 from rerail.core.codes import Category
 from rerail.core.events import Course
-from rerail.core.plan import Step, When, full_needs
+from rerail.core.plan import Effect, Step, When, full_needs
 from rerail.core.policy import Policy
 from rerail.core.refs import Names, Template, compile_args
 from rerail.core.track import (
@@ -83,6 +83,7 @@ class State:
         self.cost = 0.0
         self.active = 0.0
         self.active_since: float | None = None
+        self.acted_at = 0  # the sequence number of the latest thing a person did
         self.last_wish = 0  # the latest of the inbox that was granted
         self.paused = False
         self.waiting = False
@@ -252,6 +253,8 @@ class State:
         if index is not None:
             index.pop(track.n, None)
         track.phase = phase
+        if old is Phase.HELD and self.replan_wanted:
+            self.replan_wanted = any(held.question == "replan" for held in self.held.values())
         index = self._phases.get(phase)
         if index is not None:
             index[track.n] = track
@@ -311,6 +314,7 @@ class State:
             if track is not None:
                 self._unlink(track)
                 self.move(track, Phase.FAILED)  # out of every index; it is in no graph any more
+                track.out = ()
 
     def _renumber(self, order: Iterable[str]) -> None:
         """Put the steps into the order of a new plan; O(steps), as a new plan is."""
@@ -348,6 +352,8 @@ class State:
         if course.dropped:
             self.drop(course.dropped)
         changed = self.define(course.steps) if course.steps else []
+        for track in self.define(course.done) if course.done else ():
+            track.stale = "once"
         if course.order:
             self._renumber(course.order)
         for step_id in course.fresh:
@@ -378,8 +384,11 @@ class State:
         if track.phase is Phase.RUNNING and not root:
             track.redo = True  # let it end; what it brings is checked against the new inputs then
             return
+        if automatic and track.phase is Phase.DOUBT:
+            return  # nobody knows whether its effect happened; nothing automatic may repeat it
+        done_once = track.result is not None and track.result.effect is Effect.ONCE and track.phase is not Phase.FAILED
         track.again = track.result is not None
-        track.root = track.root or root
+        track.root = track.root or (root and not (automatic and done_once))
         track.automatic = automatic
         track.redo = False
         track.stale = ""

@@ -65,6 +65,7 @@ TEXTS: dict[str, dict[str, str]] = {
     "skip.RUN_CANCELLED": {"en": "never started: the run was cancelled"},
     # Why a result may be out of date, or is less than whole.
     "stale.once": {"en": "its inputs changed, but its effect must not happen twice"},
+    "stale.stopped": {"en": "it was to be done again, and the run stopped before it was"},
     "stale.upstream": {"en": "a step it was made from failed when it was tried again"},
     "degraded.fallback": {"en": "a fallback stood in: {reason}", "zh": "使用了降级结果：{reason}"},
     "degraded.hole": {"en": "made without the output of step {step!r}, which was skipped"},

@@ -59,7 +59,9 @@ def stale_of(state: State, track: Track) -> str:
     """Why a kept result may be out of date; empty if it is not."""
     if track.stale:
         return track.stale
-    return "upstream" if track.phase is Phase.PENDING and track.again and track.dead else ""
+    if track.phase is not Phase.PENDING or not track.again:
+        return ""
+    return "upstream" if track.dead else "stopped" if state.stopped or state.rest is not None else ""
 
 
 def run_status(state: State) -> RunStatus:

@@ -12,7 +12,7 @@ from typing import Any
 
 from rerail.core.recover import failed_args
 from rerail.core.state import State
-from rerail.core.texts import say
+from rerail.core.texts import has, say
 from rerail.core.track import Phase, RunStatus, Track
 from rerail.core.verdict import (
     error_of,
@@ -125,7 +125,7 @@ def _stale(stale: str, lang: str) -> str | None:
     if not stale:
         return None
     key = f"stale.{stale}"
-    return say(key, lang) if key in ("stale.once", "stale.upstream") else stale
+    return say(key, lang) if has(key) else stale
 
 
 def result(state: State, outputs: Mapping[str, Any], now: float, lang: str = "en") -> RunResult:

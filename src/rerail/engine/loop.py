@@ -12,10 +12,10 @@ import asyncio
 import contextlib
 import copy
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -42,6 +42,7 @@ from rerail.engine.wishes import Wish, error_for, grant
 from rerail.errors import RerailError, StoreError
 from rerail.ports import Batch, Clock, Conflict, Fenced, Lease, Mind, Question, Store, Tool, Unavailable, Unusable
 
+T = TypeVar("T")
 MAX_LOG = 8_000  # characters of log that one event holds
 
 
@@ -69,6 +70,10 @@ class Answered:
     action: Ask
     answer: Any
     failed: str = ""
+
+
+class Ended(StoreError):
+    """The loop ended before it could take a wish; somebody else has to."""
 
 
 class RunLoop:
@@ -104,6 +109,8 @@ class RunLoop:
 
     async def wish(self, wish: Wish) -> None:
         """Put a person's wish before the loop; returns once it is durable, raises if it is refused."""
+        if self.ended:
+            raise Ended(f"run {self.state.run} is not being driven any more")
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._wishes.append((wish, future))
         self._wake.set()
@@ -114,6 +121,11 @@ class RunLoop:
         granted = grant(self.state, self.host.specs, wish)
         self._blobs.update(granted.blobs)
         self.note(*granted.events)
+
+    @property
+    def durable(self) -> bool:
+        """Whether everything the state says has been written down for good."""
+        return not self._rows
 
     async def commit(self) -> None:
         """Make what was noted durable without driving the run on."""
@@ -143,7 +155,7 @@ class RunLoop:
                     self.host.performer.launch(launch, self._deliver)
                 if self._check_launched:
                     self._cancel_unwanted()
-                if self.state.rest is not None or self.state.waiting:
+                if (self.state.rest is not None or self.state.waiting) and not self._wishes:
                     return
                 if not self._outcomes and not self._wishes:
                     await self._sleep()
@@ -163,7 +175,7 @@ class RunLoop:
                 launch.task.cancel()
         for _, future in self._wishes:
             if not future.done():
-                future.set_exception(StoreError("the run stopped before the action could be recorded"))
+                future.set_exception(Ended("the run stopped before the action could be recorded"))
         self._settle_wishes(StoreError("the action could not be recorded"))
 
     async def drained(self) -> None:
@@ -272,22 +284,27 @@ class RunLoop:
             self._settle_wishes(None)
 
     async def _append(self, batch: Batch) -> None:
+        try:
+            await self._patiently(lambda: self.host.store.append(batch))
+        except (Conflict, Fenced) as error:
+            code = "LEASE_LOST" if isinstance(error, Fenced) else "SEQ_CONFLICT"
+            raise StoreError(f"another process took run {batch.run} over; this one stopped", code) from error
+
+    async def _patiently(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Ask the store, again and again for `store.reconnect_seconds` while it is out of reach (E4)."""
+        loop = asyncio.get_running_loop()
         deadline: float | None = None
         delay = 0.05
         while True:
             try:
-                await self.host.store.append(batch)
-                return
-            except (Conflict, Fenced) as error:
-                code = "LEASE_LOST" if isinstance(error, Fenced) else "SEQ_CONFLICT"
-                raise StoreError(f"another process took run {batch.run} over; this one stopped", code) from error
+                return await work()
             except Unusable as error:
-                raise StoreError(f"run {batch.run} stopped: {error}", error.code) from error
+                raise StoreError(f"run {self.state.run} stopped: {error}", error.code) from error
             except Unavailable as error:
-                now = asyncio.get_running_loop().time()
+                now = loop.time()
                 deadline = now + self.host.reconnect_seconds if deadline is None else deadline
                 if now >= deadline:
-                    raise StoreError(f"run {batch.run} stopped: the store is out of reach: {error}") from error
+                    raise StoreError(f"run {self.state.run} stopped: the store is out of reach: {error}") from error
                 await asyncio.sleep(min(delay, max(0.0, deadline - now)))
                 delay = min(delay * 2, 2.0)
 
@@ -337,13 +354,13 @@ class RunLoop:
             return self._fail_before(track, from_code("TOOL_UNKNOWN", tool=action.tool), now)
         try:
             args, own = self._args(track, action, spec)
+            launch = self._launch_of(track, action.attempt, tool, spec, args)
         except _NotYet as wait:
             self._spawn(("fetch", track.id, track.attempt), self._fetch(track, wait.names))
             return False
         except _Before as problem:
             self._fetched.pop(track.id, None)
             return self._fail_before(track, problem.error, now)
-        launch = self._launch_of(track, action.attempt, tool, spec, args)
         if spec.probes:
             seen = (track.id, action.attempt)
             if seen not in self._probed:
@@ -458,8 +475,10 @@ class RunLoop:
         lookup = _Lookup(self, track)
         try:
             args: dict[str, Any] = resolve(template, lookup)
-        except MissingPath:
-            return {}
+        except MissingPath as missing:
+            raise _Before(from_code("PATH_MISSING", ref=str(missing.ref), step=missing.ref.step)) from missing
+        if lookup.missing:
+            raise _NotYet(lookup.missing)
         return args
 
     # -- Work beside the calls ------------------------------------------------------------------------------------
@@ -484,7 +503,7 @@ class RunLoop:
         found = self._fetched.setdefault(track.id, {})
         for name, producer in names.items():
             try:
-                found[name] = await self.contents.get(name)
+                found[name] = await self._content(name)
             except Gone as gone:
                 error = from_code("ARTIFACT_GONE", step=producer, reason=gone.reason, producer=producer)
                 event = ev.StepFailed(track.id, track.attempt, error, called=False)
@@ -505,14 +524,31 @@ class RunLoop:
             event = ev.StepVerified(action.step, action.attempt, "unknown", reason=f"no tool named {call.tool!r}")
             self._deliver(Outcome(action.step, action.attempt, [event]))
             return
-        args = call.args
-        if args is None:
-            args = (
-                unpack(await self.contents.get(call.args_blob)) if call.args_blob else self.state.template(track).value
-            )
-        launch = self._launch_of(track, action.attempt, tool, spec, args)
+        try:
+            launch = await self._look_with(track, action.attempt, tool, spec, call)
+        except (Gone, _Before) as problem:
+            event = ev.StepVerified(action.step, action.attempt, "unknown", reason=str(problem))
+            self._deliver(Outcome(action.step, action.attempt, [event]))
+            return
         launch.before = call.before
         self._deliver(await self.host.performer.verify_lost(launch))
+
+    async def _look_with(self, track: Track, attempt: int, tool: Tool, spec: ToolSpec, call: ev.StepStarted) -> Launch:
+        """What a look needs: the arguments of the call, and those of the look itself, wherever they are kept."""
+        args = call.args
+        if args is None:
+            data = await self._content(call.args_blob) if call.args_blob else None
+            args = unpack(data) if data is not None else self.state.template(track).value
+        while True:
+            try:
+                return self._launch_of(track, attempt, tool, spec, args)
+            except _NotYet as wait:
+                found = self._fetched.setdefault(track.id, {})
+                for name in wait.names:
+                    found[name] = await self._content(name)
+
+    async def _content(self, name: str) -> bytes:
+        return await self._patiently(lambda: self.contents.get(name))
 
     async def _ask(self, action: Ask) -> None:
         mind = self.host.mind
@@ -533,7 +569,7 @@ class RunLoop:
         state, specs, action = self.state, self.host.specs, said.action
         by = getattr(self.host.mind, "name", "mind")
         if action.question == "judge":
-            if state.judged is not None or state.seq != action.seq:
+            if state.judged is not None or state.moves != action.seq:
                 self._record(ev.Declined("judge", "", "the run has moved on", late=True), now)
                 return
             self._record(
@@ -544,7 +580,7 @@ class RunLoop:
         elif action.question == "repair":
             self._record(answers.read_repair(state, specs, action.step, action.seq, said.answer, by), now)
         else:
-            self._record(answers.read_replan(state, specs, said.answer, by), now)
+            self._record(answers.read_replan(state, specs, said.answer, by, action.seq), now)
 
 
 class _NotYet(Exception):

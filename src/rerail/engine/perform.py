@@ -18,7 +18,7 @@ from typing import Any
 from rerail.core import events as ev
 from rerail.core.codes import Category
 from rerail.core.events import Error, Event
-from rerail.core.plan import Step
+from rerail.core.plan import Effect, Step
 from rerail.core.suspect import suspect
 from rerail.core.texts import say
 from rerail.core.tools import ToolSpec
@@ -58,6 +58,7 @@ class Launch:
     started: float = 0.0
     task: asyncio.Task[None] | None = None
     deliver: Callable[[Outcome], None] | None = None
+    answer: tuple[Any, Packed] | None = None  # what it said, while its effect is being verified
 
 
 @dataclass(slots=True)
@@ -161,6 +162,8 @@ class Performer:
         """Cancel an attempt; if it does not stop in time, it is left behind and its answer counts as lost."""
         if launch.ended or launch.cancelled or launch.task is None:
             return
+        if why == "TIMEOUT" and launch.answer is not None:
+            return  # the tool kept its time; looking at the effect has a time limit of its own
         launch.cancelled = why
         if launch.ctx is not None:
             launch.ctx.cancelled.set()
@@ -169,6 +172,8 @@ class Performer:
         asyncio.get_running_loop().call_later(GRACE, lambda: self._deliver(launch, self._cut_off(launch)))
 
     def _cut_off(self, launch: Launch) -> Outcome:
+        if launch.answer is not None:  # it had answered; only the look at its effect was cut short
+            return self._succeeded(launch, *launch.answer, unverified=True)
         if launch.cancelled == "RUN_CANCELLED":
             error = from_code("RUN_CANCELLED", category=Category.TRANSIENT)
         elif launch.cancelled == "TIMEOUT":
@@ -183,10 +188,10 @@ class Performer:
             packed = pack(output)
         except NotJson:
             kind = type(output).__name__
-            return self._failed(launch, Failure(from_code("OUTPUT_NOT_JSON", type=kind)))
+            return self._failed(launch, Failure(from_code("OUTPUT_NOT_JSON", type=kind), lost=_once(launch)))
         if len(packed.data) > self.max_output:
             error = from_code("OUTPUT_TOO_LARGE", size=len(packed.data), limit=self.max_output)
-            return self._failed(launch, Failure(error))
+            return self._failed(launch, Failure(error, lost=_once(launch)))
         if output is not None:
             output = unpack(packed.data)  # plain JSON from here on, and nobody else's object
         if output is not None or launch.spec.check is not None or launch.step.check is not None:
@@ -198,6 +203,7 @@ class Performer:
             if faults:
                 return self._failed(launch, Failure(from_code("CHECK_FAILED", faults="; ".join(faults))))
         if launch.spec.verifiable or launch.step.verify is not None:
+            launch.answer = (output, packed)
             return output, packed
         return self._succeeded(launch, output, packed, unverified=False)
 
@@ -271,7 +277,9 @@ class Performer:
         verify = launch.step.verify
         if verify is not None:
             seen = await self.tools[verify.tool].call(launch.verify_args or {}, launch.ctx)
-            return not says_failed(seen) and contains(seen, verify.expect)
+            if says_failed(seen) or suspect(seen) is not None:
+                raise LookupError(f"the look itself failed: {seen!r:.200}")  # it says nothing about the effect
+            return contains(seen, verify.expect)
         found = await launch.tool.verify(launch.args, output, launch.before, launch.ctx)
         return found if isinstance(found, Verified) else bool(found) if found is not None else None
 
@@ -315,6 +323,11 @@ class Performer:
             return unpack(pack(seen).data)
         except Exception:
             return None
+
+
+def _once(launch: Launch) -> bool:
+    """Whether the call did something that must not happen twice: an answer we cannot keep is then a lost one."""
+    return (launch.step.effect or launch.spec.effect) is Effect.ONCE
 
 
 def _usage(launch: Launch) -> tuple[int, float]:

@@ -19,6 +19,8 @@ from rerail.core.values import NotJson, pack, unpack
 from rerail.engine.outputs import INLINE
 from rerail.errors import PlanError, Refused, RerailError
 
+NUMBERED = (ev.Acted, ev.Cancelled, ev.Resumed)
+
 
 class Wish(msgspec.Struct, frozen=True, omit_defaults=True):
     """What somebody wants done to a run."""
@@ -47,7 +49,7 @@ def grant(state: State, tools: Tools, wish: Wish) -> Granted:
     granted = _grant(state, tools, wish)
     if wish.number:
         granted.events = [
-            msgspec.structs.replace(event, number=wish.number) if isinstance(event, ev.Acted | ev.Cancelled) else event
+            msgspec.structs.replace(event, number=wish.number) if isinstance(event, NUMBERED) else event
             for event in granted.events
         ]
     return granted
@@ -58,6 +60,8 @@ def _grant(state: State, tools: Tools, wish: Wish) -> Granted:
     match wish.action:
         case "pause":
             return Granted(commands.pause(state, wish.by))
+        case "resume":
+            return Granted(commands.resume(state, wish.by))
         case "cancel":
             return Granted(commands.cancel(state, wish.by, wish.reason))
         case "skip":
