@@ -382,7 +382,7 @@ class State:
 
     def _reset(self, track: Track, *, root: bool, automatic: bool, new_round: bool) -> None:
         if track.phase is Phase.RUNNING and not root:
-            track.redo = True  # let it end; what it brings is checked against the new inputs then
+            track.redo, track.automatic = True, automatic  # let it end; then it is checked against the new inputs
             return
         if automatic and track.phase is Phase.DOUBT:
             return  # nobody knows whether its effect happened; nothing automatic may repeat it

@@ -28,12 +28,12 @@ from rerail.core.values import unpack
 from rerail.core.views import RunResult, result
 from rerail.core.why import story
 from rerail.engine.failures import from_code
-from rerail.engine.loop import Host, RunLoop
+from rerail.engine.loop import Ended, Host, RunLoop
 from rerail.engine.outputs import Contents, Gone
 from rerail.engine.owner import RENEW_EVERY, end_residual, is_dead, is_this_process, this_process
 from rerail.engine.wishes import Wish, encode_answer, error_for, raise_answer
 from rerail.errors import PlanError, Refused, RerailError, StoreError
-from rerail.ports import Fenced, Head, Lease, Taken, Unavailable, Unusable
+from rerail.ports import Conflict, Fenced, Head, Lease, Taken, Unavailable, Unusable
 
 # The class below has a method named `list`, which hides the builtin from annotations inside it.
 Records: TypeAlias = list[Record]
@@ -47,6 +47,7 @@ FORGOTTEN = "~memory"  # a history of its own: when the failure memory was clear
 LEARN_FROM = 100  # runs
 PAGE = 2000
 ANSWER_WITHIN = 30.0
+WITHDRAWN = b'{"withdrawn":true}'
 
 
 @dataclass(slots=True)
@@ -115,7 +116,8 @@ class Engine:
         while True:
             await asyncio.sleep(INBOX_EVERY)
             for run, live in list(self._live.items()):
-                with contextlib.suppress(Unavailable, Unusable):
+                # One run's trouble must not keep the others from being heard and renewed.
+                with contextlib.suppress(Unavailable, Unusable, Conflict, RerailError):
                     await self._serve(run, live)
             now = self._host.clock.now()
             if now - renewed >= RENEW_EVERY:
@@ -125,10 +127,14 @@ class Engine:
     async def _serve(self, run: str, live: _Live) -> None:
         for number, data in await self._host.store.inbox(run):
             problem: RerailError | None = None
+            if live.loop.ended:
+                return  # whoever asked will see that nobody drives the run, and apply the action
             try:
                 wish = msgspec.json.decode(data, type=Wish)
                 if number > live.loop.state.last_wish:  # else it was granted, and only its answer was lost
                     await live.loop.wish(msgspec.structs.replace(wish, number=number))
+            except Ended:
+                return
             except RerailError as error:
                 problem = error
             except msgspec.DecodeError as error:
@@ -159,7 +165,10 @@ class Engine:
         memory = preferred(await self._lessons()) if self._remembers else {}
         with _store_errors():
             head = Head(run, 0, "pending", plan.objective, parent or "", now, now, self._owner, 1, now)
-            await store.create(head)  # created and owned in one go: nobody can come between
+            try:
+                await store.create(head)  # created and owned in one go: nobody can come between
+            except Conflict:
+                raise Refused(f"there is a run {run!r} already", "RUN_LIVE", hint=f"see: rerail show {run}") from None
         lease = Lease(run, self._owner, head.fence)
         loop = RunLoop(self._host, lease, State(run))
         loop.note(
@@ -168,8 +177,17 @@ class Engine:
             ),
             ev.PlanAccepted(Plan(plan.objective, plan.steps, plan.follow_up), 1, self._fingerprints(plan)),
         )
+        try:
+            await loop.commit()  # a run that was announced is there, whatever dies next
+        except BaseException:
+            await self._let_go(loop)
+            raise
         self._drive(run, loop)
         return run
+
+    async def _let_go(self, loop: RunLoop) -> None:
+        with contextlib.suppress(Unavailable, Unusable):
+            await self._host.store.release(loop.lease)
 
     async def run(self, plan: Plan) -> RunResult:
         """Start a run and wait until it is at rest or waits for a person."""
@@ -204,12 +222,19 @@ class Engine:
             await loop.drained()
             with contextlib.suppress(Exception):
                 await self._host.store.release(loop.lease)
-        await self._follow(loop.state)
+        with contextlib.suppress(PlanError, Refused):  # its tools are not here; a retry of this run will start it
+            await self._follow(loop.state)
 
-    async def _follow(self, state: State) -> None:
-        """A completed run starts its follow-up, anew each time it completes (T6)."""
-        if state.follow_up is not None and state.rest is not None and state.rest.status == RunStatus.COMPLETED:
-            await self.start(state.follow_up, parent=state.run)
+    async def _follow(self, state: State) -> str | None:
+        """A completed run starts its follow-up, once for each time it completes (T6); returns the follow-up's id."""
+        if state.follow_up is None or state.rest is None or state.rest.status != RunStatus.COMPLETED:
+            return None
+        # The id tells which completion it follows, so that a process that died in between is no loss and no double.
+        child = f"{state.run}-f{state.seq}"
+        with _store_errors():
+            if await self._host.store.head(child) is None:
+                await self.start(state.follow_up, parent=state.run, run_id=child)
+        return child
 
     # -- Reading --------------------------------------------------------------------------------------------------
 
@@ -241,8 +266,8 @@ class Engine:
     async def state(self, run: str) -> State:
         """A run's state, folded from its history."""
         live = self._live.get(run)
-        if live is not None:
-            return live.loop.state
+        if live is not None and live.loop.durable:
+            return live.loop.state  # else it is ahead of what is written down for good
         state = State(run)
         async for record in self._records(run):
             evolve(state, record.event, record.at, record.seq)
@@ -421,14 +446,29 @@ class Engine:
     async def _act(self, run: str, wish: Wish) -> None:
         """Bring a wish to the run's owner; with no living owner, apply it here (T7)."""
         run = await self.find(run)
+        for _ in range(5):  # the owner may let go while we knock
+            if await self._handed_over(run, wish):
+                return
+        raise StoreError(f"run {run} changes hands too fast; try again")
+
+    async def _handed_over(self, run: str, wish: Wish) -> bool:
+        """Whether the wish was granted, by whoever has the run now; False if that one let go meanwhile."""
         live = self._live.get(run)
-        if live is not None and not live.loop.ended:
-            await live.loop.wish(wish)
-            return
+        if live is not None:
+            try:
+                await live.loop.wish(wish)
+            except Ended:
+                await asyncio.wait([live.task])
+                return False
+            return True
         head = await self.head(run)
         if self._driven_elsewhere(head):
-            await self._post(run, wish)
-            return
+            return await self._post(run, wish)
+        await self._apply(run, wish)
+        return True
+
+    async def _apply(self, run: str, wish: Wish) -> None:
+        """Grant a wish on a run nobody drives, and drive it on if its tools are here."""
         loop = await self._take(run)
         try:
             self._mend(loop)
@@ -440,22 +480,30 @@ class Engine:
             await loop.commit()
         except RerailError:
             await loop.commit_quietly()
-            await self._host.store.release(loop.lease)
+            await self._let_go(loop)
             raise
-        await self._host.store.release(loop.lease)
+        await self._let_go(loop)
 
-    async def _post(self, run: str, wish: Wish) -> None:
-        """Leave a wish in the inbox of a run that another process drives, and wait for its word."""
+    async def _post(self, run: str, wish: Wish) -> bool:
+        """Leave a wish in the inbox of a run that another process drives; False if that one let go of the run."""
         store = self._host.store
         with _store_errors():
             number = await store.post(run, msgspec.json.encode(wish))
             waited = 0.0
             while (answer := await store.answered(run, number)) is None:
-                if waited > ANSWER_WITHIN:
+                gone = not self._driven_elsewhere(await self.head(run))
+                if gone or waited > ANSWER_WITHIN:
+                    # Withdrawn, so that nobody grants it later, when it is no longer meant. The first answer stays.
+                    await store.answer(run, number, WITHDRAWN)
+                    if await store.answered(run, number) != WITHDRAWN:
+                        continue
+                    if gone:
+                        return False
                     raise StoreError(f"the owner of run {run} did not answer within {ANSWER_WITHIN:g} s")
                 await asyncio.sleep(0.05)
                 waited += 0.05
         raise_answer(answer)
+        return True
 
     # -- Retrying and resuming ------------------------------------------------------------------------------------
 
@@ -486,7 +534,10 @@ class Engine:
         by: str | None = None,
     ) -> tuple[str, Preview | None]:
         """Start a retry; returns the run it is for (a follow-up, perhaps) and what it will do."""
-        run = await self._retry_target(await self.find(run), steps, stage, clean=clean, force=force)
+        run = await self.find(run)
+        if not dry_run and not (steps or stage or clean or force) and (started := await self._late_follow_up(run)):
+            return started, None
+        run = await self._retry_target(run, steps, stage, force=force)
         who = by or self._by
         head = await self.head(run)
         if run in self._live or self._driven_elsewhere(head):
@@ -496,7 +547,7 @@ class Engine:
             self._pretend_mended(state)
             with _refusals():
                 return run, commands.retry(
-                    state, who, steps=steps, stage=stage, clean=clean, force=force, policy=self._new_policy(state)
+                    state, who, steps=steps, stage=stage, clean=clean, force=force, **self._changes(state)
                 )
         loop = await self._take(run)
         try:
@@ -510,7 +561,7 @@ class Engine:
                     stage=stage,
                     clean=clean,
                     force=force,
-                    policy=self._new_policy(loop.state),
+                    **self._changes(loop.state),
                 )
             loop.note(*preview.events)
         except RerailError:
@@ -541,17 +592,28 @@ class Engine:
         await self._act(run, Wish("retry", by, steps=tuple(steps), force=force))
         return None
 
-    async def _retry_target(
-        self, run: str, steps: Sequence[str] | None, stage: str | None, *, clean: bool, force: bool
-    ) -> str:
-        """The run a retry is meant for: a completed run whose follow-up failed stands for its follow-up (T6)."""
+    async def _late_follow_up(self, run: str) -> str | None:
+        """Start the follow-up of a completed run that died before it could; None if there is nothing to start."""
+        if (await self.head(run)).status != RunStatus.COMPLETED:
+            return None
+        state = await self.state(run)
+        with _store_errors():
+            missing = state.follow_up is not None and await self._host.store.head(f"{run}-f{state.seq}") is None
+        return await self._follow(state) if missing else None
+
+    async def _retry_target(self, run: str, steps: Sequence[str] | None, stage: str | None, *, force: bool) -> str:
+        """The run a retry is meant for: a completed run whose follow-up is not done stands for its follow-up (T6)."""
         head = await self.head(run)
-        if head.status != RunStatus.COMPLETED or steps or stage or force or clean:
+        if head.status != RunStatus.COMPLETED or steps or force:
             return run
         with _store_errors():
             children = await self._host.store.heads(parent=run, limit=1)
-        unfinished = [child for child in children if child.status != RunStatus.COMPLETED]
-        return unfinished[0].run if unfinished else run
+        latest = children[0] if children else None
+        if latest is None or latest.status == RunStatus.COMPLETED:
+            return run
+        if stage is not None and stage not in {t.step.stage for t in (await self.state(latest.run)).tracks.values()}:
+            return run
+        return latest.run
 
     async def resume(self, run: str, *, by: str | None = None) -> RunResult:
         """Continue an interrupted or paused run, and wait for it."""
@@ -561,10 +623,9 @@ class Engine:
         """Continue an interrupted or paused run; returns its id."""
         run = await self.find(run)
         head = await self.head(run)
-        if run in self._live or (head.owner is not None and not is_dead(head, self._host.clock.now())):
-            raise Refused(
-                f"run {run} is being driven by process {head.owner}", "RUN_LIVE", hint=f"use: rerail watch {run}"
-            )
+        if run in self._live or self._driven_elsewhere(head):
+            await self._act(run, Wish("resume", by or self._by))  # refused unless it is paused, with calls under way
+            return run
         loop = await self._take(run)
         try:
             self._refuse_resume(loop.state)
@@ -577,6 +638,8 @@ class Engine:
         return run
 
     def _refuse_resume(self, state: State) -> None:
+        if not state.revision:
+            raise Refused(f"run {state.run} died before its plan was recorded", "RUN_UNKNOWN", hint="start it again")
         if state.rest is not None:
             raise Refused(
                 f"run {state.run} is {state.rest.status}", "RUN_AT_REST", hint=f"use: rerail retry {state.run}"
@@ -659,6 +722,12 @@ class Engine:
         if state.rest is None and not state.waiting:
             for event in self._lost(state):
                 evolve(state, event, state.at, state.seq)
+
+    def _changes(self, state: State) -> dict[str, Any]:
+        """What is different today: the settings, the tools' definitions, and the finished steps these concern (E5)."""
+        now = self._fingerprints_of(state)
+        changed = now if now != state.fingerprints else None
+        return {"policy": self._new_policy(state), "stale": self._stale(state), "fingerprints": changed}
 
     def _new_policy(self, state: State) -> Policy | None:
         return self._policy if self._policy != state.policy else None
