@@ -69,8 +69,8 @@ def _read(path: Path) -> str:
         raise PlanError(f"there is no plan file {str(path)!r}", code="PLAN_UNREADABLE") from None
     except UnicodeDecodeError as error:
         raise PlanError(f"{path} is not UTF-8 text: {error.reason}", code="PLAN_UNREADABLE") from None
-    except OSError as error:
-        raise PlanError(f"cannot read {path}: {error.strerror}", code="PLAN_UNREADABLE") from None
+    except (OSError, ValueError) as error:
+        raise PlanError(f"cannot read {str(path)!r}: {error}", code="PLAN_UNREADABLE") from None
 
 
 def read_data(path: Path) -> Any:
@@ -120,12 +120,14 @@ def _loader() -> Any:
         pass
 
     def mapping(loader: Any, node: Any) -> dict[Any, Any]:
+        own = {id(key_node) for key_node, _ in node.value}  # what a merge brings in may be overridden
         loader.flatten_mapping(node)
         found: dict[Any, Any] = {}
+        twice: set[Any] = set()
         for key_node, value_node in node.value:
             key = loader.construct_object(key_node, deep=True)
             try:
-                if key in found:
+                if key in twice and id(key_node) in own:
                     raise yaml.constructor.ConstructorError(
                         None, None, f"the key {key!r} is there twice", key_node.start_mark
                     )
@@ -133,6 +135,8 @@ def _loader() -> Any:
                 raise yaml.constructor.ConstructorError(
                     None, None, "a key must be a text", key_node.start_mark
                 ) from None
+            if id(key_node) in own:
+                twice.add(key)
             found[key] = loader.construct_object(value_node, deep=True)
         return found
 

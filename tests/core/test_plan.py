@@ -535,8 +535,8 @@ def test_a_hundred_thousand_steps_load_and_check() -> None:
     plan = Plan.load(json.dumps({"steps": steps}))
     assert len(plan.steps) == size
     assert plan.check(TOOLS) == []
-    steps[0]["needs"] = [f"s{size - 1}"]
-    found = Plan.load({"steps": steps}).check(TOOLS)
+    first = Step("s0", "send", {}, (Need(f"s{size - 1}"),))
+    found = Plan("a ring", (first, *plan.steps[1:])).check(TOOLS)
     assert codes(found) == ["CYCLE"]
     assert found[0].message.count(" → ") == size
 

@@ -1172,9 +1172,7 @@ def test_verify_by_a_tool_call() -> None:
     assert str(of(events, "step_failed")[0].error.category) == "tool_error"
 
 
-@pytest.mark.parametrize(
-    "shown", [{"error": "not found"}, {"status_code": 404}, {"success": False}, None, {}, "Error: no"]
-)
+@pytest.mark.parametrize("shown", [{"error": "not found"}, {"status_code": 404}, {"success": False}, None, {}])
 def test_a_verification_that_shows_an_error_shows_nothing(shown: Any) -> None:
     """V8, X9: without `expect`, an answer that is empty or looks like a failure is no proof of the effect."""
     world = World(look=[shown])

@@ -127,7 +127,8 @@ def replan_course(state: State, plan: Plan, *, full: bool) -> Course:
         elif full or definition(step) != definition(track.step):
             steps.append(step)
         elif track.phase not in (Phase.SUCCEEDED, Phase.SKIPPED):
-            touched.append(step.id)
+            # Not finished: what the new plan says of gates, timeouts and retries counts too.
+            steps.append(step) if step != track.step else touched.append(step.id)
     kept = {step.id for step in plan.steps}
     dropped = tuple(step_id for step_id in state.tracks if step_id not in kept)
     return Course(tuple(touched), tuple(steps), dropped, done=tuple(done), order=tuple(step.id for step in plan.steps))

@@ -315,6 +315,8 @@ def _roots(
     roots = [track.id for track in state.tracks.values() if _is_root(state, track) or track.id in changed]
     if roots or state.rest is None or state.rest.status != RunStatus.COMPLETED:
         if not roots:
+            if state.doubts:
+                refuse_doubt(state)
             raise Refusal("NOTHING_TO_RETRY", f"no step of run {state.run} failed or was left out")
         return roots
     return _completed_roots(state)

@@ -156,11 +156,11 @@ def _free(state: State, tools: Tools, started: dict[str, int]) -> Callable[[str]
 
     def free(tool: str) -> bool:
         limit = policy.tool_concurrency.get(tool)
-        if limit is not None and running(tool) >= limit:
+        if limit and running(tool) >= limit:  # 0 is no limit, as for the run
             return False
         spec = tools.get(tool)
         limit = policy.provider_concurrency.get(spec.provider) if spec is not None and spec.provider else None
-        if limit is None or spec is None:
+        if not limit or spec is None:
             return True
         names = {*state.by_tool, *started}
         same = [name for name in names if (other := tools.get(name)) is not None and other.provider == spec.provider]

@@ -188,14 +188,14 @@ class _Reader:
         return self.fault(name, "a list of names", value)
 
     def items(self, name: str, value: Any) -> Any:
-        wanted = [value] if isinstance(value, str | Mapping) else value
-        if not isinstance(wanted, list | tuple) or not all(isinstance(item, str | Mapping) for item in wanted):
+        if not isinstance(value, list | tuple) or not all(isinstance(item, str | Mapping) for item in value):
             return self.fault(name, "a list of file names", value)
-        for item in wanted:
-            if isinstance(item, Mapping):
-                keys = ("path", "schema", "keys", "non_empty")
-                _rename(item, keys, {}, frozenset(), self.id, self.faults, f"{name}.")
-        return tuple(wanted)
+        return tuple(item if isinstance(item, str) else self.file(name, item) for item in value)
+
+    def file(self, name: str, item: Mapping[str, Any]) -> dict[str, Any]:
+        keys = ("path", "schema", "keys", "non_empty")
+        _rename(item, keys, {"file": "path"}, frozenset(), self.id, self.faults, f"{name}.")
+        return dict(item)
 
     def amounts(self, name: str, value: Any) -> Any:
         if isinstance(value, Mapping) and all(isinstance(v, int | float) for v in value.values()):
@@ -212,7 +212,9 @@ class _Reader:
         if not isinstance(value, Mapping):
             return self.fault(name, "{value: …} or {tool: …, args: …}", value)
         fields = _rename(value, ("value", "tool", "args"), {}, frozenset(), self.id, self.faults, f"{name}.")
-        if ("value" in fields) == ("tool" in fields):
+        by_tool = fields.get("tool") is not None
+        by_value = fields.get("value") is not None or ("value" in fields and not by_tool)
+        if by_tool == by_value:
             self.faults.append(Fault("BAD_VALUE", f"{name}: give either 'value' or 'tool'", self.id))
             return _BAD
         return self.build(name, Fallback, fields)

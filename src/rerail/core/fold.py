@@ -14,9 +14,9 @@ from typing import Any
 from rerail.core import events as ev
 from rerail.core.events import Course, Error, Event
 from rerail.core.plan import Effect
-from rerail.core.policy import Rung
+from rerail.core.policy import LEAST_WAIT, Rung
 from rerail.core.state import State
-from rerail.core.track import Heal, Phase, Result, Track, signature
+from rerail.core.track import Heal, Phase, Result, Track
 
 
 def evolve(state: State, event: Event, at: float, seq: int) -> None:
@@ -109,7 +109,7 @@ def _step_failed(state: State, event: ev.StepFailed, at: float) -> None:
     if event.not_now is not None:
         track.healing().not_now = event.not_now
     elif track.call is not None and event.called:
-        key = (track.call.tool, signature(track.call.args, track.call.args_blob), event.error.message[:500])
+        key = (track.call.tool, state.signature(track), event.error.message[:500])
         tried = track.healing().tried
         tried[key] = tried.get(key, 0) + 1
     if _doubtful(track, event):
@@ -172,13 +172,13 @@ def _retry_scheduled(state: State, event: ev.RetryScheduled, at: float) -> None:
     track = state.tracks.get(event.step)
     if track is None or track.phase is not Phase.HURT:
         return
-    # A clock that jumped back must not make a short wait long: what counts is the delay.
-    track.until = min(event.until, at + event.delay)
+    track.until, track.wait = min(event.until, at + event.delay), event.delay
     state.wait_seconds += event.delay
     if event.not_now:
         heal = track.healing()
-        heal.waited += event.delay
+        heal.waited += max(event.delay, LEAST_WAIT)
         heal.not_now = None
+        heal.crashes += track.error is not None and track.error.code == "ANSWER_LOST"
         if track.call is not None and track.call.rung is not Rung.FALLBACK:
             track.calls -= 1  # a call that was told "not now", and waits for it, counts for nothing
     heapq.heappush(state.timers, (track.until, track.n, track.attempt))
@@ -367,6 +367,7 @@ def _acted(state: State, event: ev.Acted, at: float) -> None:
     elif event.action == "resolve" and event.outcome == "succeeded" and track is not None:
         result = Result(event.output, event.digest, event.size, event.blob, track.attempt)
         result.by = event.by or "person"
+        result.effect = track.call.effect if track.call is not None else track.step.effect or result.effect
         track.ended_at = at
         track.inputs = state.inputs(track)
         state.settle(track, result)

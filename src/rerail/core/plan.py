@@ -17,6 +17,7 @@ import msgspec
 
 from rerail.core.refs import BadReference, Names, Template, UnknownReference, compile_args, parse, strings
 from rerail.core.schema import OPEN, Schema, nearest
+from rerail.core.values import NotJson, pack
 
 
 class When(StrEnum):
@@ -42,7 +43,7 @@ class Need(msgspec.Struct, frozen=True, omit_defaults=True):
     when: When = When.SUCCESS
 
 
-class Fallback(msgspec.Struct, frozen=True, omit_defaults=True):
+class Fallback(msgspec.Struct, frozen=True):
     """What stands in when nothing else helped: a value, or one call of another tool."""
 
     value: Any = None
@@ -222,11 +223,18 @@ def check_steps(steps: Sequence[Step], tools: Mapping[str, ToolShape] | None) ->
     ]
     edges: dict[str, tuple[str, ...]] = {}
     for step in steps:
-        found, needs = _check_step(step, names)
+        try:
+            if step.args:
+                pack(step.args)
+            found, needs = _check_step(step, names)
+            if tools is not None:
+                found += _check_tools(step, names, tools)
+        except NotJson as error:
+            found, needs = [Fault("BAD_VALUE", f"args: they are not plain JSON: {error}", step.id)], ()
+        except RecursionError:
+            found, needs = [Fault("BAD_VALUE", "args: they are nested too deeply", step.id)], ()
         faults += found
         edges[step.id] = needs
-        if tools is not None:
-            faults += _check_tools(step, names, tools)
     faults += [
         Fault("CYCLE", f"the steps need each other in a circle: {' → '.join(path)}; remove one of these needs", path[0])
         for path in cycles(edges)
@@ -329,49 +337,65 @@ def cycles(edges: Mapping[str, Iterable[str]]) -> list[list[str]]:
 
     ``edges`` maps a step to what it needs; a path ``[a, b, c, a]`` reads "b needs a, c needs b, a needs c".
     """
-    remaining = _unorderable(edges)
-    found: list[list[str]] = []
-    done: set[str] = set()
-    for start in edges:
-        if start in remaining and start not in done:
-            path = _walk_to_cycle(start, edges, remaining, done)
-            if path:
-                found.append(path)
+    return [_circle(group, edges) for group in _groups(edges)]
+
+
+def _groups(edges: Mapping[str, Iterable[str]]) -> list[set[str]]:
+    """The groups of more than one step in which each needs each other, near or far (Kosaraju, without recursion)."""
+    dependents: dict[str, list[str]] = {step: [] for step in edges}
+    for step, needs in edges.items():
+        for need in needs:
+            if need in edges and need != step:
+                dependents[need].append(step)
+    assigned: set[str] = set()
+    found: list[set[str]] = []
+    for start in reversed(_finish_order(edges)):
+        if start in assigned:
+            continue
+        group, stack = {start}, [start]
+        assigned.add(start)
+        while stack:
+            for dependent in dependents[stack.pop()]:
+                if dependent not in assigned:
+                    assigned.add(dependent)
+                    group.add(dependent)
+                    stack.append(dependent)
+        if len(group) > 1:
+            found.append(group)
     return found
 
 
-def _unorderable(edges: Mapping[str, Iterable[str]]) -> set[str]:
-    """The steps that no order can place: those on a cycle, or behind one (Kahn's algorithm)."""
-    missing = {step: sum(1 for need in set(needs) if need in edges and need != step) for step, needs in edges.items()}
-    dependents: dict[str, list[str]] = {}
-    for step, needs in edges.items():
-        for need in set(needs):
-            if need in edges and need != step:
-                dependents.setdefault(need, []).append(step)
-    free = [step for step, count in missing.items() if count == 0]
-    for step in free:
-        for dependent in dependents.get(step, ()):
-            missing[dependent] -= 1
-            if missing[dependent] == 0:
-                free.append(dependent)
-    return edges.keys() - set(free)
+def _finish_order(edges: Mapping[str, Iterable[str]]) -> list[str]:
+    """The steps in the order in which a depth-first walk along their needs leaves them."""
+    seen: set[str] = set()
+    left: list[str] = []
+    for root in edges:
+        if root in seen:
+            continue
+        seen.add(root)
+        work = [(root, iter(edges[root]))]
+        while work:
+            step, needs = work[-1]
+            for need in needs:
+                if need in edges and need not in seen:
+                    seen.add(need)
+                    work.append((need, iter(edges[need])))
+                    break
+            else:
+                work.pop()
+                left.append(step)
+    return left
 
 
-def _walk_to_cycle(
-    start: str, edges: Mapping[str, Iterable[str]], remaining: set[str], done: set[str]
-) -> list[str] | None:
-    """Follow needs until a step repeats; every remaining step has a remaining need, so the walk must close."""
+def _circle(group: set[str], edges: Mapping[str, Iterable[str]]) -> list[str]:
+    """A path around the group: every step of it needs another of it, so following needs must close."""
     position: dict[str, int] = {}
     trail: list[str] = []
-    step = start
+    step = min(group)
     while step not in position:
-        if step in done:
-            done.update(trail)
-            return None
         position[step] = len(trail)
         trail.append(step)
-        step = next(need for need in edges[step] if need in remaining and need != step)
-    done.update(trail)
+        step = next(need for need in edges[step] if need in group and need != step)
     circle = trail[position[step] :]
     circle.reverse()  # needs point backwards; people read the flow forwards
     pivot = circle.index(min(circle))

@@ -42,6 +42,8 @@ LADDER: dict[Category, tuple[Rung, ...]] = {
     Category.UNKNOWN: (Rung.RETRY, Rung.REPAIR, *_LAST),
 }
 
+LEAST_WAIT = 2.0  # seconds that a "not now" counts for at least, so that one of no time does not go on for ever
+
 WITHOUT_REFLECTION = frozenset({Rung.RETRY, Rung.FALLBACK, Rung.SKIP})
 NEEDS_RECOVERABLE = frozenset({Rung.RETRY, Rung.ADJUST, Rung.ALTERNATIVE, Rung.PRODUCER, Rung.REPAIR})
 

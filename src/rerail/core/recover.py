@@ -20,7 +20,7 @@ from rerail.core.events import Course, Error, Event
 from rerail.core.memory import reordered
 from rerail.core.nearest import nearest
 from rerail.core.plan import Effect
-from rerail.core.policy import LADDER, NEEDS_RECOVERABLE, WITHOUT_REFLECTION, Rung, backoff
+from rerail.core.policy import LADDER, LEAST_WAIT, NEEDS_RECOVERABLE, WITHOUT_REFLECTION, Rung, backoff
 from rerail.core.state import State
 from rerail.core.texts import say
 from rerail.core.tools import Tools
@@ -73,6 +73,7 @@ class Case:
 
 
 Taken = list[Event] | None
+MAX_CRASHES = 3  # how often a call that died with its process is made again at no cost to the step's budget
 
 
 def heal(state: State, tools: Tools, track: Track, now: float) -> list[Event]:
@@ -113,7 +114,10 @@ def _rungs(state: State, track: Track, reflection: Reflection) -> Iterator[Rung]
 def _not_now(state: State, track: Track, wish: float, now: float) -> Event | None:
     """Wait as long as the tool asked, while the step's total stays within `retry.max_wait` (X8)."""
     waited = track.heal.waited if track.heal is not None else 0.0
-    if waited + wish > state.policy.max_wait:
+    crashed = track.error is not None and track.error.code == "ANSWER_LOST"
+    if crashed and track.heal is not None and track.heal.crashes >= MAX_CRASHES:
+        return None  # by now it looks as if the step is what takes the process along
+    if not crashed and waited + max(wish, LEAST_WAIT) > state.policy.max_wait:
         return None
     budget = state.policy.max_step_retries if track.step.retries is None else track.step.retries
     before = max(0, track.calls - 1)  # this call does not count
@@ -200,7 +204,7 @@ def _retry(case: Case) -> Taken:
     if case.used + reserve >= case.retries or track.call is None:
         return None
     if case.reflection.category not in (Category.TRANSIENT, Category.UNKNOWN):
-        key = (track.call.tool, signature(track.call.args, track.call.args_blob), case.error.message[:500])
+        key = (track.call.tool, case.state.signature(track), case.error.message[:500])
         if track.heal is not None and track.heal.tried.get(key, 0) >= 2:
             case.refuse("the same call failed the same way twice")
             return None

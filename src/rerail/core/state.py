@@ -33,6 +33,7 @@ from rerail.core.track import (
     Result,
     Standing,
     Track,
+    signature,
 )
 
 
@@ -113,6 +114,13 @@ class State:
             track.template = compile_args(track.step.args, self._names)
         return track.template
 
+    def signature(self, track: Track) -> str:
+        """What stands for the arguments of a step's latest call, when tries are compared."""
+        call = track.call
+        if call is None or call.args is not None or call.args_blob:
+            return signature(call.args, call.args_blob) if call is not None else ""
+        return signature(self.template(track).value)
+
     def seconds(self, now: float) -> float:
         """How long the run has been running, not counting time it waited for people or lay dead."""
         return self.active + (max(0.0, now - self.active_since) if self.active_since is not None else 0.0)
@@ -178,8 +186,13 @@ class State:
 
     def tick(self, now: float) -> None:
         """Let the backoffs that are over end."""
-        while (until := self.next_timer()) is not None and until <= now:
-            self.move(self.backoff[heapq.heappop(self.timers)[1]], Phase.PENDING)
+        while (until := self.next_timer()) is not None:
+            track = self.backoff[self.timers[0][1]]
+            # A clock that was set back behind the moment the wait began must not make a short wait long.
+            if until > now >= until - track.wait - 1e-3:
+                return
+            heapq.heappop(self.timers)
+            self.move(track, Phase.PENDING)
 
     # -- Changing: only the fold calls what follows ---------------------------------------------------------------
 
@@ -291,6 +304,8 @@ class State:
 
     def _link(self, track: Track) -> None:
         track.open = track.dead = track.dead_open = track.void = 0
+        if track.step.args:
+            self.template(track)  # found now: an id that is added later must not change what a reference means
         needs = []
         for need in full_needs(track.step, self._names):
             other = self.tracks[need.step]
@@ -360,17 +375,31 @@ class State:
             if step_id in self.tracks:
                 self.tracks[step_id].generation += 1
         roots = dict.fromkeys([*course.touched, *(track.id for track in changed)])
-        stack = [self.tracks[step_id] for step_id in roots if step_id in self.tracks]
-        seen = {track.n for track in stack}
-        for track in stack:
+        touched = [self.tracks[step_id] for step_id in roots if step_id in self.tracks]
+        below = [self.tracks[step_id] for step_id in course.below if step_id in self.tracks]
+        # Found before anything is reset: what a step was to its dependents tells whether they may have run.
+        behind = self._behind([*touched, *below], course.automatic)
+        for track in touched:
             self._reset(track, root=True, automatic=course.automatic, new_round=new_round)
-        stack += [self.tracks[step_id] for step_id in course.below if step_id in self.tracks]
+        for track in behind:
+            self._reset(track, root=False, automatic=course.automatic, new_round=new_round)
+
+    def _behind(self, stack: list[Track], automatic: bool) -> list[Track]:
+        """What depends on these steps and has something to reset."""
+        found: list[Track] = []
+        seen = {track.n for track in stack}
         while stack:
             for target, _ in stack.pop().out:
-                if target.n not in seen and self._resettable(target, course.automatic):
+                if target.n in seen:
+                    continue
+                reset = self._resettable(target, automatic)
+                # A step that was skipped has nothing to reset, but what needed it `done` may have run.
+                if reset or (target.phase is Phase.PENDING and target.standing is not Standing.OPEN):
                     seen.add(target.n)
-                    self._reset(target, root=False, automatic=course.automatic, new_round=new_round)
                     stack.append(target)
+                    if reset:
+                        found.append(target)
+        return found
 
     def _resettable(self, track: Track, automatic: bool) -> bool:
         if track.phase is Phase.PENDING:

@@ -129,6 +129,7 @@ class Heal:
         "alternatives",
         "args",
         "category",
+        "crashes",
         "fallback",
         "not_now",
         "producer",
@@ -144,6 +145,7 @@ class Heal:
         self.alternatives: tuple[str, ...] = ()  # those already tried
         self.tried: dict[tuple[str, str, str], int] = {}  # (tool, arguments, error) → how often
         self.repairs = 0
+        self.crashes = 0  # calls that died with their process, and were called again at no cost
         self.producer = False
         self.fallback = False
         self.waited = 0.0
@@ -158,7 +160,7 @@ class Track:
         "again", "announced", "attempt", "automatic", "call", "calls", "confirmed", "cost", "dead", "dead_open",
         "elapsed", "ended_at", "error", "generation", "heal", "inputs", "n", "needs", "open", "order", "out",
         "phase", "place", "probe", "question", "redo", "result", "root", "skip", "stale", "standing",
-        "started_at", "step", "template", "until", "void",
+        "started_at", "step", "template", "until", "void", "wait",
     )  # fmt: skip
 
     def __init__(self, n: int, step: Step) -> None:
@@ -187,6 +189,7 @@ class Track:
         self.skip: ev.StepSkipped | None = None
         self.question = ""
         self.until = 0.0
+        self.wait = 0.0  # how long that is from when it was scheduled
         self.confirmed = False
         self.generation = 0
         self.announced = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hashlib import blake2b
+from math import isfinite
 from typing import Any, NamedTuple
 
 import msgspec
@@ -24,12 +25,27 @@ class NotJson(TypeError):
     """The value cannot be written as JSON."""
 
 
+def refuse_nan(value: Any) -> None:
+    """JSON knows no NaN and no infinity; the encoder writes null instead, and nobody would notice."""
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, float) and not isfinite(item):
+            raise NotJson(f"{item} is no JSON number")
+        if isinstance(item, dict):
+            stack.extend(item.values())
+        elif isinstance(item, list | tuple):
+            stack.extend(item)
+
+
 def pack(value: Any) -> Packed:
     """A value as canonical JSON bytes with their digest; `NotJson` if it is no JSON value."""
     if value is None:
         return _NULL
     try:
         data = _encoder.encode(value)
+        if b"null" in data:
+            refuse_nan(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise NotJson(str(error) or type(error).__name__) from error
     return Packed(data, digest(data))

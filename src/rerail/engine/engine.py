@@ -78,6 +78,7 @@ class Engine:
         self._origin, self._ttl = tuple(origin), ttl
         self._owner = this_process(worker=worker)
         self._live: dict[str, _Live] = {}
+        self._broken: dict[str, RerailError] = {}  # runs that stopped because they could not be written any more
         self._attendant: asyncio.Task[None] | None = None
         self._follow_ups: set[asyncio.Task[Any]] = set()
 
@@ -202,6 +203,8 @@ class Engine:
             return result(
                 live.loop.state, await self._outputs(live.loop.state, live.loop.contents), self._host.clock.now()
             )
+        if run in self._broken:
+            raise self._broken[run]
         while True:
             head = await self.head(run)
             if head.status in AT_REST or head.status == RunStatus.WAITING or is_dead(head, self._host.clock.now()):
@@ -215,8 +218,12 @@ class Engine:
         self._live[run] = _Live(loop, task)
 
     async def _driven(self, run: str, loop: RunLoop) -> None:
+        self._broken.pop(run, None)
         try:
             await loop.drive()
+        except RerailError as error:
+            self._broken[run] = error
+            raise
         finally:
             self._live.pop(run, None)
             await loop.drained()
@@ -624,7 +631,10 @@ class Engine:
         run = await self.find(run)
         head = await self.head(run)
         if run in self._live or self._driven_elsewhere(head):
-            await self._act(run, Wish("resume", by or self._by))  # refused unless it is paused, with calls under way
+            if not (await self.state(run)).paused:
+                who = f"run {run} is being driven by process {head.owner}"
+                raise Refused(who, "RUN_LIVE", hint=f"use: rerail watch {run}")
+            await self._act(run, Wish("resume", by or self._by))  # paused, with calls still under way
             return run
         loop = await self._take(run)
         try:

@@ -11,6 +11,7 @@ from rerail.core.classify import Evidence, classify
 from rerail.core.codes import Category, category_of
 from rerail.core.events import Error
 from rerail.core.texts import say
+from rerail.core.values import NotJson, pack, unpack
 
 MAX_MESSAGE = 4_000
 MAX_TRACEBACK = 8_000
@@ -59,7 +60,23 @@ def from_exception(error: BaseException, patterns: Patterns) -> Failure:
         "CONNECTION_LOST" if lost and "TimeoutError" not in names else "TIMEOUT" if lost else "TOOL_FAILED"
     )
     data = Error(known, category, message, names[0] if names else "", _trace(error), status, suggest)
-    return Failure(data, lost, _retry_after(error, code, status))
+    return Failure(_storable(data), lost, _retry_after(error, code, status))
+
+
+def _storable(error: Error) -> Error:
+    """The error with what cannot be written as JSON replaced or left out: a tool's odd words must not stop a run."""
+    try:
+        suggest = unpack(pack(error.suggest).data)
+    except NotJson:
+        suggest = None
+    return Error(
+        _text(error.code), error.category, _text(error.message), _text(error.type), _text(error.traceback),
+        error.status, suggest if isinstance(suggest, dict) else None,
+    )  # fmt: skip
+
+
+def _text(words: str) -> str:
+    return words.encode("utf-8", "replace").decode()
 
 
 def from_returned(output: Mapping[str, Any], patterns: Patterns) -> Failure:
@@ -67,7 +84,7 @@ def from_returned(output: Mapping[str, Any], patterns: Patterns) -> Failure:
     told = output.get("error")
     inner = told if isinstance(told, Mapping) else {}
     message = _first_text(
-        inner.get("message"), output.get("message"), told, output.get("reason"), output.get("errors")
+        inner.get("message"), output.get("message"), told, output.get("reason"), output.get("errors"), _content(output)
     ) or say("error.RETURNED_FAILURE")
     code = inner.get("code", output.get("code"))
     code = code if isinstance(code, str) and code else None
@@ -75,15 +92,16 @@ def from_returned(output: Mapping[str, Any], patterns: Patterns) -> Failure:
     suggest = inner.get("suggest", output.get("suggest"))
     suggest = dict(suggest) if isinstance(suggest, Mapping) else None
     wanted = inner.get("category", output.get("category"))
-    category = Category(wanted) if wanted in set(Category) else None
+    category = Category(wanted) if isinstance(wanted, str) and wanted in set(Category) else None
     category = category or classify(Evidence(message, code, (), status, None, suggest is not None), patterns)
     wait = inner.get("retry_after", output.get("retry_after", output.get("retryAfter")))
     not_now = (
-        float(wait) if isinstance(wait, int | float) and (code == "COOLDOWN_ACTIVE" or status in (429, 503)) else None
+        float(wait)
+        if isinstance(wait, int | float) and wait >= 0 and (code == "COOLDOWN_ACTIVE" or status in (429, 503))
+        else None
     )
-    return Failure(
-        Error(code or "TOOL_FAILED", category, message[:MAX_MESSAGE], status=status, suggest=suggest), False, not_now
-    )
+    data = Error(code or "TOOL_FAILED", category, message[:MAX_MESSAGE], status=status, suggest=suggest)
+    return Failure(_storable(data), False, not_now)
 
 
 def says_failed(output: Any) -> bool:
@@ -94,6 +112,13 @@ def says_failed(output: Any) -> bool:
         return True
     success = output.get("success", True)
     return success is False or (success == 0 and isinstance(success, int))
+
+
+def _content(output: Mapping[str, Any]) -> str:
+    """The texts of an answer in parts, as MCP tools give them."""
+    parts = output.get("content")
+    texts = [part.get("text") for part in parts if isinstance(part, Mapping)] if isinstance(parts, list) else []
+    return "; ".join(text for text in texts if isinstance(text, str))
 
 
 def _first_text(*values: Any) -> str:

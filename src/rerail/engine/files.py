@@ -31,7 +31,7 @@ def unmet_files(produces: Sequence[Any], workspace: Path) -> list[str]:
     faults: list[str] = []
     for item in produces:
         wanted = {"path": item} if isinstance(item, str) else dict(item)
-        name = str(wanted.get("path", ""))
+        name = str(wanted.get("path", wanted.get("file", "")))
         faults += [f"{name}: {fault}" for fault in _unmet_file(name, wanted, workspace)]
     return faults
 

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import copy
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -94,7 +94,7 @@ class RunLoop:
         self._tasks: dict[tuple[str, str, int], asyncio.Task[None]] = {}
         self._fetched: dict[str, dict[str, bytes]] = {}
         self._probed: dict[tuple[str, int], Any] = {}
-        self._progress: dict[str, ev.StepProgress] = {}
+        self._progress: dict[tuple[str, bool], ev.StepProgress] = {}
         self._check_launched = False
         self._broken: BaseException | None = None
         self.ended = False
@@ -426,7 +426,8 @@ class RunLoop:
     def _check_holes(self, template: Template, lookup: _Lookup, spec: ToolSpec) -> None:
         """A hole that reaches an argument which does not accept null is a failure before the call (H9)."""
         marked = resolve(template, lookup, hole=HOLE)
-        faults = spec.schema.faults(_nulled(marked))
+        places = set(_holes(marked))
+        faults = [fault for fault in spec.schema.faults(_nulled(marked)) if fault.path in places]
         if faults:
             step = next(iter(lookup.holes))
             ref = next(str(ref) for ref in template.refs if ref.step == step)
@@ -451,9 +452,7 @@ class RunLoop:
         loop = asyncio.get_running_loop()
 
         def sink(kind: str, said: Mapping[str, Any]) -> None:
-            event = ev.StepProgress(
-                step, attempt, str(said.get("message", ""))[:2000], said.get("fraction"), kind == "log"
-            )
+            event = ev.StepProgress(step, attempt, _plain(said.get("message", "")), said.get("fraction"), kind == "log")
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is listening any more
                 loop.call_soon_threadsafe(self._hear, event)
 
@@ -461,12 +460,13 @@ class RunLoop:
 
     def _hear(self, event: ev.StepProgress) -> None:
         """What a tool says while it works. Of progress the latest word counts; log lines that come at once are one."""
-        before = self._progress.get(event.step)
-        if event.log and before is not None and before.log and len(before.message) < MAX_LOG:
+        place = (event.step, event.log)
+        before = self._progress.get(place)
+        if event.log and before is not None and len(before.message) < MAX_LOG:
             event = ev.StepProgress(
                 event.step, event.attempt, f"{before.message}\n{event.message}"[:MAX_LOG], None, True
             )
-        self._progress[event.step] = event
+        self._progress[place] = event
         self._wake.set()
 
     def _verify_args(self, track: Track) -> dict[str, Any]:
@@ -626,6 +626,23 @@ class _Lookup:
             self.missing[result.digest] = step
             return HOLE
         return unpack(data)
+
+
+def _plain(message: Any) -> str:
+    """What a tool says, as text that can be stored, whatever it is made of."""
+    return str(message)[:2000].encode("utf-8", "replace").decode()
+
+
+def _holes(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Where a hole reached the arguments."""
+    if value is HOLE:
+        yield path
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _holes(item, (*path, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _holes(item, (*path, index))
 
 
 def _nulled(value: Any) -> Any:

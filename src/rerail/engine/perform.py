@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -269,7 +270,7 @@ class Performer:
             try:
                 async with asyncio.timeout(VERIFY_TIMEOUT):
                     return await self._look_once(launch, output)
-            except Exception:  # noqa: S112 - a verify that fails says nothing about the effect
+            except (Exception, SystemExit):  # noqa: S112 - a verify that fails says nothing about the effect
                 continue
         return None
 
@@ -297,7 +298,7 @@ class Performer:
         except NotJson:
             packed, output = pack(None), None
         blob, size = len(packed.data) > INLINE, len(packed.data)
-        hole = not isinstance(found, Verified)
+        hole = output is None
         event = ev.StepVerified(
             step, attempt, "there", None if blob else output, packed.digest, size, blob, hole,
             "it was not called again",
@@ -321,7 +322,7 @@ class Performer:
             async with asyncio.timeout(VERIFY_TIMEOUT):
                 seen = await launch.tool.probe(launch.args, launch.ctx)
             return unpack(pack(seen).data)
-        except Exception:
+        except (Exception, SystemExit):
             return None
 
 
@@ -332,7 +333,10 @@ def _once(launch: Launch) -> bool:
 
 def _usage(launch: Launch) -> tuple[int, float]:
     ctx = launch.ctx
-    return (ctx.tokens, ctx.cost) if ctx is not None else (0, 0.0)
+    if ctx is None:
+        return 0, 0.0
+    # What a tool says of its spending is data too: no infinity, nothing given back.
+    return max(0, int(ctx.tokens)), ctx.cost if 0 <= ctx.cost < math.inf else 0.0
 
 
 def contains(seen: Any, expect: Any) -> bool:

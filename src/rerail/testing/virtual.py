@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import selectors
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
@@ -31,7 +32,7 @@ class _JumpingSelector(selectors.DefaultSelector):
             return ready
         if timeout is None or self.external:
             return super().select(0.005 if timeout is not None else None)
-        self.now += max(timeout, 0.0)
+        self.now = max(self.now + timeout, math.nextafter(self.now, math.inf))  # large numbers swallow small steps
         return []
 
 
@@ -41,6 +42,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._jumping = _JumpingSelector()
         super().__init__(self._jumping)
+        # A timer is due within this much of its time; a nanosecond is lost once years have passed.
+        self._clock_resolution = 1e-6
 
     def time(self) -> float:
         """Virtual seconds since the loop began."""

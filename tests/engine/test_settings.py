@@ -1,0 +1,621 @@
+"""Settings: every key bites, every mistake is named with the nearest key, every value knows its source (SPEC 11)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import rerail
+from rerail.adapters.stores.memory import MemoryStore
+from rerail.core.codes import Category
+from rerail.core.policy import Policy
+from rerail.errors import RateLimited, SettingsError, StoreError, ToolError
+from rerail.ports import Batch, Unavailable
+from rerail.settings import Settings, describe, overrides_from
+from rerail.testing.scripted import ScriptedMind, Took, World
+from rerail.testing.virtual import VirtualClock, virtual_run
+from rerail.wiring import Engine, make_store
+
+DOWN = ConnectionRefusedError("down")
+BROKE = ToolError("it broke", category="tool_error")
+GAP = ToolError("a gap", category="decomposition_error")
+ONE: dict[str, Any] = {"steps": [{"id": "a", "tool": "a"}]}
+
+
+def keys() -> list[str]:
+    """Every key that can be set."""
+    settings = Settings()
+    return [
+        f"{table}.{key}" for table in settings.__struct_fields__ for key in getattr(settings, table).__struct_fields__
+    ]
+
+
+def defaults() -> dict[str, Any]:
+    return {row["key"]: row["value"] for row in describe(Settings(), {})}
+
+
+# -- The defaults -------------------------------------------------------------------------------------------------
+
+CONTRACT = {
+    "run.concurrency": 8, "run.tool_concurrency": {}, "run.provider_concurrency": {}, "run.step_timeout": 300,
+    "run.max_attempts": None, "run.max_tokens": None, "run.max_cost": None, "run.max_seconds": None,
+    "retry.backoff_base": 1.0, "retry.backoff_factor": 2.0, "retry.backoff_cap": 30.0, "retry.jitter": True,
+    "retry.max_wait": 600, "retry.max_retry_rounds": 1, "retry.max_retries": 3,
+    "reflection.enable_step_level_reflection": True, "reflection.mode": "hybrid", "reflection.max_step_retries": 3,
+    "reflection.max_single_step_repairs": 1, "reflection.max_task_replanning_attempts": 1,
+    "reflection.max_consecutive_failures": 3, "reflection.replan": "keep", "reflection.memory": False,
+    "evaluation.judge": True, "evaluation.shortcut": True, "evaluation.history_window": (5, 12),
+    "artifacts.memory": 10, "artifacts.ttl_hours": 24,
+    "store.url": "sqlite:///.rerail/runs.db", "store.durability": "full", "store.reconnect_seconds": 30,
+}  # fmt: skip
+
+
+def test_the_defaults_are_the_contracts() -> None:
+    """SPEC 11: each value of the table."""
+    assert {key: value for key, value in defaults().items() if key in CONTRACT} == CONTRACT
+    assert Settings().policy() == Policy()
+
+
+# -- Every key bites ----------------------------------------------------------------------------------------------
+
+
+def run(world: World, what: Any, given: Mapping[str, Any], **options: Any) -> tuple[Any, list[Any]]:
+    async def main() -> tuple[Any, list[Any]]:
+        async with world.engine(what, settings=given, **options) as engine:
+            result = await engine.wait(await engine.start(what, run_id="r"))
+            return result, await engine.events("r")
+
+    return virtual_run(main)
+
+
+def most_at_once(given: Mapping[str, Any], **options: Any) -> int:
+    now = most = 0
+
+    async def t() -> None:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        await asyncio.sleep(1)
+        now -= 1
+
+    async def main() -> None:
+        async with Engine("memory://", [rerail.tool(t, **options)], given, clock=VirtualClock()) as engine:
+            await engine.run({"steps": [{"tool": "t"} for _ in range(12)]})
+
+    virtual_run(main)
+    return most
+
+
+def calls(given: Mapping[str, Any], outcome: Any = DOWN, **more: Any) -> int:
+    world = World(a=[outcome])
+    run(world, {"steps": [{"id": "a", "tool": "a", **more}]}, given)
+    return world.calls_of("a")
+
+
+def spent(given: Mapping[str, Any]) -> int:
+    """How many steps of a chain run whose tool spends a hundred tokens, a hundred in cost and a hundred seconds."""
+    done: list[int] = []
+
+    async def t(ctx: rerail.Context) -> None:
+        done.append(1)
+        ctx.usage(tokens=100, cost=100.0)
+        await asyncio.sleep(100)
+
+    async def main() -> None:
+        async with Engine("memory://", [t], given, clock=VirtualClock()) as engine:
+            await engine.run(
+                {"steps": [{"id": str(i), "tool": "t", "needs": [str(i - 1)] * (i > 0)} for i in range(5)]}
+            )
+
+    virtual_run(main)
+    return len(done)
+
+
+def delays(given: Mapping[str, Any]) -> list[float]:
+    merged = {table: dict(values) for table, values in given.items()}
+    merged.setdefault("retry", {}).setdefault("jitter", False)
+    _, events = run(World(a=[DOWN]), ONE, merged)
+    return [event.delay for event in events if event.type == "retry_scheduled"][:3]
+
+
+def times_refused(given: Mapping[str, Any]) -> int:
+    """How often a person may retry."""
+    world = World(a=[BROKE])
+
+    async def main() -> int:
+        async with world.engine(ONE, settings={**given, "reflection": {"max_step_retries": 0}}) as engine:
+            name = (await engine.run(ONE)).run_id
+            for count in range(9):
+                try:
+                    await engine.retry(name)
+                except rerail.Refused:
+                    return count
+            return 9
+
+    return virtual_run(main)
+
+
+def asked(given: Mapping[str, Any], outcome: Any = GAP, **answers: Any) -> dict[str, int]:
+    """Which questions a mind was asked, and how often."""
+    mind = ScriptedMind(**(answers or {"repair": None, "replan": None, "judge": {"complete": True}, "reflect": None}))
+    run(World(a=[outcome]), ONE, given, model=mind)
+    kinds = [question.kind for question in mind.asked]
+    return {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}
+
+
+def repaired(given: Mapping[str, Any]) -> int:
+    mind = ScriptedMind(repair=lambda question: {"args": {"n": len(mind.asked)}})
+    run(World(a=[lambda **args: ToolError(f"gap {args}", category="decomposition_error")]), ONE, given, model=mind)
+    return len(mind.asked)
+
+
+def replanned(given: Mapping[str, Any]) -> int:
+    mind = ScriptedMind(replan=lambda question: {"steps": [{"id": "a", "tool": "a", "args": {"n": len(mind.asked)}}]})
+    run(World(a=[lambda **args: ToolError(f"gap {args}", category="decomposition_error")]), ONE, given, model=mind)
+    return len(mind.asked)
+
+
+def kept_by_a_replan(given: Mapping[str, Any]) -> int:
+    what = {"steps": [{"id": "k", "tool": "k"}, {"id": "a", "tool": "a", "needs": ["k"]}]}
+    world = World(a=[GAP, {"v": 1}])
+    run(world, what, given, model=ScriptedMind(replan=what))
+    return world.calls_of("k")
+
+
+def started_before_the_breaker(given: Mapping[str, Any]) -> int:
+    world = World({f"t{i}": [BROKE] for i in range(9)})
+    what = {"steps": [{"id": str(i), "tool": f"t{i}", "retries": 0} for i in range(9)]}
+    run(world, what, {"run": {"concurrency": 1}, "retry": {"max_retry_rounds": 0}, **given})
+    return len(world.calls)
+
+
+def remembers(given: Mapping[str, Any]) -> list[str]:
+    store = MemoryStore()
+    what = {"steps": [{"id": "a", "tool": "a", "alternatives": ["b"]}]}
+    run(World(a=[DOWN]), what, {}, store=store)
+    world = World(a=[DOWN])
+
+    async def again() -> None:
+        async with world.engine(what, settings=given, store=store, clock=VirtualClock(1_800_000_000)) as engine:
+            await engine.run(what)
+
+    virtual_run(again)
+    return world.order
+
+
+def category(given: Mapping[str, Any], text: str = "the flux is low") -> str:
+    result, _ = run(World(a=[RuntimeError(text)]), ONE, {**given, "retry": {"max_retry_rounds": 0}})
+    return str(result.steps["a"].error["category"])
+
+
+def judged_events(given: Mapping[str, Any]) -> int:
+    """How many raw events a judge sees beside the table."""
+    mind = ScriptedMind(judge={"complete": True})
+    what = {"steps": [{"id": str(i), "tool": "a"} for i in range(20)]}
+    run(World(), what, {"evaluation": {"shortcut": False, **given["evaluation"]}}, model=mind)
+    return len(getattr(mind.asked[0], "events", ()) or getattr(mind.asked[0], "history", ()))
+
+
+class Reads(MemoryStore):
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads = 0
+
+    async def blob(self, digest: str) -> bytes | None:
+        self.reads += 1
+        return await super().blob(digest)
+
+
+def fetched(given: Mapping[str, Any]) -> int:
+    """How many of three large outputs have to be fetched for the step that needs them."""
+    names = ["p0", "p1", "p2"]
+    what = {
+        "steps": [{"id": n, "tool": n} for n in names]
+        + [{"id": "c", "tool": "c", "args": {n: "${" + n + ".text}" for n in names}}]
+    }
+    store, seen = Reads(), []
+    world = World({n: [{"text": n * 1000}] for n in names}, c=[lambda **args: seen.append(store.reads) or 1])
+    run(world, what, given, store=store)
+    return seen[0]
+
+
+def kept_after(given: Mapping[str, Any]) -> bool:
+    """Whether a content is still there ten hours after its run completed."""
+    store = MemoryStore()
+    result, _ = run(World(a=[{"text": "x" * 2000}]), ONE, {}, store=store)
+    assert result.success
+
+    async def later() -> bool:
+        async with Engine(store, [], given, clock=VirtualClock(1_700_000_000 + 36_000)):
+            return bool(store._blobs)
+
+    return virtual_run(later)
+
+
+def opened(given: Mapping[str, Any]) -> str:
+    return Engine(None, [], given)._host.store.url
+
+
+def synchronous(given: Mapping[str, Any]) -> int:
+    """What SQLite itself says of its durability: 2 is FULL, 1 is NORMAL."""
+    import tempfile
+
+    import apsw
+
+    made: list[apsw.Connection] = []
+
+    async def main(folder: str) -> int:
+        store = make_store(f"sqlite:///{folder}/runs.db", Settings.load(given))
+        await store.open()
+        try:
+            return min(int(connection.pragma("synchronous")) for connection in made)  # the writer's; readers are FULL
+        finally:
+            await store.close()
+
+    apsw.connection_hooks.append(made.append)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            return asyncio.run(main(folder))
+    finally:
+        apsw.connection_hooks.remove(made.append)
+
+
+def patience(given: Mapping[str, Any]) -> float:
+    """How long a run waits for a database that is away."""
+
+    class Away(MemoryStore):
+        async def append(self, batch: Batch) -> None:
+            raise Unavailable("connection refused")
+
+    async def main() -> float:
+        async with Engine(Away(), World().tools(ONE), given, clock=VirtualClock()) as engine:
+            with pytest.raises(StoreError):
+                await engine.wait(await engine.start(ONE))
+            return round(asyncio.get_running_loop().time())
+
+    return virtual_run(main)
+
+
+def tool_names(given: Mapping[str, Any]) -> list[str]:
+    return sorted(Engine("memory://", [], given).tools)
+
+
+def http_code(given: Mapping[str, Any]) -> str:
+    """What becomes of a request to a host of this machine that nobody listens on."""
+    tool = rerail.http("get", "GET", "http://127.0.0.1:9/x")
+    settings = {**given, "reflection": {"max_step_retries": 0}, "retry": {"max_retry_rounds": 0}}
+    result = rerail.run({"steps": [{"id": "a", "tool": "get"}]}, tools=[tool], settings=settings)
+    return str(result.steps["a"].error["code"])
+
+
+def mind_wait(given: Mapping[str, Any]) -> float:
+    class Slow(ScriptedMind):
+        async def answer(self, question: Any) -> Any:
+            await asyncio.sleep(10_000)
+
+    _, events = run(World(), ONE, {**given, "evaluation": {"shortcut": False}}, model=Slow(judge=None))
+    return round(events[-1].at - events[0].at)
+
+
+def verbose(given: Mapping[str, Any], tmp_path: Path) -> str:
+    """What a person reads on the terminal of a run that retries a chain."""
+    (tmp_path / "tools.py").write_text(
+        "import rerail\n@rerail.tool\ndef a():\n    raise ValueError('no')\n@rerail.tool\ndef b():\n    pass\n"
+    )
+    plan = {"steps": [{"id": "a", "tool": "a"}, {"id": "b", "tool": "b", "needs": ["a"]}]}
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    value = str(given["log"]["verbose"]).lower()
+    done = subprocess.run(
+        [sys.executable, "-m", "rerail.cli", "run", "plan.json", "--tools", "tools.py", "--set", f"log.verbose={value}",
+         "--set", "store.url=memory://"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    return re.sub(r"[0-9a-f]{10}|[0-9.]+", "*", done.stdout + done.stderr)  # without ids and times
+
+
+MODULE = str(Path(__file__).with_name("_tools_for_settings.py"))
+Bite = tuple[Any, Any, Callable[..., Any], Any, Any]
+
+# key → one value, another, what to look at, and what must be seen with each.
+BITES: dict[str, Bite] = {
+    "run.concurrency": (3, 5, most_at_once, 3, 5),
+    "run.tool_concurrency": ({"t": 2}, {"t": 4}, most_at_once, 2, 4),
+    "run.provider_concurrency": ({"p": 2}, {"p": 4}, lambda given: most_at_once(given, provider="p"), 2, 4),
+    "run.step_timeout": (5, 50, lambda given: run(World(a=[Took(20)]), ONE, given)[0].success, False, True),
+    "run.max_attempts": (2, None, spent, 2, 5),
+    "run.max_tokens": (200, None, spent, 2, 5),
+    "run.max_cost": (300.0, None, spent, 3, 5),
+    "run.max_seconds": (150, None, spent, 2, 5),
+    "retry.backoff_base": (2.0, 3.0, delays, [2, 4, 8], [3, 6, 12]),
+    "retry.backoff_factor": (1.0, 3.0, delays, [1, 1, 1], [1, 3, 9]),
+    "retry.backoff_cap": (1.5, 3.0, delays, [1, 1.5, 1.5], [1, 2, 3]),
+    "retry.jitter": (False, True, lambda given: delays(given) == [1, 2, 4], True, False),
+    "retry.max_wait": (
+        50, 500, lambda given: calls(given, RateLimited("later", retry_after=100), retries=0), 2, 12,
+    ),
+    "retry.max_retry_rounds": (0, 2, lambda given: calls(given, retries=0), 1, 3),
+    "retry.max_retries": (1, 4, times_refused, 1, 4),
+    "reflection.enable_step_level_reflection": (
+        True, False, lambda given: calls(given, lambda **a: ToolError("n", suggest={"n": len(a)})) > 2, True, False,
+    ),
+    "reflection.mode": (
+        "rules", "model", lambda given: "reflect" in asked(given, RuntimeError("odd"), reflect=None), False, True,
+    ),
+    "reflection.max_step_retries": (1, 5, lambda given: calls({**given, "retry": {"max_retry_rounds": 0}}), 2, 6),
+    "reflection.max_single_step_repairs": (
+        0, 2, lambda given: repaired({**given, "retry": {"max_retry_rounds": 0}}), 0, 2,
+    ),
+    "reflection.max_task_replanning_attempts": (0, 2, replanned, 0, 2),
+    "reflection.max_consecutive_failures": (2, 0, started_before_the_breaker, 2, 9),
+    "reflection.replan": ("keep", "full", kept_by_a_replan, 1, 2),
+    "reflection.memory": (False, True, remembers, ["a", "a", "a", "b"], ["a", "b"]),
+    **{
+        f"classify.{name}": (
+            [], ["the flux"], category, "unknown_error", str(name),
+        )
+        for name in Category if name is not Category.UNKNOWN
+    },
+    "classify.unknown_error": (
+        [], ["refused by the"],
+        lambda given: category(given, "connection refused by the host"), "transient_error", "unknown_error",
+    ),
+    "log.verbose": (False, True, verbose, None, None),
+    "evaluation.judge": (
+        False, True, lambda given: "judge" in asked({"evaluation": {"shortcut": False, **given["evaluation"]}}),
+        False, True,
+    ),
+    "evaluation.shortcut": (True, False, lambda given: "judge" in asked(given, {"v": 1}), False, True),
+    "evaluation.history_window": ([1, 2], [5, 12], lambda given: 5 <= judged_events(given) <= 12, False, True),
+    "artifacts.memory": (0, 3, fetched, 3, 0),
+    "artifacts.ttl_hours": (9, 11, kept_after, False, True),
+    "store.url": ("memory://", "sqlite:///somewhere.db", opened, "memory://", "sqlite:///somewhere.db"),
+    "store.durability": ("full", "normal", synchronous, 2, 1),
+    "store.reconnect_seconds": (4, 20, patience, 4, 20),
+    "tools.modules": ([], [MODULE], tool_names, [], ["from_a_module"]),
+    "tools.allow_hosts": (
+        ["example.com"], ["127.0.0.1"], lambda given: http_code(given) == "HOST_NOT_ALLOWED", True, False,
+    ),
+    "tools.max_output": (
+        10, 10_000, lambda given: run(World(a=["x" * 100]), ONE, given)[0].success, False, True,
+    ),
+    "tools.shell": ({}, {"say": ["echo", "{text}"]}, tool_names, [], ["say"]),
+    "tools.http": ({}, {"fetch": {"url": "http://localhost/{id}"}}, tool_names, [], ["fetch"]),
+    "model.timeout": (5, 50, mind_wait, 5, 50),
+}  # fmt: skip
+
+
+def test_every_key_has_a_test() -> None:
+    """SPEC 11: a key that is added says here how it bites."""
+    assert sorted(BITES) == sorted(keys())
+
+
+@pytest.mark.parametrize("key", sorted(BITES))
+def test_every_key_bites(key: str, tmp_path: Path) -> None:
+    """SPEC 11: two values of it are told apart by what a run does."""
+    table, _, name = key.partition(".")
+    one, other, look, first, second = BITES[key]
+    if look is verbose:
+        assert verbose({table: {name: one}}, tmp_path) != verbose({table: {name: other}}, tmp_path)
+        return
+    assert look({table: {name: one}}) == first
+    assert look({table: {name: other}}) == second
+
+
+# -- Mistakes -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", keys())
+def test_a_misspelled_key_names_the_nearest(key: str) -> None:
+    """SPEC 11: unknown keys are errors."""
+    table, _, name = key.partition(".")
+    wrong = name[:-1] if len(name) > 4 else name + "x"
+    with pytest.raises(SettingsError) as refused:
+        Settings.load({table: {wrong: 1}})
+    assert f"did you mean {name!r}" in str(refused.value)
+    assert refused.value.code == "SETTINGS_INVALID"
+
+
+def test_a_misspelled_table_names_the_nearest() -> None:
+    """SPEC 11: and one that is like nothing lists them all."""
+    with pytest.raises(SettingsError, match="'reflection'"):
+        Settings.load({"reflecton": {}})
+    with pytest.raises(SettingsError, match="evaluation"):
+        Settings.load({"zzzzzz": {}})
+    with pytest.raises(SettingsError):
+        Settings.load({"run": 5})
+
+
+@pytest.mark.parametrize(
+    ("table", "key", "value"),
+    [
+        ("run", "concurrency", -1), ("run", "concurrency", "many"), ("run", "concurrency", 1.5),
+        ("run", "concurrency", None), ("run", "step_timeout", 0), ("run", "step_timeout", float("nan")),
+        ("run", "tool_concurrency", {"a": "x"}),
+        ("run", "tool_concurrency", {"a": -1}), ("run", "provider_concurrency", {"a": -1}), ("run", "max_attempts", -1),
+        ("run", "max_cost", -0.5), ("retry", "backoff_factor", 0.5), ("retry", "backoff_base", float("nan")),
+        ("retry", "jitter", "perhaps"), ("retry", "max_retries", -1), ("reflection", "mode", "rule"),
+        ("reflection", "replan", "some"), ("reflection", "max_step_retries", -1), ("classify", "tool_error", "text"),
+        ("evaluation", "history_window", [5]), ("evaluation", "history_window", [12, 5]),
+        ("artifacts", "ttl_hours", -1), ("artifacts", "memory", -1), ("store", "durability", "ful"),
+        ("store", "reconnect_seconds", -1), ("tools", "max_output", 0), ("tools", "modules", "x.py"),
+    ],
+)  # fmt: skip
+def test_a_value_that_makes_no_sense_is_refused(table: str, key: str, value: Any) -> None:
+    """SPEC 11: with its name and where it came from."""
+    with pytest.raises(SettingsError) as refused:
+        Settings.load({table: {key: value}})
+    assert f"{table}.{key}" in str(refused.value)
+
+
+def test_a_wrong_choice_names_the_nearest() -> None:
+    """SPEC 11: and lists the others."""
+    with pytest.raises(SettingsError) as refused:
+        Settings.load({"store": {"durability": "ful"}})
+    assert "did you mean 'full'" in str(refused.value)
+    assert "normal" in str(refused.value)
+
+
+def test_the_same_mistakes_in_python() -> None:
+    """SPEC 12: Settings(retry={...}) is checked as well."""
+    assert Settings(retry={"max_retries": 7}).retry.max_retries == 7  # type: ignore[arg-type]
+    with pytest.raises(SettingsError, match="max_retries"):
+        Settings(retry={"max_retrys": 7})  # type: ignore[arg-type]
+    with pytest.raises(SettingsError):
+        Engine("memory://", [], {"rnu": {}})
+
+
+def test_a_tool_declared_wrongly_is_named() -> None:
+    """SPEC 11, M2: with the nearest key."""
+    with pytest.raises(SettingsError) as refused:
+        Engine("memory://", [], {"tools": {"shell": {"say": {"argv": ["echo"], "timout": 5}}}})
+    assert "say" in str(refused.value)
+    assert "timeout" in str(refused.value)
+
+
+def test_two_tools_of_one_name_are_refused() -> None:
+    """SPEC 11: which one would be called?"""
+
+    async def say() -> None: ...
+
+    with pytest.raises(SettingsError, match="say"):
+        Engine("memory://", [say], {"tools": {"shell": {"say": ["echo"]}}})
+
+
+# -- Where values come from ---------------------------------------------------------------------------------------
+
+
+def discover(
+    folder: Path, environ: Mapping[str, str] | None = None, **overrides: Any
+) -> tuple[Settings, dict[str, str]]:
+    return Settings.discover(folder, environ or {}, overrides or None)
+
+
+def test_rerail_toml_is_found_upwards(tmp_path: Path) -> None:
+    """SPEC 11: the nearest one counts, alone."""
+    deep = tmp_path / "a" / "b" / "c"
+    deep.mkdir(parents=True)
+    (tmp_path / "rerail.toml").write_text("[run]\nconcurrency = 2\n[retry]\nmax_retries = 9\n")
+    assert discover(deep)[0].run.concurrency == 2
+    (tmp_path / "a" / "rerail.toml").write_text("[run]\nconcurrency = 3\n")
+    settings, sources = discover(deep)
+    assert (settings.run.concurrency, settings.retry.max_retries) == (3, 3)
+    assert sources["run.concurrency"] == str(tmp_path / "a" / "rerail.toml")
+
+
+def test_no_file_at_all(tmp_path: Path) -> None:
+    """SPEC 11: the defaults hold."""
+    settings, sources = discover(tmp_path)
+    assert settings == Settings()
+    assert sources == {}
+
+
+def test_file_environment_command_line_in_rising_order(tmp_path: Path) -> None:
+    """SPEC 11: each value knows its source; tables are merged key by key."""
+    (tmp_path / "rerail.toml").write_text("[retry]\nmax_retries = 1\nmax_wait = 1.0\nbackoff_cap = 1.0\n")
+    environ = {"RERAIL_RETRY_MAX_RETRIES": "2", "RERAIL_RETRY_MAX_WAIT": "2"}
+    settings, sources = discover(tmp_path, environ, retry={"max_retries": 3})
+    assert (settings.retry.max_retries, settings.retry.max_wait, settings.retry.backoff_cap) == (3, 2.0, 1.0)
+    assert sources["retry.max_retries"] == "command line"
+    assert sources["retry.max_wait"] == "environment RERAIL_RETRY_MAX_WAIT"
+    assert sources["retry.backoff_cap"].endswith("rerail.toml")
+    rows = {row["key"]: (row["value"], row["source"]) for row in describe(settings, sources)}
+    assert rows["retry.max_retries"] == (3, "command line")
+    assert rows["retry.jitter"] == (True, "default")
+    assert set(rows) == set(keys())
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "key", "value"),
+    [
+        ("RERAIL_RUN_CONCURRENCY", "4", "run.concurrency", 4),
+        ("RERAIL_RUN_STEP_TIMEOUT", "2.5", "run.step_timeout", 2.5),
+        ("RERAIL_RUN_MAX_ATTEMPTS", "none", "run.max_attempts", None),
+        ("RERAIL_RETRY_JITTER", "false", "retry.jitter", False),
+        ("RERAIL_RUN_TOOL_CONCURRENCY", '{"a": 2}', "run.tool_concurrency", {"a": 2}),
+        ("RERAIL_CLASSIFY_TRANSIENT_ERROR", '["x", "y"]', "classify.transient_error", ["x", "y"]),
+        ("RERAIL_EVALUATION_HISTORY_WINDOW", "[1, 2]", "evaluation.history_window", (1, 2)),
+        ("RERAIL_STORE_URL", "sqlite:///x.db", "store.url", "sqlite:///x.db"),
+        ("RERAIL_REFLECTION_ENABLE_STEP_LEVEL_REFLECTION", "false", "reflection.enable_step_level_reflection", False),
+        ("RERAIL_REFLECTION_MODE", "rules", "reflection.mode", "rules"),
+    ],
+)
+def test_the_environment(tmp_path: Path, name: str, text: str, key: str, value: Any) -> None:
+    """SPEC 11: RERAIL_<TABLE>_<KEY>, read as JSON where it is JSON."""
+    settings, sources = discover(tmp_path, {name: text})
+    table, _, field = key.partition(".")
+    assert getattr(getattr(settings, table), field) == value
+    assert sources == {key: f"environment {name}"}
+
+
+def test_every_key_can_be_set_by_the_environment(tmp_path: Path) -> None:
+    """SPEC 11: also those whose names hold several words."""
+    for key, value in defaults().items():
+        name = "RERAIL_" + key.replace(".", "_").upper()
+        settings, sources = discover(tmp_path, {name: json.dumps(msgspec.to_builtins(value))})
+        assert sources == {key: f"environment {name}"}, key
+        assert settings == Settings()
+
+
+def test_mistakes_in_the_environment(tmp_path: Path) -> None:
+    """SPEC 11: unknown keys of a table are errors, other variables are left alone."""
+    with pytest.raises(SettingsError) as refused:
+        discover(tmp_path, {"RERAIL_RUN_CONCURENCY": "4"})
+    assert "did you mean 'concurrency'" in str(refused.value)
+    assert "RERAIL_RUN_CONCURENCY" in str(refused.value)
+    with pytest.raises(SettingsError, match="RERAIL_RUN_CONCURRENCY"):
+        discover(tmp_path, {"RERAIL_RUN_CONCURRENCY": "many"})
+    others = {"RERAIL_LANG": "zh", "RERAIL_FIELD_DATA": "/x", "PATH": "x", "RERAIL_": "x", "RERAIL_RUN": "x"}
+    assert discover(tmp_path, others) == (Settings(), {})
+
+
+def test_mistakes_in_the_file(tmp_path: Path) -> None:
+    """SPEC 11: named with the file."""
+    for text in ("[run]\nconcurency = 2\n", "[rnu]\nx = 1\n", "[run\n", "run = 5\n", "[run]\nconcurrency = 'x'\n"):
+        (tmp_path / "rerail.toml").write_text(text)
+        with pytest.raises(SettingsError) as refused:
+            discover(tmp_path)
+        assert "rerail.toml" in str(refused.value), text
+    (tmp_path / "rerail.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(SettingsError):
+        discover(tmp_path)
+
+
+def test_values_of_the_command_line() -> None:
+    """SPEC 12: --set table.key=value."""
+    assert overrides_from(["run.concurrency=3", "retry.jitter=false", "store.url=memory://", "run.max_cost=none"]) == {
+        "run": {"concurrency": 3, "max_cost": None}, "retry": {"jitter": False}, "store": {"url": "memory://"},
+    }  # fmt: skip
+    for bad in ("run.concurrency", "concurrency=3", "=3", "run="):
+        with pytest.raises(SettingsError):
+            Settings.load(overrides_from([bad]))
+
+
+def test_settings_travel_with_the_run() -> None:
+    """SPEC 11, H4: what governs a run is recorded with it; a resume or retry under new settings says so."""
+    store, world = MemoryStore(), World(a=[BROKE])
+
+    async def first() -> Any:
+        settings = {"reflection": {"max_step_retries": 0}, "retry": {"max_retry_rounds": 0}}
+        async with world.engine(ONE, store=store, settings=settings) as engine:
+            await engine.wait(await engine.start(ONE, run_id="r"))
+            return (await engine.events("r"))[0].policy
+
+    async def second() -> list[Any]:
+        async with world.engine(ONE, store=store, settings={"retry": {"max_retry_rounds": 0}}) as engine:
+            await engine.retry("r")
+            return await engine.events("r")
+
+    assert virtual_run(first).max_step_retries == 0
+    begin = next(event for event in virtual_run(second) if event.type == "retry_begin")
+    assert begin.policy.max_step_retries == 3
+    assert world.calls_of("a") == 3  # the same failure twice is not tried a third time
