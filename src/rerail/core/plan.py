@@ -225,6 +225,7 @@ def check_steps(steps: Sequence[Step], tools: Mapping[str, ToolShape] | None) ->
     for step in steps:
         try:
             if step.args:
+                _refuse_odd(step.args)
                 pack(step.args)
             found, needs = _check_step(step, names)
             if tools is not None:
@@ -240,6 +241,19 @@ def check_steps(steps: Sequence[Step], tools: Mapping[str, ToolShape] | None) ->
         for path in cycles(edges)
     ]
     return faults
+
+
+def _refuse_odd(value: Any) -> None:
+    """Only what JSON knows: an encoder would turn bytes and sets into something else, and nobody would notice."""
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, dict):
+            stack.extend(item.values())
+        elif isinstance(item, list | tuple):
+            stack.extend(item)
+        elif item is not None and not isinstance(item, str | int | float):
+            raise NotJson(f"{type(item).__name__} is no JSON value")
 
 
 def _check_step(step: Step, names: Names) -> tuple[list[Fault], tuple[str, ...]]:
