@@ -176,7 +176,7 @@ def test_a_step_that_takes_its_process_along_is_not_called_for_ever() -> None:
         if statuses[-1] != "running":
             break
     assert statuses[-1] == "failed"
-    assert world.calls_of("a") <= 20  # four in each of two rounds
+    assert world.calls_of("a") <= 20  # three at no cost and four of its budget, in each of two rounds
 
 
 # -- E2: the idempotency key --------------------------------------------------------------------------------------

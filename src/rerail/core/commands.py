@@ -311,7 +311,8 @@ def _roots(
         return _stage_roots(state, stage)
     if steps:
         return _named_roots(state, steps, force=force)
-    changed = set(stale) if force else set()
+    known = {track.id for track in state.tracks.values() if track.stale == "definition changed"}
+    changed = {*stale, *known} if force else set()
     roots = [track.id for track in state.tracks.values() if _is_root(state, track) or track.id in changed]
     if roots or state.rest is None or state.rest.status != RunStatus.COMPLETED:
         if not roots:

@@ -620,7 +620,7 @@ class _Lookup:
             self.holes[step] = None
             return HOLE
         if not result.blob:
-            return copy.deepcopy(result.output)
+            return unpack(pack(result.output).data)  # a fresh value, however deep it is
         data = self._fetched.get(result.digest) or self._loop.contents.peek(result.digest)
         if data is None:
             self.missing[result.digest] = step

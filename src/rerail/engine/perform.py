@@ -135,6 +135,8 @@ class Performer:
             tool = launch.tool
             if getattr(tool, "direct", False) and getattr(tool, "is_async", False):
                 output = await tool.fn(**launch.args)  # type: ignore[attr-defined]  # a plain async function
+                if output is not None:
+                    output = tool.settle(output)  # type: ignore[attr-defined]
             elif getattr(tool, "is_async", False):
                 output = await tool.call(launch.args, launch.ctx)
             else:

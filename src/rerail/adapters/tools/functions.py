@@ -120,6 +120,10 @@ class FunctionTool(Looks, Generic[P, R]):
             kwargs[self.context_name] = Context() if ctx is None else ctx
         return kwargs
 
+    def settle(self, output: Any) -> Any:
+        """A result as plain data: models are written out, generators and coroutines refused."""
+        return settled(output)
+
     async def call(self, args: dict[str, Any], ctx: Any = None) -> Any:
         """Call the tool: awaited, in a thread, or in a process of its own."""
         if self._target is not None:
