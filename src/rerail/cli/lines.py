@@ -129,7 +129,7 @@ class Teller:
     def failed(self, event: ev.StepFailed) -> Told:
         error = event.error
         key = "lost" if event.lost else "failed" if event.called else "failed_before"
-        if event.not_now is not None:
+        if event.not_now is not None and not event.lost:
             key = "not_now"
         message = reason_in(self._out.lang, error.code, error.message, error.data)
         words = self._say(key, attempt=event.attempt, message=message, code=error.code, category=error.category)
@@ -151,7 +151,7 @@ class Teller:
         return "retry", event.step, self._say("renewed")
 
     def scheduled(self, event: ev.RetryScheduled) -> Told:
-        key = "wait" if event.not_now else "retry"
+        key = "wait" if event.asked else "retry"
         words = self._say(key, attempt=event.attempt, of=event.of, delay=span(event.delay), left=event.retries_left)
         return "retry", event.step, words
 

@@ -63,7 +63,7 @@ class Picture:
                 self.progress[told.step] = told
             case ev.StepStarted() as started:
                 self.progress.pop(started.step, None)
-            case ev.StepFailed() as failed if failed.not_now is None:
+            case ev.StepFailed() as failed if failed.not_now is None or failed.lost:
                 self._mending(failed.step).failures += 1
             case ev.StepVerified() as verified if verified.effect == "there":
                 self._mending(verified.step).verified = True
@@ -83,7 +83,7 @@ class Picture:
     def _scheduled(self, event: ev.RetryScheduled) -> None:
         mending = self._mending(event.step)
         mending.left = event.retries_left
-        if event.not_now:
+        if event.asked:
             mending.waits += 1
         else:
             mending.retries += 1

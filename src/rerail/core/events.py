@@ -166,7 +166,13 @@ class RetryScheduled(_Event, frozen=True, tag="retry_scheduled"):
     retries_left: int
     delay: float
     until: float
-    not_now: bool = False
+    not_now: bool = False  # it costs the step no retry
+    crashed: bool = False  # its call died with its process
+
+    @property
+    def asked(self) -> bool:
+        """Whether the tool itself said "not now"."""
+        return self.not_now and not self.crashed
 
 
 class Reflected(_Event, frozen=True, tag="reflected"):

@@ -121,7 +121,8 @@ def _not_now(state: State, track: Track, wish: float, now: float) -> Event | Non
         return None
     budget = state.policy.max_step_retries if track.step.retries is None else track.step.retries
     before = max(0, track.calls - 1)  # this call does not count
-    return ev.RetryScheduled(track.id, before + 1, budget + 1, budget - max(0, before - 1), wish, now + wish, True)
+    left = budget - max(0, before - 1)
+    return ev.RetryScheduled(track.id, before + 1, budget + 1, left, wish, now + wish, not_now=True, crashed=crashed)
 
 
 def _reflected(case: Case, rung: Rung) -> Event:

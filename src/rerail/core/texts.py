@@ -97,6 +97,7 @@ TEXTS: dict[str, dict[str, str]] = {
     "why.kept_stale": {"en": "{time}  kept although its inputs changed: its effect must not happen twice"},
     "why.renewed": {"en": "{time}  its inputs changed, so it runs again"},
     "why.retry": {"en": "          → retry {attempt} of {of} in {delay} ({left} left after that)"},
+    "why.again": {"en": "          → called again, at no cost: that its process died was not its fault"},
     "why.not_now": {
         "en": "          → the tool said 'not now': waiting {delay} (counts neither as failure nor as retry)"
     },

@@ -150,6 +150,8 @@ class _Teller:
         return [self.say("why.renewed", time=time)] if self.step else []
 
     def scheduled(self, event: ev.RetryScheduled, time: str) -> list[str]:
+        if event.crashed:
+            return [self.say("why.again")]
         if event.not_now:
             return [self.say("why.not_now", delay=_span(event.delay))]
         return [

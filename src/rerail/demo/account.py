@@ -128,8 +128,8 @@ class Account:
 def _counted(record: Record) -> str:
     """What kind of a further call an event leads to."""
     match record.event:
-        case ev.RetryScheduled(not_now=waited):
-            return EXTRA[1] if waited else EXTRA[0]
+        case ev.RetryScheduled() as scheduled:
+            return EXTRA[1] if scheduled.asked else EXTRA[0]
         case ev.Recovered(rung=rung) if rung in (Rung.ADJUST, Rung.ALTERNATIVE):
             return EXTRA[2] if rung is Rung.ADJUST else EXTRA[3]
         case _:

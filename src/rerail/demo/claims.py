@@ -59,7 +59,7 @@ def healings(records: Sequence[Record]) -> dict[str, Healing]:
         match record.event:
             case ev.StepFailed(lost=True) as event:
                 lost[event.step] = KILLED if event.error.code == "ANSWER_LOST" else TROUBLES[4]
-            case ev.RetryScheduled() as event if event.not_now:
+            case ev.RetryScheduled() as event if event.asked:
                 found[event.step] = Healing(TROUBLES[0], event.step, f"waited {span(event.delay)}, as told")
             case ev.RetryScheduled() as event if event.step in lost:
                 found[event.step] = Healing(lost[event.step], event.step, "harmless, called again")

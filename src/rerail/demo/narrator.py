@@ -84,7 +84,7 @@ class Narrator:
         return "failed", event.step, event.error.message
 
     def _scheduled(self, event: ev.RetryScheduled) -> Told:
-        if event.not_now:
+        if event.asked:
             return "waiting", event.step, f"told to come back in {span(event.delay)}: waits, and spends no retry"
         if event.step in self._lost and self._effects.get(event.step) is not Effect.ONCE:
             return "retry", event.step, f"doing it twice does no harm: calls it again in {span(event.delay)}"
