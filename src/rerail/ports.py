@@ -282,5 +282,46 @@ class Mind(Protocol):
         ...
 
 
+# -- Models -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What a language model is asked: in which role, in which words, and in which shape it has to answer."""
+
+    role: str  # plan, reflect, repair, replan or judge
+    system: str
+    user: str
+    schema: Mapping[str, Any]  # JSON Schema of the answer: always an object
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a language model said, and what that cost. Nothing of it is believed yet."""
+
+    answer: Any  # a mapping where the provider gave structured output, else the text as it came
+    model: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
+
+
+class ModelFailed(Exception):
+    """A model gave no reply: out of reach, refused, too slow. The message never holds a key."""
+
+    def __init__(self, message: str, *, transient: bool, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.transient = transient
+        self.retry_after = retry_after
+
+
+class Model(Protocol):
+    """A language model behind any provider."""
+
+    async def complete(self, prompt: Prompt) -> Reply:
+        """Ask once; `ModelFailed` if there is no reply."""
+        ...
+
+
 Events = AsyncIterator[Any]
 Alive = Callable[[Owner], bool | None]
