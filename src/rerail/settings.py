@@ -105,7 +105,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
 }
 # Lowest value that makes sense; 0 switches a limit off where the contract says so.
 LOWEST: dict[str, float] = {
-    "run.concurrency": 0, "run.step_timeout": 0.001, "run.max_attempts": 0, "run.max_tokens": 0, "run.max_cost": 0,
+    "run.concurrency": 0, "run.tool_concurrency": 0, "run.provider_concurrency": 0, "run.step_timeout": 0.001,
+    "run.max_attempts": 0, "run.max_tokens": 0, "run.max_cost": 0,
     "run.max_seconds": 0, "retry.backoff_base": 0, "retry.backoff_factor": 1, "retry.backoff_cap": 0,
     "retry.max_wait": 0, "retry.max_retry_rounds": 0, "retry.max_retries": 0, "reflection.max_step_retries": 0,
     "reflection.max_single_step_repairs": 0, "reflection.max_task_replanning_attempts": 0,
@@ -220,8 +221,12 @@ def _value(name: str, value: Any, kind: Any, source: str) -> Any:
         hint = f"; did you mean {near!r}?" if near else ""
         raise SettingsError(f"{name} = {found!r} (from {source}): expected one of {', '.join(choices)}{hint}")
     lowest = LOWEST.get(name)
-    if lowest is not None and found is not None and not (isinstance(found, int | float) and found >= lowest):
-        raise SettingsError(f"{name} = {found!r} (from {source}): must be at least {lowest:g}")
+    if lowest is not None and found is not None:
+        for number in found.values() if isinstance(found, dict) else (found,):
+            if not (isinstance(number, int | float) and number >= lowest):
+                raise SettingsError(f"{name} = {found!r} (from {source}): must be at least {lowest:g}")
+    if name == "evaluation.history_window" and not 0 <= found[0] <= found[1]:
+        raise SettingsError(f"{name} = {list(found)!r} (from {source}): write the fewest events first, then the most")
     return found
 
 

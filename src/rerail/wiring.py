@@ -17,6 +17,7 @@ from rerail.core.views import RunResult
 from rerail.engine import engine as core
 from rerail.engine.loop import Host
 from rerail.engine.perform import Performer
+from rerail.engine.verbose import log_event
 from rerail.errors import RerailError, SettingsError, StoreError
 from rerail.plans import Plan
 from rerail.ports import Clock, Mind, Store, Tool
@@ -142,6 +143,7 @@ class Engine(core.Engine):
             workspaces=_workspaces(found.url, workspace),
             reconnect_seconds=settings.store.reconnect_seconds,
             memory=settings.artifacts.memory,
+            observe=log_event if settings.log.verbose else None,
         )
         self.settings = settings
         minds = tuple(model.answers) if model is not None else ()

@@ -620,3 +620,15 @@ def test_settings_travel_with_the_run() -> None:
     begin = next(event for event in virtual_run(second) if event.type == "retry_begin")
     assert begin.policy.max_step_retries == 3
     assert world.calls_of("a") == 3  # the same failure twice is not tried a third time
+
+
+def test_verbose_logs_the_chain_and_each_skip(caplog: pytest.LogCaptureFixture) -> None:
+    """SPEC 11, `log.verbose`: a program that embeds the engine finds the same in its log."""
+    what = {"steps": [{"id": "a", "tool": "a"}, {"id": "b", "tool": "b", "needs": ["a"]}]}
+    caplog.set_level("INFO", "rerail")
+    run(World(a=[GAP]), what, {"log": {"verbose": False}})
+    assert not caplog.records
+    run(World(a=[GAP]), what, {"log": {"verbose": True}})
+    logged = [record.getMessage() for record in caplog.records]
+    assert "run r, round 1: retry chain a → b; roots: a: a gap" in logged
+    assert any(line.startswith("run r: step b skipped") and line.endswith("(needs: a)") for line in logged)

@@ -202,11 +202,16 @@ class _Log:
         if self._out.json:
             self._collected += chosen
             return
-        lines = (line for record in chosen if (line := self._teller.line(record)) is not None)
+        lines = (line for record in chosen for line in self._lines(record))
         for line in lines if tail is None else deque(lines, max(0, tail)):
             self._out.print(line)
             if self._out.closed:
                 return
+
+    def _lines(self, record: Record) -> list[Text]:
+        line = self._teller.line(record)
+        details = self._teller.details(record) if self._out.verbose else []
+        return [line, *details] if line is not None else []
 
     def end(self, tail: int | None) -> None:
         if self._out.json:

@@ -16,6 +16,7 @@ from rerail.core.events import Record
 from rerail.core.policy import Rung
 from rerail.core.state import State
 from rerail.core.texts import reason_in
+from rerail.core.track import Track
 from rerail.core.verdict import skip_message, status_of
 
 Told = tuple[str, str, str]  # icon, step, words
@@ -55,6 +56,31 @@ class Teller:
             line.append(" " * (self._padding() - cell_len(name)) + "  ")
         line.append(one_line(words, 1000) if sign != "say" else clean(words))
         return line
+
+    def details(self, record: Record) -> list[Text]:
+        """What `log.verbose` adds to an event: the retry chain, step by step, and each failed need of a skip."""
+        event, state = record.event, self._state
+        if isinstance(event, ev.RetryBegin):
+            words = [self._chained(event, step) for step in event.chain]
+        elif isinstance(event, ev.StepSkipped):
+            tracks = (state.tracks.get(need) for need in event.needs)
+            words = [self._say("chain_need", need=need.id, **self._state_of(need)) for need in tracks if need]
+        else:
+            return []
+        return [Text(" " * 14 + one_line(line, 1000), "dim") for line in words]
+
+    def _chained(self, event: ev.RetryBegin, step: str) -> str:
+        if step in event.roots:
+            return self._say("chain_root", step=step, reason=event.reasons.get(step, "-"))
+        track = self._state.tracks.get(step)
+        needs = [need.id for need, _ in track.needs if need.id in event.chain] if track is not None else []
+        return self._say("chain_step", step=step, needs=_listed(needs) or "-")
+
+    def _state_of(self, need: Track) -> dict[str, str]:
+        status, code = status_of(self._state, need)
+        error = need.error
+        reason = reason_in(self._out.lang, error.code, error.message, error.data) if error is not None else code
+        return {"tool": need.step.tool, "status": str(status), "reason": reason}
 
     def _padding(self) -> int:
         """How wide the ids are, so that the words stand below each other."""

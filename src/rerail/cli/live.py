@@ -99,6 +99,8 @@ class Lines(Silent):
         line = self._teller.line(record)
         if line is not None:
             self._out.note(line)
+        if self._out.verbose:
+            self._out.note(*self._teller.details(record))
 
     def _count(self, event: ev.Event) -> None:
         """A word now and then of how far a large plan is."""
@@ -116,9 +118,17 @@ class Table(Silent):
     def __init__(self, out: Output, picture: Picture) -> None:
         self._out, self._picture = out, picture
         self._live: Live | None = None
+        self._teller = Teller(out, picture.state)
         self._counts: dict[Status, int] = {}
         self._version = -1
         self.interval = 0.125
+
+    def feed(self, record: Record) -> None:
+        """What `log.verbose` adds stays on the screen above the table."""
+        details = self._teller.details(record) if self._out.verbose else []
+        line = self._teller.line(record) if details else None
+        if line is not None:
+            self._out.note(line, *details)
 
     def open(self) -> None:
         """Take over the terminal's last lines."""

@@ -80,6 +80,7 @@ class Output:
     def __init__(self, *, json: bool = False, lang: str = "en", color: bool = True, quiet: bool = False) -> None:
         self.json, self.lang, self.quiet = json, lang, quiet
         self.driving: list[str] = []  # runs that would be left behind if this process ended now
+        self.verbose = False  # `log.verbose`: the retry chain, and each skip with its failed needs
         self.where = ""  # options that a suggested command needs to find the same store
         self._document: int | None = None
         self._told = False

@@ -45,6 +45,7 @@ class Session:
             overrides.setdefault("store", {})["url"] = as_url(common.store)
             out.where = f" --store {shlex.quote(common.store)}"
         self.settings, self.sources = Settings.discover(overrides=overrides)
+        out.verbose = self.settings.log.verbose
 
     # -- Tools ------------------------------------------------------------------------------------------------------
 

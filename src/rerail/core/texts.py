@@ -193,6 +193,20 @@ TEXTS: dict[str, dict[str, str]] = {
         "zh": "计划共 {count} 步（第 {revision} 版）",
     },
     "cli.line.plan_rejected": {"en": "a change by {by} was refused: {faults}", "zh": "{by} 的修改被拒绝：{faults}"},
+    "cli.line.chain_root": {"en": "again: {step}, because: {reason}", "zh": "重试：{step}，原因：{reason}"},
+    "cli.line.chain_step": {"en": "again: {step}, because it needs {needs}", "zh": "重试：{step}，因为依赖 {needs}"},
+    "cli.line.chain_need": {
+        "en": "it needs {need} (tool {tool}), which is {status}: {reason}",
+        "zh": "依赖 {need}（工具 {tool}），状态 {status}：{reason}",
+    },
+    "log.chain": {
+        "en": "run {run}, round {round}: retry chain {chain}; roots: {reasons}",
+        "zh": "任务 {run} 第 {round} 轮：重试链 {chain}；起因：{reasons}",
+    },
+    "log.skip": {
+        "en": "run {run}: step {step} skipped: {message} (needs: {needs})",
+        "zh": "任务 {run}：步骤 {step} 已跳过：{message}（依赖：{needs}）",
+    },
     "cli.line.round": {
         "en": "retry {round} by {by}: {roots}; {size} steps in the chain",
         "zh": "{by} 发起第 {round} 轮重试：{roots}；链上共 {size} 步",

@@ -1,64 +1,40 @@
-"""The façade: start, wait, retry, resume, act, watch. It finds who owns a run, and lets the loop do the rest."""
+"""The façade: start, wait, retry, resume, act. It finds who owns a run, and lets the loop do the rest."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import secrets
-from collections import Counter
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import msgspec
 
 from rerail.core import commands
 from rerail.core import events as ev
-from rerail.core.codec import Damaged, NewerFormat, decode
 from rerail.core.commands import Faulty, Preview, Refusal
-from rerail.core.events import Event, Record
 from rerail.core.fold import evolve
-from rerail.core.memory import Lessons, learn, preferred
-from rerail.core.nearest import nearest
-from rerail.core.plan import Fault, Plan, Step, check
+from rerail.core.memory import preferred
+from rerail.core.plan import Plan, Step, check
 from rerail.core.policy import Policy
 from rerail.core.state import State
-from rerail.core.track import Phase, RunStatus
-from rerail.core.values import unpack
+from rerail.core.track import RunStatus
 from rerail.core.views import RunResult, result
-from rerail.core.why import story
-from rerail.engine.failures import from_code
 from rerail.engine.loop import Ended, Host, RunLoop
-from rerail.engine.outputs import Contents, Gone
 from rerail.engine.owner import RENEW_EVERY, end_residual, is_dead, is_this_process, this_process
-from rerail.engine.wishes import Wish, encode_answer, error_for, raise_answer
+from rerail.engine.reading import AT_REST, FORGOTTEN, Live, Reader, store_errors
+from rerail.engine.today import Today, pretend_mended
+from rerail.engine.wishes import Wish, encode_answer, error_for, raise_answer, storable
 from rerail.errors import PlanError, Refused, RerailError, StoreError
 from rerail.ports import Conflict, Fenced, Head, Lease, Taken, Unavailable, Unusable
 
-# The class below has a method named `list`, which hides the builtin from annotations inside it.
-Records: TypeAlias = list[Record]
-Rows: TypeAlias = list[dict[str, Any]]
-Names: TypeAlias = list[str]
-Events: TypeAlias = list[Event]
-
-AT_REST = frozenset({str(RunStatus.COMPLETED), str(RunStatus.FAILED), str(RunStatus.CANCELLED)})
 INBOX_EVERY = 0.2
-FORGOTTEN = "~memory"  # a history of its own: when the failure memory was cleared, and by whom
-LEARN_FROM = 100  # runs
-PAGE = 2000
 ANSWER_WITHIN = 30.0
 WITHDRAWN = b'{"withdrawn":true}'
+MAX_RUN_ID = 200
 
 
-@dataclass(slots=True)
-class _Live:
-    """A run that this engine drives."""
-
-    loop: RunLoop
-    task: asyncio.Task[None]
-
-
-class Engine:
+class Engine(Reader):
     """Runs plans durably; everything people can do to a run goes through here."""
 
     def __init__(
@@ -73,11 +49,12 @@ class Engine:
         worker: bool = False,
         remembers: bool = False,
     ) -> None:
+        super().__init__(host)
         self._remembers = remembers
-        self._host, self._policy, self._by, self._version = host, policy, by, version
+        self._policy, self._by, self._version = policy, by, version
+        self._today = Today(host.specs, policy)
         self._origin, self._ttl = tuple(origin), ttl
         self._owner = this_process(worker=worker)
-        self._live: dict[str, _Live] = {}
         self._broken: dict[str, RerailError] = {}  # runs that stopped because they could not be written any more
         self._attendant: asyncio.Task[None] | None = None
         self._follow_ups: set[asyncio.Task[Any]] = set()
@@ -86,7 +63,7 @@ class Engine:
 
     async def open(self) -> None:
         """Open the store and begin to listen to other processes."""
-        with _store_errors():
+        with store_errors():
             await self._host.store.open()
             await self._host.store.sweep(self._host.clock.now() - self._ttl)
         self._attendant = asyncio.get_running_loop().create_task(self._attend())
@@ -125,7 +102,7 @@ class Engine:
                 renewed = now
                 await self._renew(now)
 
-    async def _serve(self, run: str, live: _Live) -> None:
+    async def _serve(self, run: str, live: Live) -> None:
         for number, data in await self._host.store.inbox(run):
             problem: RerailError | None = None
             if live.loop.ended:
@@ -160,11 +137,11 @@ class Engine:
         faults = check(plan, self._host.specs)
         if faults:
             raise PlanError("the plan cannot be run; nothing was started:", faults)
-        run = run_id or secrets.token_hex(5)
+        run = _usable_id(run_id) if run_id is not None else secrets.token_hex(5)
         now = self._host.clock.now()
         store = self._host.store
         memory = preferred(await self._lessons()) if self._remembers else {}
-        with _store_errors():
+        with store_errors():
             head = Head(run, 0, "pending", plan.objective, parent or "", now, now, self._owner, 1, now)
             try:
                 await store.create(head)  # created and owned in one go: nobody can come between
@@ -176,19 +153,20 @@ class Engine:
             ev.RunStarted(
                 plan.objective, parent or "", self._policy, by or self._by, self._version, memory, self._origin
             ),
-            ev.PlanAccepted(Plan(plan.objective, plan.steps, plan.follow_up), 1, self._fingerprints(plan)),
+            ev.PlanAccepted(Plan(plan.objective, plan.steps, plan.follow_up), 1, self._today.fingerprints(plan)),
         )
         try:
             await loop.commit()  # a run that was announced is there, whatever dies next
         except BaseException:
-            await self._let_go(loop)
+            await self._let_go(loop.lease)
             raise
         self._drive(run, loop)
         return run
 
-    async def _let_go(self, loop: RunLoop) -> None:
+    async def _let_go(self, lease: Lease) -> None:
+        """Give a lease back; a store that is out of reach will see that its holder is gone."""
         with contextlib.suppress(Unavailable, Unusable):
-            await self._host.store.release(loop.lease)
+            await self._host.store.release(lease)
 
     async def run(self, plan: Plan) -> RunResult:
         """Start a run and wait until it is at rest or waits for a person."""
@@ -209,13 +187,13 @@ class Engine:
             head = await self.head(run)
             if head.status in AT_REST or head.status == RunStatus.WAITING or is_dead(head, self._host.clock.now()):
                 return await self.show(run)
-            with _store_errors():
+            with store_errors():
                 await self._host.store.changed(run, head.seq, 1.0)
 
     def _drive(self, run: str, loop: RunLoop) -> None:
         task = asyncio.get_running_loop().create_task(self._driven(run, loop))
         task.add_done_callback(lambda done: None if done.cancelled() else done.exception())  # `wait` raises it
-        self._live[run] = _Live(loop, task)
+        self._live[run] = Live(loop, task)
 
     async def _driven(self, run: str, loop: RunLoop) -> None:
         self._broken.pop(run, None)
@@ -227,8 +205,7 @@ class Engine:
         finally:
             self._live.pop(run, None)
             await loop.drained()
-            with contextlib.suppress(Exception):
-                await self._host.store.release(loop.lease)
+            await self._let_go(loop.lease)
         with contextlib.suppress(PlanError, Refused):  # its tools are not here; a retry of this run will start it
             await self._follow(loop.state)
 
@@ -238,175 +215,23 @@ class Engine:
             return None
         # The id tells which completion it follows, so that a process that died in between is no loss and no double.
         child = f"{state.run}-f{state.seq}"
-        with _store_errors():
+        with store_errors():
             if await self._host.store.head(child) is None:
                 await self.start(state.follow_up, parent=state.run, run_id=child)
         return child
 
-    # -- Reading --------------------------------------------------------------------------------------------------
-
-    async def find(self, run: str) -> str:
-        """The id that a run's id or unambiguous prefix stands for."""
-        if run in self._live:
-            return run
-        with _store_errors():
-            if await self._host.store.head(run) is not None:
-                return run
-            matches = await self._host.store.heads(prefix=run, limit=10) if run else []
-            if len(matches) == 1:
-                return matches[0].run
-            if matches:
-                names = ", ".join(head.run for head in matches)
-                raise Refused(f"{run!r} could be any of: {names}", "RUN_AMBIGUOUS", hint="type more of the id")
-            near = nearest(run, [head.run for head in await self._host.store.heads(limit=1000)])
-        hint = f"did you mean {near!r}?" if near else "see: rerail ls"
-        raise Refused(f"there is no run {run!r}", "RUN_UNKNOWN", hint=hint)
-
-    async def head(self, run: str) -> Head:
-        """A run as lists show it, with its owner."""
-        with _store_errors():
-            head = await self._host.store.head(run)
-        if head is None:
-            raise Refused(f"there is no run {run!r}", "RUN_UNKNOWN", hint="see: rerail ls")
-        return head
-
-    async def state(self, run: str) -> State:
-        """A run's state, folded from its history."""
-        live = self._live.get(run)
-        if live is not None and live.loop.durable:
-            return live.loop.state  # else it is ahead of what is written down for good
-        state = State(run)
-        async for record in self._records(run):
-            evolve(state, record.event, record.at, record.seq)
-        return state
-
-    async def _records(self, run: str, after: int = 0) -> AsyncIterator[Record]:
-        while True:
-            with _store_errors():
-                rows = await self._host.store.read(run, after, PAGE)
-            for row in rows:
-                yield Record(run, row.seq, row.at, _decoded(run, row.seq, row.data))
-            if len(rows) < PAGE:
-                return
-            after = rows[-1].seq
-
-    async def events(self, run: str, after: int = 0) -> Records:
-        """The history so far."""
-        return [record async for record in self._records(await self.find(run), after)]
-
-    async def watch(self, run: str, after: int = 0) -> AsyncIterator[Record]:
-        """Events as they come, from a sequence number on; ends when the run is at rest and all is delivered."""
-        run = await self.find(run)
-        while True:
-            async for record in self._records(run, after):
-                after = record.seq
-                yield record
-            head = await self.head(run)
-            if head.seq <= after:
-                if head.status in AT_REST:
-                    return
-                with _store_errors():
-                    await self._host.store.changed(run, after, 1.0)
-
-    async def show(self, run: str) -> RunResult:
-        """A run as it is now; the same object for a live or finished run."""
-        run = await self.find(run)
-        state = await self.state(run)
-        return result(state, await self._outputs(state), self._host.clock.now())
-
-    async def _outputs(self, state: State, contents: Contents | None = None) -> dict[str, Any]:
-        contents = contents or Contents(self._host.store, self._host.memory)
-        with _store_errors():
-            return {
-                track.id: await contents.value(track.result)
-                for track in state.tracks.values()
-                if track.result is not None and track.result.digest
-            }
-
-    async def list(self, *, status: Sequence[str] = (), parent: str | None = None, limit: int = 100) -> Rows:
-        """Runs, newest first, as plain rows."""
-        with _store_errors():
-            heads = await self._host.store.heads(status=status, parent=parent, limit=limit)
-        now = self._host.clock.now()
-        return [
-            {
-                "run_id": head.run, "status": head.status, "objective": head.objective, "parent": head.parent or None,
-                "created_at": head.created_at, "updated_at": head.updated_at, "events": head.seq,
-                "owner": str(head.owner) if head.owner is not None else None,
-                "interrupted": head.status == RunStatus.RUNNING and is_dead(head, now),
-            }
-            for head in heads
-            if head.run != FORGOTTEN
-        ]  # fmt: skip
-
-    async def why(self, run: str, step: str | None = None, lang: str = "en") -> str:
-        """The story of a run, or of one of its steps, as a person would tell it."""
-        run = await self.find(run)
-        state = await self.state(run)
-        if step is not None and step not in state.tracks:
-            near = nearest(step, state.tracks)
-            hint = f"did you mean {near!r}?" if near else f"see: rerail show {run}"
-            raise Refused(f"run {run} has no step {step!r}", "STEP_UNKNOWN", hint=hint)
-        return story(state, await self.events(run), step, lang)
-
-    async def artifact(self, run: str, name: str) -> Any:
-        """A named output of a step, from wherever it is kept."""
-        run = await self.find(run)
-        state = await self.state(run)
-        track = state.tracks.get(name)
-        if track is None or track.result is None:
-            raise Refused(f"run {run} has no artifact {name!r}", "STEP_UNKNOWN", hint=f"see: rerail artifacts {run}")
-        if not track.result.blob:
-            return track.result.output
-        try:
-            with _store_errors():
-                return unpack(await Contents(self._host.store, 1).get(track.result.digest))
-        except Gone as gone:
-            raise Refused(
-                f"artifact {name!r} is gone: {gone.reason}", "ARTIFACT_GONE", hint=f"use: rerail retry {run}"
-            ) from None
-
-    async def artifacts(self, run: str) -> Rows:
-        """The artifacts of a run: name, producer, digest, size."""
-        run = await self.find(run)
-        latest: dict[str, dict[str, Any]] = {}
-        async for record in self._records(run):
-            if isinstance(record.event, ev.ArtifactCreated):
-                made = record.event
-                latest[made.name] = {
-                    "name": made.name, "step": made.step, "attempt": made.attempt, "digest": made.digest,
-                    "size": made.size, "media": made.media, "at": record.at,
-                }  # fmt: skip
-        return list(latest.values())
-
-    # -- Failure memory (H10) -------------------------------------------------------------------------------------
-
-    async def memory(self) -> Rows:
-        """What the latest runs teach: per tool and error, which rung worked, and how often."""
-        lessons = await self._lessons()
-        return [{"failure": key, "rung": rung, "worked": count} for (key, rung), count in lessons.most_common()]
+    # -- Forgetting (H10) -------------------------------------------------------------------------------------------
 
     async def forget(self, *, by: str | None = None) -> None:
         """Clear the failure memory: only what happens from now on is learnt from."""
         store, now = self._host.store, self._host.clock.now()
-        with _store_errors():
+        with store_errors():
             if await store.head(FORGOTTEN) is None:
                 await store.create(Head(FORGOTTEN, status=str(RunStatus.COMPLETED), created_at=now, updated_at=now))
         loop = await self._take(FORGOTTEN)
         loop.note(ev.Acted("forget", by or self._by))
         await loop.commit()
         await store.release(loop.lease)
-
-    async def _lessons(self) -> Lessons:
-        lessons: Lessons = Counter()
-        with _store_errors():
-            forgotten = await self._host.store.head(FORGOTTEN)
-            heads = await self._host.store.heads(limit=LEARN_FROM)
-        since = (await self.state(FORGOTTEN)).at if forgotten is not None else 0.0
-        for head in heads:
-            if head.run != FORGOTTEN and head.updated_at > since:
-                learn([record async for record in self._records(head.run) if record.at > since], lessons)
-        return lessons
 
     # -- Acting ---------------------------------------------------------------------------------------------------
 
@@ -453,6 +278,8 @@ class Engine:
     async def _act(self, run: str, wish: Wish) -> None:
         """Bring a wish to the run's owner; with no living owner, apply it here (T7)."""
         run = await self.find(run)
+        with _refusals():
+            wish = storable(wish)
         for _ in range(5):  # the owner may let go while we knock
             if await self._handed_over(run, wish):
                 return
@@ -478,23 +305,23 @@ class Engine:
         """Grant a wish on a run nobody drives, and drive it on if its tools are here."""
         loop = await self._take(run)
         try:
-            self._mend(loop)
+            loop.note(*self._today.mending(loop.state, self._by))
             with _refusals():
                 loop.apply(wish)
-            if self._can_drive(loop.state):
+            if self._today.can_drive(loop.state):
                 self._drive(run, loop)
                 return
             await loop.commit()
         except RerailError:
             await loop.commit_quietly()
-            await self._let_go(loop)
+            await self._let_go(loop.lease)
             raise
-        await self._let_go(loop)
+        await self._let_go(loop.lease)
 
     async def _post(self, run: str, wish: Wish) -> bool:
         """Leave a wish in the inbox of a run that another process drives; False if that one let go of the run."""
         store = self._host.store
-        with _store_errors():
+        with store_errors():
             number = await store.post(run, msgspec.json.encode(wish))
             waited = 0.0
             while (answer := await store.answered(run, number)) is None:
@@ -551,15 +378,15 @@ class Engine:
             return run, await self._retry_live(run, head, steps, force=force, dry_run=dry_run, by=who)
         if dry_run:
             state = await self.state(run)
-            self._pretend_mended(state)
+            pretend_mended(state)
             with _refusals():
                 return run, commands.retry(
-                    state, who, steps=steps, stage=stage, clean=clean, force=force, **self._changes(state)
+                    state, who, steps=steps, stage=stage, clean=clean, force=force, **self._today.changes(state)
                 )
         loop = await self._take(run)
         try:
-            self._need_tools(loop.state)
-            self._mend(loop)
+            self._today.need_tools(loop.state)
+            loop.note(*self._today.mending(loop.state, self._by))
             with _refusals():
                 preview = commands.retry(
                     loop.state,
@@ -568,12 +395,12 @@ class Engine:
                     stage=stage,
                     clean=clean,
                     force=force,
-                    **self._changes(loop.state),
+                    **self._today.changes(loop.state),
                 )
             loop.note(*preview.events)
         except RerailError:
             await loop.commit_quietly()
-            await self._host.store.release(loop.lease)
+            await self._let_go(loop.lease)
             raise
         self._drive(run, loop)
         return run, preview
@@ -604,7 +431,7 @@ class Engine:
         if (await self.head(run)).status != RunStatus.COMPLETED:
             return None
         state = await self.state(run)
-        with _store_errors():
+        with store_errors():
             missing = state.follow_up is not None and await self._host.store.head(f"{run}-f{state.seq}") is None
         return await self._follow(state) if missing else None
 
@@ -613,7 +440,7 @@ class Engine:
         head = await self.head(run)
         if head.status != RunStatus.COMPLETED or steps or force:
             return run
-        with _store_errors():
+        with store_errors():
             children = await self._host.store.heads(parent=run, limit=1)
         latest = children[0] if children else None
         if latest is None or latest.status == RunStatus.COMPLETED:
@@ -639,10 +466,10 @@ class Engine:
         loop = await self._take(run)
         try:
             self._refuse_resume(loop.state)
-            self._need_tools(loop.state)
-            self._mend(loop, by or self._by, resumed=True)
+            self._today.need_tools(loop.state)
+            loop.note(*self._today.mending(loop.state, by or self._by, resumed=True))
         except RerailError:
-            await self._host.store.release(loop.lease)
+            await self._let_go(loop.lease)
             raise
         self._drive(run, loop)
         return run
@@ -670,7 +497,7 @@ class Engine:
         """Become the owner of a run nobody drives; a dead owner's lease is taken over."""
         now = self._host.clock.now()
         store = self._host.store
-        with _store_errors():
+        with store_errors():
             try:
                 lease = await store.claim(run, self._owner, now)
             except Taken as taken:
@@ -686,8 +513,7 @@ class Engine:
             async for record in self._records(run):
                 evolve(state, record.event, record.at, record.seq)
         except BaseException:
-            with contextlib.suppress(Exception):
-                await store.release(lease)
+            await self._let_go(lease)
             raise
         return RunLoop(self._host, lease, state)
 
@@ -703,106 +529,26 @@ class Engine:
         except Taken as taken:
             raise Refused(f"process {taken.head.owner} took run {run} over first", "RUN_LIVE") from None
 
-    def _mend(self, loop: RunLoop, by: str = "", *, resumed: bool = False) -> None:
-        """Two notes before a run goes on: the calls that were in flight are lost, and what changed meanwhile."""
-        state = loop.state
-        interrupted = state.rest is None and not state.waiting
-        if not interrupted and not resumed:
-            return
-        lost, stale = tuple(track.id for track in state.running.values()), self._stale(state)
-        policy = self._new_policy(state)
-        changed = self._fingerprints_of(state)
-        loop.note(
-            ev.Resumed(
-                by or self._by, lost, stale, "interrupted" if interrupted else "paused", policy,
-                changed if changed != state.fingerprints else None, state.paused and resumed,
-            ),
-            *self._lost(state),
-        )  # fmt: skip
 
-    def _lost(self, state: State) -> Events:
-        # Not the step's fault: where it may be called again it is, at once and at no cost to its budget (E3).
-        error = from_code("ANSWER_LOST")
-        return [
-            ev.StepFailed(track.id, track.attempt, error, lost=True, not_now=0.0) for track in state.running.values()
-        ]
-
-    def _pretend_mended(self, state: State) -> None:
-        """For a dry run: what the state would be once the lost calls are noted."""
-        if state.rest is None and not state.waiting:
-            for event in self._lost(state):
-                evolve(state, event, state.at, state.seq)
-
-    def _changes(self, state: State) -> dict[str, Any]:
-        """What is different today: the settings, the tools' definitions, and the finished steps these concern (E5)."""
-        now = self._fingerprints_of(state)
-        changed = now if now != state.fingerprints else None
-        return {"policy": self._new_policy(state), "stale": self._stale(state), "fingerprints": changed}
-
-    def _new_policy(self, state: State) -> Policy | None:
-        return self._policy if self._policy != state.policy else None
-
-    def _fingerprints(self, plan: Plan) -> dict[str, str]:
-        return self._prints({step.tool for step in plan.steps})
-
-    def _fingerprints_of(self, state: State) -> dict[str, str]:
-        return self._prints({track.step.tool for track in state.tracks.values()})
-
-    def _prints(self, names: set[str]) -> dict[str, str]:
-        specs = self._host.specs
-        return {name: specs[name].fingerprint for name in sorted(names) if name in specs and specs[name].fingerprint}
-
-    def _stale(self, state: State) -> tuple[str, ...]:
-        """Finished steps whose tool's definition changed since (E5): kept, and marked stale."""
-        now = self._fingerprints_of(state)
-        changed = {
-            name for name, value in now.items() if name in state.fingerprints and state.fingerprints[name] != value
-        }
-        if not changed:
-            return ()
-        return tuple(t.id for t in state.tracks.values() if t.phase is Phase.SUCCEEDED and t.step.tool in changed)
-
-    def _missing_tools(self, state: State) -> Names:
-        known = self._host.specs
-        unfinished = (t for t in state.tracks.values() if t.phase not in (Phase.SUCCEEDED, Phase.SKIPPED))
-        return list(dict.fromkeys(t.step.tool for t in unfinished if t.step.tool not in known))
-
-    def _can_drive(self, state: State) -> bool:
-        return bool(state.stopped) or not self._missing_tools(state)  # a stopped run calls nothing any more
-
-    def _need_tools(self, state: State) -> None:
-        missing = self._missing_tools(state)
-        if missing:
-            faults = [
-                Fault("UNKNOWN_TOOL", f"no tool named {name!r} is loaded; load it with --tools") for name in missing
-            ]
-            raise PlanError(f"run {state.run} cannot go on without its tools:", faults)
-
-
-def _decoded(run: str, seq: int, data: bytes) -> Event:
-    try:
-        return decode(data)
-    except NewerFormat as error:
-        raise StoreError(
-            f"run {run} was written by a newer version of Rerail: {error}", "STORE_NEWER", hint="upgrade rerail"
-        ) from None
-    except Damaged as error:
-        raise StoreError(f"event {seq} of run {run} is damaged: {error}") from None
+def _usable_id(run: str) -> str:
+    """A caller's own id for a run; it becomes a folder's name, and people type it."""
+    if (
+        not 0 < len(run) <= MAX_RUN_ID
+        or not run.isprintable()
+        or run[0] in "-~. "
+        or run[-1] in ". "
+        or any(sign in run for sign in "/\\:")
+    ):
+        raise Refused(
+            f"{run[:80]!r} cannot be the id of a run",
+            "RUN_ID_INVALID",
+            hint=f"use up to {MAX_RUN_ID} printable characters, no slash and no colon, not beginning with - ~ or a dot",
+        )
+    return run
 
 
 @contextlib.contextmanager
-def _store_errors() -> Any:
-    """What a store cannot do, as the exception that callers catch."""
-    try:
-        yield
-    except Unusable as error:
-        raise StoreError(str(error), error.code) from error
-    except Unavailable as error:
-        raise StoreError(f"the store is out of reach: {error}") from error
-
-
-@contextlib.contextmanager
-def _refusals() -> Any:
+def _refusals() -> Iterator[None]:
     """What the core refuses, as the exception that callers catch."""
     try:
         yield

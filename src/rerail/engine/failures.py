@@ -15,6 +15,7 @@ from rerail.core.values import NotJson, pack, unpack
 
 MAX_MESSAGE = 4_000
 MAX_TRACEBACK = 8_000
+MAX_HINT = 16_000  # bytes; a hint that is larger is left out: it would be written again with every try
 # A connection that broke in the middle: the request may have arrived. A refused one never did.
 LOST_TYPES = frozenset({
     "TimeoutError", "ConnectionResetError", "BrokenPipeError", "ConnectionAbortedError", "IncompleteReadError",
@@ -66,7 +67,8 @@ def from_exception(error: BaseException, patterns: Patterns) -> Failure:
 def _storable(error: Error) -> Error:
     """The error with what cannot be written as JSON replaced or left out: a tool's odd words must not stop a run."""
     try:
-        suggest = unpack(pack(error.suggest).data)
+        hint = pack(error.suggest).data
+        suggest = unpack(hint) if len(hint) <= MAX_HINT else None
     except NotJson:
         suggest = None
     return Error(

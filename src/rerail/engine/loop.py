@@ -60,7 +60,7 @@ class Host:
     workspaces: Callable[[str], Path]
     reconnect_seconds: float
     memory: int
-    observe: Callable[[str, float, Event], None] | None = None
+    observe: Callable[[str, Event], None] | None = None  # told of each event once it is durable
 
 
 @dataclass(slots=True)
@@ -84,6 +84,7 @@ class RunLoop:
         self.contents = Contents(host.store, host.memory)
         self._seq = state.seq  # the last sequence number that is durable
         self._rows: list[tuple[float, bytes]] = []
+        self._unseen: list[Event] = []
         self._blobs: dict[str, bytes] = {}
         self._status = ""
         self._wake = asyncio.Event()
@@ -268,6 +269,8 @@ class RunLoop:
     def _record(self, event: Event, now: float) -> None:
         evolve(self.state, event, now, self._seq + len(self._rows) + 1)
         self._rows.append((now, encode(event)))
+        if self.host.observe is not None:
+            self._unseen.append(event)
 
     async def _commit(self) -> None:
         """Make everything written down durable; only then may anything follow from it."""
@@ -280,6 +283,10 @@ class RunLoop:
             await self._append(batch)
             self._seq += len(self._rows)
             self._rows, self._blobs, self._status = [], {}, status
+            if self.host.observe is not None:
+                seen, self._unseen = self._unseen, []
+                for event in seen:
+                    self.host.observe(self.state.run, event)
         if self._granted:
             self._settle_wishes(None)
 

@@ -78,15 +78,25 @@ def _grant(state: State, tools: Tools, wish: Wish) -> Granted:
             raise Refusal("STEP_NOT_WAITING", f"unknown action {wish.action!r}")
 
 
+def storable(wish: Wish) -> Wish:
+    """The wish in words that can be written down; `Refusal` if what it brings along is no JSON."""
+    try:
+        pack([wish.value, wish.steps])
+    except NotJson as error:
+        raise Refusal("VALUE_INVALID", f"the value is not JSON: {error}") from error
+    return msgspec.structs.replace(wish, by=_plain(wish.by), reason=_plain(wish.reason))
+
+
+def _plain(words: str) -> str:
+    return words.encode("utf-8", "replace").decode()
+
+
 def _resolve(state: State, wish: Wish, step: str) -> Granted:
     if wish.outcome == "failed":
         return Granted(commands.resolve_failed(state, step, wish.by))
     if wish.outcome == "rerun":
         return Granted(commands.resolve_rerun(state, step, wish.by))
-    try:
-        packed = pack(wish.value)
-    except NotJson as error:
-        raise Refusal("STEP_NOT_WAITING", f"the value is not JSON: {error}") from error
+    packed = pack(wish.value)
     blob = len(packed.data) > INLINE
     output = unpack(packed.data)
     events = commands.resolve_succeeded(state, step, wish.by, output, packed, blob=blob)

@@ -1,0 +1,230 @@
+"""Reading runs: finding, watching, showing. Nothing here writes.
+
+Rules of this file:
+- What a reader is told is durable: a live run's state is used only while all of it has been written down for good.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from rerail.core import events as ev
+from rerail.core.codec import Damaged, NewerFormat, decode
+from rerail.core.events import Event, Record
+from rerail.core.fold import evolve
+from rerail.core.memory import Lessons, learn
+from rerail.core.nearest import nearest
+from rerail.core.state import State
+from rerail.core.track import RunStatus
+from rerail.core.values import unpack
+from rerail.core.views import RunResult, result
+from rerail.core.why import story
+from rerail.engine.loop import Host, RunLoop
+from rerail.engine.outputs import Contents, Gone
+from rerail.engine.owner import is_dead
+from rerail.errors import Refused, StoreError
+from rerail.ports import Head, Unavailable, Unusable
+
+# The class below has a method named `list`, which hides the builtin from annotations inside it.
+Records: TypeAlias = list[Record]
+Rows: TypeAlias = list[dict[str, Any]]
+
+AT_REST = frozenset({str(RunStatus.COMPLETED), str(RunStatus.FAILED), str(RunStatus.CANCELLED)})
+FORGOTTEN = "~memory"  # a history of its own: when the failure memory was cleared, and by whom
+LEARN_FROM = 100  # runs
+PAGE = 2000
+
+
+@dataclass(slots=True)
+class Live:
+    """A run that this engine drives."""
+
+    loop: RunLoop
+    task: asyncio.Task[None]
+
+
+class Reader:
+    """Everything that can be asked of runs, live or finished."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._live: dict[str, Live] = {}
+
+    async def find(self, run: str) -> str:
+        """The id that a run's id or unambiguous prefix stands for."""
+        if run in self._live:
+            return run
+        with store_errors():
+            if await self._host.store.head(run) is not None:
+                return run
+            matches = await self._host.store.heads(prefix=run, limit=10) if run else []
+            if len(matches) == 1:
+                return matches[0].run
+            if matches:
+                names = ", ".join(head.run for head in matches)
+                raise Refused(f"{run!r} could be any of: {names}", "RUN_AMBIGUOUS", hint="type more of the id")
+            near = nearest(run, [head.run for head in await self._host.store.heads(limit=1000)])
+        hint = f"did you mean {near!r}?" if near else "see: rerail ls"
+        raise Refused(f"there is no run {run!r}", "RUN_UNKNOWN", hint=hint)
+
+    async def head(self, run: str) -> Head:
+        """A run as lists show it, with its owner."""
+        with store_errors():
+            head = await self._host.store.head(run)
+        if head is None:
+            raise Refused(f"there is no run {run!r}", "RUN_UNKNOWN", hint="see: rerail ls")
+        return head
+
+    async def state(self, run: str) -> State:
+        """A run's state, folded from its history."""
+        live = self._live.get(run)
+        if live is not None and live.loop.durable:
+            return live.loop.state  # else it is ahead of what is written down for good
+        state = State(run)
+        async for record in self._records(run):
+            evolve(state, record.event, record.at, record.seq)
+        return state
+
+    async def _records(self, run: str, after: int = 0) -> AsyncIterator[Record]:
+        while True:
+            with store_errors():
+                rows = await self._host.store.read(run, after, PAGE)
+            for row in rows:
+                yield Record(run, row.seq, row.at, _decoded(run, row.seq, row.data))
+            if len(rows) < PAGE:
+                return
+            after = rows[-1].seq
+
+    async def events(self, run: str, after: int = 0) -> Records:
+        """The history so far."""
+        return [record async for record in self._records(await self.find(run), after)]
+
+    async def watch(self, run: str, after: int = 0) -> AsyncIterator[Record]:
+        """Events as they come, from a sequence number on; ends when the run is at rest and all is delivered."""
+        run = await self.find(run)
+        while True:
+            async for record in self._records(run, after):
+                after = record.seq
+                yield record
+            head = await self.head(run)
+            if head.seq <= after:
+                if head.status in AT_REST:
+                    return
+                with store_errors():
+                    await self._host.store.changed(run, after, 1.0)
+
+    async def show(self, run: str) -> RunResult:
+        """A run as it is now; the same object for a live or finished run."""
+        run = await self.find(run)
+        state = await self.state(run)
+        return result(state, await self._outputs(state), self._host.clock.now())
+
+    async def _outputs(self, state: State, contents: Contents | None = None) -> dict[str, Any]:
+        contents = contents or Contents(self._host.store, self._host.memory)
+        with store_errors():
+            return {
+                track.id: await contents.value(track.result)
+                for track in state.tracks.values()
+                if track.result is not None and track.result.digest
+            }
+
+    async def list(self, *, status: Sequence[str] = (), parent: str | None = None, limit: int = 100) -> Rows:
+        """Runs, newest first, as plain rows."""
+        with store_errors():
+            heads = await self._host.store.heads(status=status, parent=parent, limit=limit)
+        now = self._host.clock.now()
+        return [
+            {
+                "run_id": head.run, "status": head.status, "objective": head.objective, "parent": head.parent or None,
+                "created_at": head.created_at, "updated_at": head.updated_at, "events": head.seq,
+                "owner": str(head.owner) if head.owner is not None else None,
+                "interrupted": head.status == RunStatus.RUNNING and is_dead(head, now),
+            }
+            for head in heads
+            if head.run != FORGOTTEN
+        ]  # fmt: skip
+
+    async def why(self, run: str, step: str | None = None, lang: str = "en") -> str:
+        """The story of a run, or of one of its steps, as a person would tell it."""
+        run = await self.find(run)
+        state = await self.state(run)
+        if step is not None and step not in state.tracks:
+            near = nearest(step, state.tracks)
+            hint = f"did you mean {near!r}?" if near else f"see: rerail show {run}"
+            raise Refused(f"run {run} has no step {step!r}", "STEP_UNKNOWN", hint=hint)
+        return story(state, await self.events(run), step, lang)
+
+    async def artifact(self, run: str, name: str) -> Any:
+        """A named output of a step, from wherever it is kept."""
+        run = await self.find(run)
+        state = await self.state(run)
+        track = state.tracks.get(name)
+        if track is None or track.result is None:
+            raise Refused(f"run {run} has no artifact {name!r}", "STEP_UNKNOWN", hint=f"see: rerail artifacts {run}")
+        if not track.result.blob:
+            return track.result.output
+        try:
+            with store_errors():
+                return unpack(await Contents(self._host.store, 1).get(track.result.digest))
+        except Gone as gone:
+            raise Refused(
+                f"artifact {name!r} is gone: {gone.reason}", "ARTIFACT_GONE", hint=f"use: rerail retry {run}"
+            ) from None
+
+    async def artifacts(self, run: str) -> Rows:
+        """The artifacts of a run: name, producer, digest, size."""
+        run = await self.find(run)
+        latest: dict[str, dict[str, Any]] = {}
+        async for record in self._records(run):
+            if isinstance(record.event, ev.ArtifactCreated):
+                made = record.event
+                latest[made.name] = {
+                    "name": made.name, "step": made.step, "attempt": made.attempt, "digest": made.digest,
+                    "size": made.size, "media": made.media, "at": record.at,
+                }  # fmt: skip
+        return list(latest.values())
+
+    # -- Failure memory (H10) -------------------------------------------------------------------------------------
+
+    async def memory(self) -> Rows:
+        """What the latest runs teach: per tool and error, which rung worked, and how often."""
+        lessons = await self._lessons()
+        return [{"failure": key, "rung": rung, "worked": count} for (key, rung), count in lessons.most_common()]
+
+    async def _lessons(self) -> Lessons:
+        lessons: Lessons = Counter()
+        with store_errors():
+            forgotten = await self._host.store.head(FORGOTTEN)
+            heads = await self._host.store.heads(limit=LEARN_FROM)
+        since = (await self.state(FORGOTTEN)).at if forgotten is not None else 0.0
+        for head in heads:
+            if head.run != FORGOTTEN and head.updated_at > since:
+                learn([record async for record in self._records(head.run) if record.at > since], lessons)
+        return lessons
+
+
+def _decoded(run: str, seq: int, data: bytes) -> Event:
+    try:
+        return decode(data)
+    except NewerFormat as error:
+        raise StoreError(
+            f"run {run} was written by a newer version of Rerail: {error}", "STORE_NEWER", hint="upgrade rerail"
+        ) from None
+    except Damaged as error:
+        raise StoreError(f"event {seq} of run {run} is damaged: {error}") from None
+
+
+@contextlib.contextmanager
+def store_errors() -> Any:
+    """What a store cannot do, as the exception that callers catch."""
+    try:
+        yield
+    except Unusable as error:
+        raise StoreError(str(error), error.code) from error
+    except Unavailable as error:
+        raise StoreError(f"the store is out of reach: {error}") from error

@@ -1,0 +1,97 @@
+"""An old run under today's tools and settings: what changed since, what was lost, what is missing (SPEC E3, E5).
+
+Rules of this file:
+- Values in, events and answers out: nothing here reads or writes a store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rerail.core import events as ev
+from rerail.core.events import Event
+from rerail.core.fold import evolve
+from rerail.core.plan import Fault, Plan
+from rerail.core.policy import Policy
+from rerail.core.state import State
+from rerail.core.tools import ToolSpec
+from rerail.core.track import Phase
+from rerail.engine.failures import from_code
+from rerail.errors import PlanError
+
+
+@dataclass(frozen=True, slots=True)
+class Today:
+    """The tools and the policy of this engine, to compare histories with."""
+
+    specs: Mapping[str, ToolSpec]
+    policy: Policy
+
+    def mending(self, state: State, by: str, *, resumed: bool = False) -> list[Event]:
+        """Two notes before a run goes on: the calls that were in flight are lost, and what changed meanwhile."""
+        interrupted = state.rest is None and not state.waiting
+        if not interrupted and not resumed:
+            return []
+        calls = tuple(track.id for track in state.running.values())
+        why = "interrupted" if interrupted else "paused"
+        changes = self.changes(state)
+        note = ev.Resumed(by, calls, reason=why, paused=state.paused and resumed, **changes)
+        return [note, *lost(state)]
+
+    def changes(self, state: State) -> dict[str, Any]:
+        """What is different today: the settings, the tools' definitions, and the finished steps these concern (E5)."""
+        now = self._prints({track.step.tool for track in state.tracks.values()})
+        return {
+            "policy": self.policy if self.policy != state.policy else None,
+            "stale": _stale(state, now),
+            "fingerprints": now if now != state.fingerprints else None,
+        }
+
+    def fingerprints(self, plan: Plan) -> dict[str, str]:
+        """What the definitions of a plan's tools are today."""
+        return self._prints({step.tool for step in plan.steps})
+
+    def _prints(self, names: set[str]) -> dict[str, str]:
+        specs = self.specs
+        return {name: specs[name].fingerprint for name in sorted(names) if name in specs and specs[name].fingerprint}
+
+    def can_drive(self, state: State) -> bool:
+        """Whether a run can go on here: its tools are at hand, or it calls nothing any more."""
+        return bool(state.stopped) or not self._missing_tools(state)
+
+    def need_tools(self, state: State) -> None:
+        """Refuse to go on with a run whose tools are not at hand."""
+        missing = self._missing_tools(state)
+        if missing:
+            faults = [
+                Fault("UNKNOWN_TOOL", f"no tool named {name!r} is loaded; load it with --tools") for name in missing
+            ]
+            raise PlanError(f"run {state.run} cannot go on without its tools:", faults)
+
+    def _missing_tools(self, state: State) -> list[str]:
+        unfinished = (t for t in state.tracks.values() if t.phase not in (Phase.SUCCEEDED, Phase.SKIPPED))
+        return list(dict.fromkeys(t.step.tool for t in unfinished if t.step.tool not in self.specs))
+
+
+def lost(state: State) -> list[Event]:
+    """The calls that were in flight when their process died."""
+    # Not the step's fault: where it may be called again it is, at once and at no cost to its budget (E3).
+    error = from_code("ANSWER_LOST")
+    return [ev.StepFailed(track.id, track.attempt, error, lost=True, not_now=0.0) for track in state.running.values()]
+
+
+def pretend_mended(state: State) -> None:
+    """For a dry run: what the state would be once the lost calls are noted."""
+    if state.rest is None and not state.waiting:
+        for event in lost(state):
+            evolve(state, event, state.at, state.seq)
+
+
+def _stale(state: State, now: Mapping[str, str]) -> tuple[str, ...]:
+    """Finished steps whose tool's definition changed since (E5): kept, and marked stale."""
+    changed = {name for name, value in now.items() if state.fingerprints.get(name, value) != value}
+    if not changed:
+        return ()
+    return tuple(t.id for t in state.tracks.values() if t.phase is Phase.SUCCEEDED and t.step.tool in changed)

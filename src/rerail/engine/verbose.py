@@ -1,0 +1,19 @@
+"""`log.verbose` for programs that embed the engine: the retry chain, and each skip with its failed needs, logged."""
+
+from __future__ import annotations
+
+import logging
+
+from rerail.core import events as ev
+from rerail.core.texts import say
+
+LOG = logging.getLogger("rerail")
+
+
+def log_event(run: str, event: ev.Event) -> None:
+    """Log an event that `log.verbose` is about; everything else is left to `watch`."""
+    if isinstance(event, ev.RetryBegin):
+        reasons = "; ".join(f"{step}: {event.reasons.get(step, '-')}" for step in event.roots)
+        LOG.info(say("log.chain", run=run, round=event.round, chain=" → ".join(event.chain), reasons=reasons))
+    elif isinstance(event, ev.StepSkipped):
+        LOG.info(say("log.skip", run=run, step=event.step, message=event.message, needs=", ".join(event.needs) or "-"))
