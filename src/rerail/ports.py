@@ -255,6 +255,14 @@ class Tool(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Sample:
+    """The beginning of an output that is too large to be shown whole."""
+
+    text: str
+    size: int  # bytes of the whole
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
     """Something put to a mind: reflect, repair, replan or judge."""
 
@@ -267,6 +275,11 @@ class Question:
     error: Mapping[str, Any] | None = None
     definition: Mapping[str, Any] | None = None
     seq: int = 0
+    attempts: Sequence[Mapping[str, Any]] = ()  # the step's failed attempts: tool, arguments, error
+    outputs: Mapping[str, Any] = field(default_factory=dict)  # step → its output, cut to a sample where it is large
+    events: Sequence[Mapping[str, Any]] = ()  # the latest events, beside the table and never instead of it
+    fewest: int = 0  # events that are shown even where room is scarce
+    reason: str = ""  # why it is asked, where the table does not say
 
 
 class Mind(Protocol):
@@ -278,8 +291,29 @@ class Mind(Protocol):
         ...
 
     async def answer(self, question: Question) -> Any:
-        """A mapping, or None for 'nothing to offer'."""
+        """A mapping, or None for 'nothing to offer'; an `Answer` where it also has to say what it cost."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Consultation:
+    """One call of a language model: what it cost, and why its reply was of no use, if it was not."""
+
+    model: str
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
+    elapsed: float = 0.0
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer with what it cost to get; `failed` says why there is none."""
+
+    value: Any = None
+    consultations: Sequence[Consultation] = ()
+    failed: str = ""
 
 
 # -- Models -------------------------------------------------------------------------------------------------------

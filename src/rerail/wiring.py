@@ -139,10 +139,11 @@ class Engine(core.Engine):
             specs=specs,
             performer=Performer(adapters, settings.patterns(), settings.tools.max_output, clock),
             mind=model,
-            mind_timeout=settings.model.timeout,
+            mind_timeout=getattr(model, "patience", settings.model.timeout),
             workspaces=_workspaces(found.url, workspace),
             reconnect_seconds=settings.store.reconnect_seconds,
             memory=settings.artifacts.memory,
+            history_window=settings.evaluation.history_window,
             observe=log_event if settings.log.verbose else None,
         )
         self.settings = settings

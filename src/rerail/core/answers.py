@@ -8,18 +8,137 @@ Rules of this file:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rerail.core import events as ev
+from rerail.core.codes import Category
 from rerail.core.dialects import Unreadable, read_plan, read_steps
 from rerail.core.events import Course, Event
 from rerail.core.plan import Effect, Fault, Plan, Step, check_steps, definition
-from rerail.core.policy import Rung
+from rerail.core.policy import LADDER, Rung
+from rerail.core.recover import Case, Reflection, choose, failed_args, reflect
 from rerail.core.state import State
 from rerail.core.tools import Tools
 from rerail.core.track import Phase, Status, Track
+from rerail.core.values import NotJson, pack, plain_text, unpack
 from rerail.core.verdict import ENDED_WELL, evaluation, status_of, summary, verdict
+
+# -- Reflections (H5) ---------------------------------------------------------------------------------------------
+
+# The words in which a rung is asked for, besides its own name.
+ACTIONS: dict[str, Rung] = {
+    **{str(rung): rung for rung in Rung},
+    "retry_with_backoff": Rung.RETRY, "wait": Rung.RETRY, "adjust_arguments": Rung.ADJUST, "adjust": Rung.ADJUST,
+    "retry_with_adjusted_params": Rung.ADJUST, "adjusted_args": Rung.ADJUST, "alternative": Rung.ALTERNATIVE,
+    "retry_with_alternative_tool": Rung.ALTERNATIVE, "repair_step": Rung.REPAIR, "single_step_repair": Rung.REPAIR,
+    "replan_task": Rung.REPLAN, "abort": Rung.FAIL, "stop": Rung.FAIL,
+}  # fmt: skip
+_PLACEHOLDER = re.compile(r"\$\{|\{\{|^\s*<[^<>]{1,80}>\s*$|^\s*(?:\.\.\.|…|TODO|TBD|FIXME)\s*$|^YOUR_[A-Z_]+$")
+MAX_SUGGESTION = 16_000  # bytes; it is written again with every try
+
+
+class _Unbelievable(Exception):
+    """A reflection that does not hold; the rules take over."""
+
+
+def read_reflection(
+    state: State, tools: Tools, step: str, attempt: int, answer: Any, by: str, now: float, failed: str = ""
+) -> list[Event]:
+    """What a mind makes of a failure, and the rung chosen for it; the rules' own thought where it does not hold."""
+    track = state.current(step, attempt, Phase.HELD)
+    if track is None or track.question != "reflect":
+        return [ev.Declined("reflect", step, "the run has moved on", late=True)]
+    error = track.error or ev.Error("TOOL_FAILED", Category.UNKNOWN, "failed")
+    rules = reflect(state, tools, track, error)
+    refused: list[str] = []
+    try:
+        if failed or answer is None:
+            raise _Unbelievable(failed or "no reflection was offered")
+        thought = _reflection(answer, failed_args(state, track), by)
+    except _Unbelievable as problem:
+        refused.append(f"{by}: {problem}"[:500])
+        thought = rules
+    return choose(Case(state, tools, track, error, thought, now, refused))
+
+
+def _reflection(answer: Any, failed: Mapping[str, Any] | None, by: str) -> Reflection:
+    if not isinstance(answer, Mapping):
+        raise _Unbelievable("the reflection is no object")
+    category = _category(answer.get("category"))
+    action = _action(answer.get("action"), category)
+    args = _suggestion(answer.get("suggestion"), failed)
+    if args is not None and Rung.ADJUST not in LADDER[category]:
+        raise _Unbelievable(f"category {category} and adjusted arguments do not agree")
+    names = answer.get("alternatives")
+    alternatives = tuple(str(name) for name in names[:10]) if isinstance(names, list | tuple) else ()
+    if alternatives and Rung.ALTERNATIVE not in LADDER[category]:
+        raise _Unbelievable(f"category {category} and another tool do not agree")
+    confidence = answer.get("confidence", 0)
+    sure = int(confidence) if isinstance(confidence, int | float) and 0 <= confidence <= 100 else 0
+    cause = answer.get("root_cause")
+    recoverable = answer.get("recoverable") is not False and action is not Rung.FAIL
+    return Reflection(
+        category, plain_text(cause, 500) if isinstance(cause, str) else "", recoverable, args, sure, alternatives,
+        by, action,
+    )  # fmt: skip
+
+
+def _category(given: Any) -> Category:
+    known = {str(category): category for category in Category}
+    name = given.strip().lower() if isinstance(given, str) else ""
+    found = known.get(name) or known.get(f"{name}_error")
+    if found is None:
+        raise _Unbelievable(f"{given!r:.80} is no category; known: {', '.join(known)}")
+    return found
+
+
+def _action(given: Any, category: Category) -> Rung | None:
+    if given is None or given == "":
+        return None
+    rung = ACTIONS.get(given.strip().lower()) if isinstance(given, str) else None
+    if rung is None:
+        raise _Unbelievable(f"{given!r:.80} is no action; known: {', '.join(map(str, Rung))}")
+    if rung is not Rung.FAIL and rung not in LADDER[category]:
+        raise _Unbelievable(f"category {category} and action {rung} do not agree")
+    return rung
+
+
+def _suggestion(given: Any, failed: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Concrete arguments: what is said, over those that failed."""
+    if isinstance(given, Mapping) and set(given) <= {"args", "arguments", "tool", "reason"} and len(given) > 0:
+        given = given.get("args", given.get("arguments"))
+    if given is None or given == {} or isinstance(given, str):
+        return None  # a suggestion in words is for people
+    if not isinstance(given, Mapping):
+        raise _Unbelievable("the suggestion is no object of arguments")
+    try:
+        data = pack(dict(given)).data
+    except NotJson as error:
+        raise _Unbelievable(f"the suggestion is not JSON: {error}") from error
+    if len(data) > MAX_SUGGESTION:
+        raise _Unbelievable(f"the suggestion is too large ({len(data):,} bytes)")
+    vague = next(_vague(given), None)
+    if vague is not None:
+        raise _Unbelievable(f"the suggestion is not concrete: {vague!r:.80}")
+    return {**(failed or {}), **unpack(data)}
+
+
+def _vague(value: Any) -> Iterator[str]:
+    """Texts that only stand for a value."""
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, str) and _PLACEHOLDER.search(item):
+            yield item
+        elif isinstance(item, Mapping):
+            stack.extend(item.values())
+        elif isinstance(item, list | tuple):
+            stack.extend(item)
+
+
+# -- Repairs (H7) -------------------------------------------------------------------------------------------------
 
 
 def read_repair(state: State, tools: Tools, step: str, attempt: int, answer: Any, by: str) -> Event:
@@ -71,6 +190,9 @@ def _one_step(answer: Any, track: Track, faults: list[Fault]) -> Step | None:
 def _replaced(step: Step, changes: Mapping[str, Any]) -> Step:
     fields = {name: getattr(step, name) for name in step.__struct_fields__}
     return Step(**{**fields, **changes})
+
+
+# -- Replans (H8) -------------------------------------------------------------------------------------------------
 
 
 def read_replan(state: State, tools: Tools, answer: Any, by: str, asked: int) -> Event:
@@ -139,11 +261,14 @@ def _once_done(track: Track) -> bool:
     return track.result is not None and track.result.effect is Effect.ONCE
 
 
+# -- Judgements (V3-V5) -------------------------------------------------------------------------------------------
+
+
 def read_judgement(state: State, answer: Any, by: str) -> ev.Evaluation:
     """The verdict with a judge's word: it may lower it, never raise it; claims are checked against history (R5)."""
     found = verdict(state)
     if not isinstance(answer, Mapping):
-        return evaluation(state, verdict(state), "unavailable")
+        return unavailable_judge(state, "the judgement is no object")
     claimed = _claims(answer, ("failed_steps", "failedSteps", "failed", "missing_steps"))
     disputed = tuple(step for step in claimed if step in state.tracks and _did_well(state, state.tracks[step]))
     poor, evidence = _unsatisfactory(state, answer.get("unsatisfactory"))
@@ -160,9 +285,9 @@ def read_judgement(state: State, answer: Any, by: str) -> ev.Evaluation:
     )  # fmt: skip
 
 
-def unavailable_judge(state: State) -> ev.Evaluation:
+def unavailable_judge(state: State, reason: str = "") -> ev.Evaluation:
     """The judge did not answer, or not in words one can read: the computed verdict stands (V4)."""
-    return evaluation(state, verdict(state), "unavailable")
+    return evaluation(state, verdict(state), "unavailable", plain_text(reason, 500))
 
 
 def _did_well(state: State, track: Track) -> bool:

@@ -60,7 +60,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Put a question to a mind: repair, replan or judge."""
+    """Put a question to a mind: reflect, repair, replan or judge."""
 
     question: str
     step: str = ""
@@ -80,6 +80,8 @@ def decide(state: State, tools: Tools, now: float) -> list[Action]:
         if notes:
             return [Note(tuple(notes))]
     actions = _questions(state)
+    if any(isinstance(action, Ask) for action in actions) and (over := _over_budget(state, now, asking=True)):
+        return [Note((ev.Stopped("BUDGET_EXCEEDED", over),))]
     if not (state.stopped or state.paused or state.replan_wanted):
         over = _over_budget(state, now) if state.ready else ""
         if over:
@@ -97,8 +99,8 @@ def _notes(state: State, tools: Tools, now: float) -> list[Event]:
     if state.stopped:
         for track in (*state.backoff.values(), *state.held.values()):
             return heal(state, tools, track, now)
-    elif 0 < state.policy.max_consecutive_failures <= len(state.row):
-        return [ev.Stopped("BREAKER_OPEN", ", ".join(state.row))]
+    elif 0 < state.policy.max_consecutive_failures <= len(state.row) and not state.breaker:
+        return [_breaker(state)]
     notes: list[Event] = []
     for track in state.announce.values():
         code = "SKIP_UPSTREAM_FAILED" if track.dead else "SKIP_CONDITION"
@@ -113,6 +115,17 @@ def _notes(state: State, tools: Tools, now: float) -> list[Event]:
         else:
             return [*notes, ev.StepRenewed(track.id)]
     return notes
+
+
+def _breaker(state: State) -> Event:
+    """Too many different steps failed in a row: somebody makes a new plan, or the run stops (H4)."""
+    steps, policy = ", ".join(state.row), state.policy
+    left = "replan" in policy.minds and state.replans < policy.max_task_replanning_attempts and policy.reflect
+    errors = [state.tracks[step].error for step in state.row if step in state.tracks]
+    for_good = all(error is not None and error.category is Category.PERMANENT for error in errors)
+    if left and not for_good:
+        return ev.Asked("replan", reason=f"BREAKER_OPEN: {steps}")
+    return ev.Stopped("BREAKER_OPEN", steps)
 
 
 def _kept(state: State, track: Track) -> Event | None:
@@ -169,11 +182,11 @@ def _free(state: State, tools: Tools, started: dict[str, int]) -> Callable[[str]
     return free
 
 
-def _over_budget(state: State, now: float) -> str:
-    """Which budget of the whole run is used up, if one is (H4); checked before each call."""
+def _over_budget(state: State, now: float, *, asking: bool = False) -> str:
+    """Which budget of the whole run is used up, if one is (H4); checked before each call, of a tool or of a model."""
     policy = state.policy
     used = (
-        ("max_attempts", state.calls, policy.max_attempts),
+        ("max_attempts", state.calls, None if asking else policy.max_attempts),
         ("max_tokens", state.tokens, policy.max_tokens),
         ("max_cost", state.cost, policy.max_cost),
         ("max_seconds", state.seconds(now) if policy.max_seconds is not None else 0.0, policy.max_seconds),
@@ -192,7 +205,8 @@ def _questions(state: State) -> list[Action]:
     if not state.stopped:
         doubts, held = state.doubts.values(), state.held.values()
         actions += [Look(track.id, track.attempt) for track in doubts if track.question == "verify"]
-        actions += [Ask("repair", track.id, track.attempt) for track in held if track.question == "repair"]
+        asked = ("reflect", "repair")
+        actions += [Ask(track.question, track.id, track.attempt) for track in held if track.question in asked]
         if state.replan_wanted and not state.running and not actions:
             actions.append(Ask("replan", "", state.seq))
     return actions
@@ -215,7 +229,11 @@ def _close(state: State, now: float) -> list[Action]:
         return [Note((ev.RetryDone(state.round, round_statistics(state), failed),))]
     found = verdict(state)
     if state.judged is None:
-        return [Ask("judge", "", state.moves)] if _wants_judge(state, found) else [Note((evaluation(state, found),))]
+        if not _wants_judge(state, found):
+            return [Note((evaluation(state, found),))]
+        if _over_budget(state, now, asking=True):
+            return [Note((evaluation(state, found, "unavailable"),))]
+        return [Ask("judge", "", state.moves)]
     roots = automatic_roots(state)
     if roots:
         return [Note((automatic_retry(state, roots),))]

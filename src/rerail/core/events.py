@@ -204,6 +204,28 @@ class Recovered(_Event, frozen=True, tag="recovered"):
     by: str = "rules"
 
 
+class Asked(_Event, frozen=True, tag="asked"):
+    """A mind is asked before anything is chosen: what to make of a failure, or of a task that keeps failing."""
+
+    question: str  # reflect: the step is held until there is an answer; replan: nothing starts until there is one
+    step: str = ""
+    attempt: int = 0
+    reason: str = ""
+
+
+class Consulted(_Event, frozen=True, tag="consulted"):
+    """One call of a language model: in which role, and what it cost. What it said is another event, once checked."""
+
+    question: str
+    step: str = ""
+    model: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
+    elapsed: float = 0.0
+    problem: str = ""  # why its reply was of no use, if it was not
+
+
 class Declined(_Event, frozen=True, tag="declined"):
     """A question that was put to a mind and got no usable answer; it counts against the budget all the same."""
 
@@ -349,6 +371,8 @@ Event: TypeAlias = (
     | RetryScheduled
     | Reflected
     | Recovered
+    | Asked
+    | Consulted
     | Declined
     | ArtifactCreated
     | ArtifactLost

@@ -15,8 +15,11 @@ from rerail.core import events as ev
 from rerail.core.events import Course, Error, Event
 from rerail.core.plan import Effect
 from rerail.core.policy import LEAST_WAIT, Rung
+from rerail.core.recover import failed_args
 from rerail.core.state import State
 from rerail.core.track import Heal, Phase, Result, Track
+
+MAX_FAILURES = 8  # failed attempts of a step that a mind gets to see
 
 
 def evolve(state: State, event: Event, at: float, seq: int) -> None:
@@ -110,13 +113,27 @@ def _step_failed(state: State, event: ev.StepFailed, at: float) -> None:
         track.healing().not_now = event.not_now
     elif track.call is not None and event.called:
         key = (track.call.tool, state.signature(track), event.error.message[:500])
-        tried = track.healing().tried
-        tried[key] = tried.get(key, 0) + 1
+        heal = track.healing()
+        heal.tried[key] = heal.tried.get(key, 0) + 1
+    if event.not_now is None and state.policy.minds:
+        _remember(state, track, event)
     if _doubtful(track, event):
         track.question = "verify" if track.call is not None and track.call.verifiable else ""
         state.move(track, Phase.DOUBT)
     else:
         state.move(track, Phase.HURT)
+
+
+def _remember(state: State, track: Track, event: ev.StepFailed) -> None:
+    """Keep the failure for whoever will be asked about it; only where somebody can be."""
+    failures = track.healing().failures
+    error = event.error
+    failures.append({
+        "attempt": event.attempt, "tool": track.call.tool if track.call is not None else track.step.tool,
+        "args": failed_args(state, track), "called": event.called,
+        "error": {"code": error.code, "category": str(error.category), "message": error.message[:1000]},
+    })  # fmt: skip
+    del failures[:-MAX_FAILURES]
 
 
 def _doubtful(track: Track, event: ev.StepFailed) -> bool:
@@ -192,6 +209,11 @@ def _reflected(state: State, event: ev.Reflected, at: float) -> None:
     heal = track.healing()
     heal.category = event.category
     heal.not_now = None
+    if event.by != "rules":
+        heal.thought = event
+    if track.question == "reflect":
+        track.question = ""
+        state.move(track, Phase.HURT)
     if track.error is not None and track.error.category is not event.category:
         track.error = Error(
             track.error.code, event.category, track.error.message, track.error.type, track.error.traceback,
@@ -224,7 +246,7 @@ def _recovered(state: State, event: ev.Recovered, at: float) -> None:
         heal.producer = True
     elif event.rung is Rung.REPAIR:
         fresh = track.heal = Heal()
-        fresh.repairs = heal.repairs + 1
+        fresh.repairs, fresh.failures = heal.repairs + 1, heal.failures
         track.calls = 0
     elif event.rung is Rung.FALLBACK:
         heal.fallback = True
@@ -238,6 +260,22 @@ def _recovered(state: State, event: ev.Recovered, at: float) -> None:
     state.redirect(event.course)
 
 
+def _asked(state: State, event: ev.Asked, at: float) -> None:
+    if event.question == "replan":
+        state.replan_wanted = state.breaker = True
+        return
+    track = state.current(event.step, event.attempt, Phase.HURT)
+    if track is not None:
+        track.healing().asked = event.attempt
+        track.question = event.question
+        state.move(track, Phase.HELD)
+
+
+def _consulted(state: State, event: ev.Consulted, at: float) -> None:
+    state.tokens += event.input_tokens + event.output_tokens
+    state.cost += event.cost
+
+
 def _declined(state: State, event: ev.Declined, at: float) -> None:
     if event.late:
         return
@@ -249,7 +287,7 @@ def _declined(state: State, event: ev.Declined, at: float) -> None:
             state.move(track, Phase.HURT)
     elif event.question == "replan":
         state.replans += 1
-        state.replan_wanted = False
+        state.replan_wanted = state.breaker = False
         for track in list(state.held.values()):
             if track.question == "replan":
                 track.question = ""
@@ -278,7 +316,7 @@ def _retry_begin(state: State, event: ev.RetryBegin, at: float) -> None:
         state.disputed.clear()
     state.retries = (0 if event.reset_count else state.retries) + (1 if event.counted else 0)
     state.stopped = event.stopped
-    state.paused = state.waiting = state.replan_wanted = False
+    state.paused = state.waiting = state.replan_wanted = state.breaker = False
     state.row.clear()
     state.judged = None
     state.rest = None
@@ -312,7 +350,7 @@ def _retry_done(state: State, event: ev.RetryDone, at: float) -> None:
 def _replanned(state: State, event: ev.Replanned, at: float) -> None:
     state.revision = event.revision
     state.replans += 1
-    state.replan_wanted = False
+    state.replan_wanted = state.breaker = False
     state.row.clear()
     for track in list(state.held.values()):
         if track.question == "replan":
@@ -379,13 +417,13 @@ def _acted(state: State, event: ev.Acted, at: float) -> None:
 def _cancelled(state: State, event: ev.Cancelled, at: float) -> None:
     state.stopped = "RUN_CANCELLED"
     state.last_wish = max(state.last_wish, event.number)
-    state.waiting = state.replan_wanted = False
+    state.waiting = state.replan_wanted = state.breaker = False
     state.activate(at)
 
 
 def _stopped(state: State, event: ev.Stopped, at: float) -> None:
     state.stopped = event.code
-    state.replan_wanted = False
+    state.replan_wanted = state.breaker = False
 
 
 def _done(state: State, event: ev.Done, at: float) -> None:
@@ -413,6 +451,8 @@ FOLDS: dict[type, Callable[[State, Any, float], None]] = {
     ev.RetryScheduled: _retry_scheduled,
     ev.Reflected: _reflected,
     ev.Recovered: _recovered,
+    ev.Asked: _asked,
+    ev.Consulted: _consulted,
     ev.Declined: _declined,
     ev.ArtifactCreated: _ignored,
     ev.ArtifactLost: _artifact_lost,

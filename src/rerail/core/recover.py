@@ -39,6 +39,7 @@ class Reflection:
     confidence: int = 0
     alternatives: tuple[str, ...] = ()
     by: str = "rules"
+    action: Rung | None = None  # the rung it asks for; those before it are passed over, none is added
 
 
 @dataclass(slots=True)
@@ -84,15 +85,53 @@ def heal(state: State, tools: Tools, track: Track, now: float) -> list[Event]:
         waited = _not_now(state, track, wish, now)
         if waited is not None:
             return [waited]
-    reflection = reflect(state, tools, track, error)
+    reflection = _thought(track) or reflect(state, tools, track, error)
     case = Case(state, tools, track, error, reflection, now)
+    if asks_a_mind(case):
+        return [ev.Asked("reflect", track.id, track.attempt)]
+    return choose(case)
+
+
+def choose(case: Case) -> list[Event]:
+    """The first rung that applies, with what was thought of the failure."""
+    state = case.state
     if state.stopped:
         return [_reflected(case, Rung.FAIL)]
-    for rung in _rungs(state, track, reflection):
+    for rung in _rungs(state, case.track, case.reflection):
         taken = RUNGS[rung](case)
         if taken is not None:
             return [_reflected(case, rung), *taken]
     return [_reflected(case, Rung.FAIL)]
+
+
+def asks_a_mind(case: Case) -> bool:
+    """Whether somebody is asked what to make of the failure, once for each attempt (`reflection.mode`).
+
+    In a hybrid the rules go first, and a mind is asked where they find no category or no concrete change. A person's
+    no, and what trying again cannot mend, is put before nobody.
+    """
+    policy, heal, thought = case.state.policy, case.track.heal, case.reflection
+    if case.state.stopped or not policy.reflect or "reflect" not in policy.minds or policy.reflection_mode == "rules":
+        return False
+    if case.error.code in SAID_NO or thought.category is Category.PERMANENT or thought.by != "rules":
+        return False
+    if heal is not None and (heal.asked == case.track.attempt or heal.fallback):
+        return False
+    if policy.reflection_mode == "model" or thought.category is Category.UNKNOWN:
+        return True
+    if thought.category is Category.PARAMETER:
+        return thought.args is None
+    return thought.category is Category.TOOL and not any(name in case.tools for name in _untried(case))
+
+
+def _thought(track: Track) -> Reflection | None:
+    """What a mind made of this very attempt, if it was asked and could be believed."""
+    said = track.heal.thought if track.heal is not None else None
+    if said is None or said.attempt != track.attempt:
+        return None
+    return Reflection(
+        said.category, said.root_cause, said.recoverable, said.suggestion, said.confidence, said.alternatives, said.by
+    )
 
 
 def _rungs(state: State, track: Track, reflection: Reflection) -> Iterator[Rung]:
@@ -101,6 +140,8 @@ def _rungs(state: State, track: Track, reflection: Reflection) -> Iterator[Rung]
     rungs = LADDER[reflection.category]
     if state.memory and track.error is not None:
         rungs = reordered(rungs, state.memory, tool, track.error)
+    if reflection.action in rungs:
+        rungs = rungs[rungs.index(reflection.action) :]
     for rung in rungs:
         if fell_back and rung not in (Rung.SKIP, Rung.REPLAN):
             continue  # the fallback had its single call; what comes before it on the ladder is behind us
@@ -201,7 +242,11 @@ def _was_tried(track: Track, tool: str, args: Mapping[str, Any]) -> bool:
 
 def _retry(case: Case) -> Taken:
     track, policy = case.track, case.state.policy
-    reserve = len(_untried(case)) if Rung.ALTERNATIVE in LADDER[case.reflection.category] and policy.reflect else 0
+    reserve = (
+        sum(name in case.tools for name in _untried(case))
+        if Rung.ALTERNATIVE in LADDER[case.reflection.category] and policy.reflect
+        else 0
+    )
     if case.used + reserve >= case.retries or track.call is None:
         return None
     if case.reflection.category not in (Category.TRANSIENT, Category.UNKNOWN):

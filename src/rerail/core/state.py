@@ -90,6 +90,7 @@ class State:
         self.waiting = False
         self.stopped = ""
         self.replan_wanted = False
+        self.breaker = False  # the replan is wanted because too many steps failed in a row
         self.judged: ev.Evaluation | None = None  # of this round
         self.disputed: dict[str, None] = {}
         self.round_done = True
@@ -267,7 +268,7 @@ class State:
             index.pop(track.n, None)
         track.phase = phase
         if old is Phase.HELD and self.replan_wanted:
-            self.replan_wanted = any(held.question == "replan" for held in self.held.values())
+            self.replan_wanted = self.breaker or any(held.question == "replan" for held in self.held.values())
         index = self._phases.get(phase)
         if index is not None:
             index[track.n] = track

@@ -128,12 +128,15 @@ class Heal:
     __slots__ = (
         "alternatives",
         "args",
+        "asked",
         "category",
         "crashes",
+        "failures",
         "fallback",
         "not_now",
         "producer",
         "repairs",
+        "thought",
         "tool",
         "tried",
         "waited",
@@ -151,6 +154,9 @@ class Heal:
         self.waited = 0.0
         self.not_now: float | None = None
         self.category: Category | None = None
+        self.failures: list[dict[str, Any]] = []  # the latest failed attempts, as a mind gets to see them
+        self.asked = -1  # the attempt that a mind was asked to think about
+        self.thought: ev.Reflected | None = None  # what a mind, not the rules, made of the latest failure
 
 
 class Track:

@@ -51,6 +51,11 @@ def pack(value: Any) -> Packed:
     return Packed(data, digest(data))
 
 
+def plain_text(words: str, limit: int) -> str:
+    """A text that can be written down, cut to so many characters: lone surrogates are replaced."""
+    return words[:limit].encode("utf-8", "replace").decode()
+
+
 def digest(data: bytes) -> str:
     """The name of a content."""
     return blake2b(data, digest_size=16).hexdigest()

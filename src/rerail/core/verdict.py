@@ -283,9 +283,9 @@ def waiting_on(state: State) -> list[dict[str, Any]]:
     return on
 
 
-def evaluation(state: State, found: Verdict, judge: str = "none") -> Evaluation:
+def evaluation(state: State, found: Verdict, judge: str = "none", reason: str = "") -> Evaluation:
     """The computed verdict as an event, with no judge's word in it."""
     return Evaluation(
         found.success, found.success, found.degraded, found.failed_steps, found.consequences,
-        judge=judge, summary=summary(state, found),
+        judge=judge, reason=reason, summary=summary(state, found),
     )  # fmt: skip

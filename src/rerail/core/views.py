@@ -165,6 +165,11 @@ def result(state: State, outputs: Mapping[str, Any], now: float, lang: str = "en
     )
 
 
+def attempts_of(track: Track) -> list[dict[str, Any]]:
+    """The step's latest failed attempts, as far as this round and its repairs go back."""
+    return list(track.heal.failures) if track.heal is not None else []
+
+
 def question_table(state: State) -> list[dict[str, Any]]:
     """One row per step, always whole: what a mind gets to see of a run."""
     rows = []

@@ -22,10 +22,10 @@ import msgspec
 from rerail.context import Context
 from rerail.core import answers
 from rerail.core import events as ev
-from rerail.core.codec import encode
+from rerail.core.codec import decode, encode
 from rerail.core.commands import Faulty, Refusal
 from rerail.core.decide import Action, Ask, Call, Look, Note, decide
-from rerail.core.events import Event
+from rerail.core.events import Event, Record
 from rerail.core.fold import evolve
 from rerail.core.policy import Rung
 from rerail.core.refs import HOLE, MissingPath, Template, compile_args, resolve
@@ -34,16 +34,32 @@ from rerail.core.tools import ToolSpec
 from rerail.core.track import Phase, Track
 from rerail.core.values import pack, unpack
 from rerail.core.verdict import run_status
-from rerail.core.views import question_table
+from rerail.core.views import attempts_of, question_table
 from rerail.engine.failures import from_code
 from rerail.engine.outputs import INLINE, Contents, Gone
 from rerail.engine.perform import Launch, Outcome, Performer
 from rerail.engine.wishes import Wish, error_for, grant
 from rerail.errors import RerailError, StoreError
-from rerail.ports import Batch, Clock, Conflict, Fenced, Lease, Mind, Question, Store, Tool, Unavailable, Unusable
+from rerail.ports import (
+    Answer,
+    Batch,
+    Clock,
+    Conflict,
+    Fenced,
+    Lease,
+    Mind,
+    Question,
+    Sample,
+    Store,
+    Tool,
+    Unavailable,
+    Unusable,
+)
 
 T = TypeVar("T")
 MAX_LOG = 8_000  # characters of log that one event holds
+SAMPLE = 4_000  # bytes of a large output that a mind gets to see
+MAX_FETCHED = 200  # large outputs that are brought from the store for one question
 
 
 @dataclass(slots=True)
@@ -60,6 +76,7 @@ class Host:
     workspaces: Callable[[str], Path]
     reconnect_seconds: float
     memory: int
+    history_window: tuple[int, int] = (5, 12)
     observe: Callable[[str, Event], None] | None = None  # told of each event once it is durable
 
 
@@ -68,8 +85,7 @@ class Answered:
     """What a mind said, or that it failed to say anything."""
 
     action: Ask
-    answer: Any
-    failed: str = ""
+    answer: Answer
 
 
 class Ended(StoreError):
@@ -560,34 +576,79 @@ class RunLoop:
     async def _ask(self, action: Ask) -> None:
         mind = self.host.mind
         if mind is None:
-            self._outcomes.append(Answered(action, None, "nobody is there to answer"))
+            self._outcomes.append(Answered(action, Answer(failed="nobody is there to answer")))
             return
-        track = self.state.tracks.get(action.step)
+        question = await self._question(action)
+        answer = await self.host.performer.ask(mind, question, self.host.mind_timeout)
+        self._outcomes.append(Answered(action, answer))
+
+    async def _question(self, action: Ask) -> Question:
+        """Everything a mind gets to see. The table is always whole; what is large is cut to a sample."""
+        state, host = self.state, self.host
+        track = state.tracks.get(action.step)
         error = track.error.to_dict() if track is not None and track.error is not None else None
-        definition = msgspec.to_builtins(track.step) if track is not None else None
-        question = Question(
-            action.question, self.state.run, action.step, self.state.objective, question_table(self.state),
-            self.host.specs, error, definition, self.state.seq,
+        low, high = host.history_window
+        rows = await self._patiently(lambda: host.store.read(state.run, max(0, self._seq - high), high)) if high else []
+        return Question(
+            action.question, state.run, action.step, state.objective, question_table(state), host.specs, error,
+            msgspec.to_builtins(track.step) if track is not None else None, state.seq,
+            attempts_of(track) if track is not None else (),
+            await self._samples(list(state.tracks.values()) if track is None else [need for need, _ in track.needs]),
+            [Record(state.run, row.seq, row.at, decode(row.data)).to_dict() for row in rows],
+            low, ", ".join(state.row) if state.breaker else "",
         )  # fmt: skip
-        answer, failed = await self.host.performer.ask(mind, question, self.host.mind_timeout)
-        self._outcomes.append(Answered(action, answer, failed))
+
+    async def _samples(self, tracks: list[Track]) -> dict[str, Any]:
+        """The outputs of these steps: whole where they are small, else their beginning as text."""
+        found: dict[str, Any] = {}
+        fetched = 0
+        for track in tracks:
+            result = track.result
+            if result is None or not result.digest:
+                continue
+            if not result.blob:
+                found[track.id] = result.output
+                continue
+            data = self.contents.peek(result.digest)
+            if data is None and fetched < MAX_FETCHED:
+                fetched += 1
+                with contextlib.suppress(Gone):
+                    data = await self._content(result.digest)
+            sample = data[:SAMPLE].decode("utf-8", "replace") + "…" if data is not None else "…"
+            found[track.id] = Sample(sample, result.size)
+        return found
 
     def _read_answer(self, said: Answered, now: float) -> None:
-        state, specs, action = self.state, self.host.specs, said.action
+        action, answer = said.action, said.answer
         by = getattr(self.host.mind, "name", "mind")
-        if action.question == "judge":
-            if state.judged is not None or state.moves != action.seq:
-                self._record(ev.Declined("judge", "", "the run has moved on", late=True), now)
-                return
+        for call in answer.consultations:
             self._record(
-                answers.unavailable_judge(state) if said.failed else answers.read_judgement(state, said.answer, by), now
-            )
-        elif said.failed:
-            self._record(ev.Declined(action.question, action.step, said.failed), now)
-        elif action.question == "repair":
-            self._record(answers.read_repair(state, specs, action.step, action.seq, said.answer, by), now)
-        else:
-            self._record(answers.read_replan(state, specs, said.answer, by, action.seq), now)
+                ev.Consulted(
+                    action.question, action.step, call.model, call.input_tokens, call.output_tokens, call.cost,
+                    call.elapsed, call.problem,
+                ), now,
+            )  # fmt: skip
+        for event in self._conclusions(action, answer, by, now):
+            self._record(event, now)
+
+    def _conclusions(self, action: Ask, answer: Answer, by: str, now: float) -> list[Event]:
+        """The events that an answer comes to, once it is checked."""
+        state, specs, given, failed = self.state, self.host.specs, answer.value, answer.failed
+        match action.question:
+            case "judge":
+                if state.judged is not None or state.moves != action.seq:
+                    return [ev.Declined("judge", "", "the run has moved on", late=True)]
+                if failed:
+                    return [answers.unavailable_judge(state, failed)]
+                return [answers.read_judgement(state, given, by)]
+            case "reflect":
+                return answers.read_reflection(state, specs, action.step, action.seq, given, by, now, failed)
+            case _ if failed:
+                return [ev.Declined(action.question, action.step, failed)]
+            case "repair":
+                return [answers.read_repair(state, specs, action.step, action.seq, given, by)]
+            case _:
+                return [answers.read_replan(state, specs, given, by, action.seq)]
 
 
 class _NotYet(Exception):

@@ -27,7 +27,7 @@ from rerail.core.values import NotJson, Packed, pack, unpack
 from rerail.engine.failures import Failure, Patterns, from_code, from_exception, from_returned, says_failed
 from rerail.engine.files import unmet, unmet_files
 from rerail.engine.outputs import INLINE
-from rerail.ports import Clock, Mind, Question, Tool
+from rerail.ports import Answer, Clock, Mind, Question, Tool
 
 GRACE = 2.0  # seconds that a cancelled call gets to clean up before it is left behind
 VERIFY_TIMEOUT = 60.0
@@ -310,13 +310,14 @@ class Performer:
             events.insert(0, ev.ArtifactCreated(step, step, attempt, packed.digest, size))
         return Outcome(step, attempt, events, {packed.digest: packed.data} if blob else None)
 
-    async def ask(self, mind: Mind, question: Question, seconds: float) -> tuple[Any, str]:
+    async def ask(self, mind: Mind, question: Question, seconds: float) -> Answer:
         """What a mind answers, or why it did not."""
         try:
             async with asyncio.timeout(seconds):
-                return await mind.answer(question), ""
+                given = await mind.answer(question)
         except Exception as error:
-            return None, from_exception(error, self.patterns).error.message
+            return Answer(failed=from_exception(error, self.patterns).error.message)
+        return given if isinstance(given, Answer) else Answer(given)
 
     async def probe(self, launch: Launch) -> Any:
         """A look before the call, to compare with afterwards; None if it fails."""

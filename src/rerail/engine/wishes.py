@@ -15,7 +15,7 @@ from rerail.core.events import Event
 from rerail.core.plan import Fault
 from rerail.core.state import State
 from rerail.core.tools import Tools
-from rerail.core.values import NotJson, pack, unpack
+from rerail.core.values import NotJson, pack, plain_text, unpack
 from rerail.engine.outputs import INLINE
 from rerail.errors import PlanError, Refused, RerailError
 
@@ -84,11 +84,7 @@ def storable(wish: Wish) -> Wish:
         pack([wish.value, wish.steps])
     except NotJson as error:
         raise Refusal("VALUE_INVALID", f"the value is not JSON: {error}") from error
-    return msgspec.structs.replace(wish, by=_plain(wish.by), reason=_plain(wish.reason))
-
-
-def _plain(words: str) -> str:
-    return words.encode("utf-8", "replace").decode()
+    return msgspec.structs.replace(wish, by=plain_text(wish.by, 200), reason=plain_text(wish.reason, 2000))
 
 
 def _resolve(state: State, wish: Wish, step: str) -> Granted:
