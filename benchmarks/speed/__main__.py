@@ -13,13 +13,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rounds, smaller plans")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
-    parser.add_argument("--only", default="", help="cases whose name contains this")
+    names = ", ".join(all_cases(quick=True))
+    parser.add_argument("--only", default="", help=f"cases whose name contains this, of: {names}")
     options = parser.parse_args()
     figures = []
-    for case in all_cases(quick=options.quick):
-        figure = case()
-        if options.only and options.only not in figure.name:
+    for name, case in all_cases(quick=options.quick).items():
+        if options.only not in name:
             continue
+        figure = case()
         figures.append(figure)
         if not options.json:
             print(f"{'ok  ' if figure.ok else 'MISS'} {figure.name:45} {figure.value:70} {figure.bar}", flush=True)

@@ -194,21 +194,21 @@ def import_case(rounds: int) -> Figure:
     return Figure("import rerail", f"{ratio:.2f} × asyncio and pydantic", "≤ 1.5 ×", ratio <= 1.5)
 
 
-def all_cases(*, quick: bool) -> list[Callable[[], Figure]]:
-    """Every case, largest last; `quick` takes fewer rounds and smaller plans."""
+def all_cases(*, quick: bool) -> dict[str, Callable[[], Figure]]:
+    """Every case by name, largest last; `quick` takes fewer rounds and smaller plans."""
     rounds = 3 if quick else 7
     large = 20_000 if quick else 100_000
-    return [
-        lambda: import_case(rounds),
-        lambda: ratio_case("chain of 1,000, memory", chain(1000), 8, 5, rounds),
-        lambda: disk_case(1000, rounds),
-        lambda: ratio_case("fan-out of 10,000, concurrency 8", fan(10_000), 8, 6, rounds),
-        lambda: ratio_case("fan-out of 10,000, unbounded", fan(10_000), 0, 6, rounds),
-        lambda: resume_case(10_000, 3),
-        lambda: retry_set_case(100_000, 300_000, 3),
-        lambda: memory_case(20_000),
-        lambda: growth_case(1000, large),
-    ]
+    return {
+        "import": lambda: import_case(rounds),
+        "chain": lambda: ratio_case("chain of 1,000, memory", chain(1000), 8, 5, rounds),
+        "disk": lambda: disk_case(1000, rounds),
+        "fan-8": lambda: ratio_case("fan-out of 10,000, concurrency 8", fan(10_000), 8, 6, rounds),
+        "fan-unbounded": lambda: ratio_case("fan-out of 10,000, unbounded", fan(10_000), 0, 6, rounds),
+        "resume": lambda: resume_case(10_000, 3),
+        "retry-set": lambda: retry_set_case(100_000, 300_000, 3),
+        "memory": lambda: memory_case(20_000),
+        "growth": lambda: growth_case(1000, large),
+    }
 
 
 def as_json(figures: list[Figure]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -85,10 +86,27 @@ def parse_data(text: str, name: str = "the text") -> Any:
         raise PlanError(f"cannot read the plan: {name} is empty", code="PLAN_UNREADABLE")
     if stripped[0] in "{[":
         try:
-            return msgspec.json.decode(stripped.encode())
+            data = msgspec.json.decode(stripped.encode())
         except (msgspec.DecodeError, RecursionError):
             pass  # YAML may look like JSON: {a: b}
+        else:
+            _refuse_doubled_keys(stripped, name)
+            return data
     return _parse_yaml(text, name)
+
+
+def _refuse_doubled_keys(text: str, name: str) -> None:
+    """JSON lets the last of two equal keys win, in silence; whoever wrote both meant both."""
+    import json
+
+    def seen(pairs: list[tuple[str, Any]]) -> None:
+        if len(pairs) != len(dict(pairs)):
+            keys = [key for key, _ in pairs]
+            twice = next(key for key in keys if keys.count(key) > 1)
+            raise PlanError(f"cannot read the plan: {name}: the key {twice!r} is there twice", code="PLAN_UNREADABLE")
+
+    with contextlib.suppress(RecursionError):  # too deep to look; what it holds is checked as a plan anyway
+        json.loads(text, object_pairs_hook=seen)
 
 
 def _parse_yaml(text: str, name: str) -> Any:

@@ -15,6 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 from rerail.core.tools import ToolSpec
 from rerail.core.views import RunResult
 from rerail.engine import engine as core
+from rerail.engine.limits import Limits
 from rerail.engine.loop import Host
 from rerail.engine.perform import Performer
 from rerail.engine.verbose import log_event
@@ -143,6 +144,7 @@ class Engine(core.Engine):
             workspaces=_workspaces(found.url, workspace),
             reconnect_seconds=settings.store.reconnect_seconds,
             memory=settings.artifacts.memory,
+            limits=Limits(),
             history_window=settings.evaluation.history_window,
             observe=log_event if settings.log.verbose else None,
         )

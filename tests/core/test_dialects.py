@@ -9,6 +9,7 @@ import pytest
 
 from rerail.core.dialects import read_steps
 from rerail.core.plan import Fault, Need, Step, When
+from rerail.errors import PlanError
 from rerail.plans import Plan
 
 
@@ -172,3 +173,19 @@ def test_numbers_that_are_texts_in_another_script_do_no_harm() -> None:
     """P3: whatever is written, nothing is raised."""
     for odd in ("１", "²", "٣", "1e3", "0x1", " 1", "9" * 30):
         Plan.load({"steps": [{"tool": "x"}, {"tool": "y", "needs": [odd]}]}).check()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"steps": [{"id": "a", "tool": "t", "args": {"n": 1, "n": 2}}]}',
+        '{"steps": [], "steps": [{"id": "a", "tool": "t"}]}',
+        "steps:\n- id: a\n  tool: t\n  args: {n: 1, n: 2}\n",
+        "steps: []\nsteps:\n- {id: a, tool: t}\n",
+    ],
+)
+def test_a_key_that_is_there_twice_is_refused(text: str) -> None:
+    """P1, bad input: JSON and YAML alike; the last of the two would win in silence."""
+    with pytest.raises(PlanError, match="is there twice") as refused:
+        Plan.load(text)
+    assert refused.value.code == "PLAN_UNREADABLE"

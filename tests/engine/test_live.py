@@ -84,9 +84,11 @@ class Meter:
             for key in (group, name):
                 self.now[key] = self.now.get(key, 0) + 1
                 self.most[key] = max(self.most.get(key, 0), self.now[key])
-            await asyncio.sleep(self.seconds)
-            for key in (group, name):
-                self.now[key] -= 1
+            try:
+                await asyncio.sleep(self.seconds)
+            finally:
+                for key in (group, name):
+                    self.now[key] -= 1
 
         return rerail.tool(call, name=name, **options)
 
@@ -1016,6 +1018,41 @@ def test_what_is_no_failure_is_believed(output: Any) -> None:
     assert result.steps["a"].output == output
 
 
+@pytest.mark.parametrize(
+    ("trust", "output", "believed"),
+    [
+        ({"ignore": ["error"]}, {"error": "the text of the error page"}, True),
+        ({"ignore": ["error"]}, {"error": "x", "status": 500}, False),
+        ({"ignore": ["text"]}, "Error: file not found", True),
+        ({"ignore": ["text"]}, {"error": "x"}, False),
+        ({"suspect": [{"state": "FAILED"}]}, {"state": "FAILED", "id": 7}, False),
+        ({"suspect": [{"state": "FAILED"}]}, {"state": "DONE", "id": 7}, True),
+        ({"suspect": ["failures"]}, {"failures": ["x"]}, False),
+        ({"suspect": ["failures"]}, {"failures": []}, True),
+        ({"suspect": ["No Results"]}, "sorry, no results for that", False),
+        ({"suspect": ["No Results"]}, "three results", True),
+        ({"ignore": ["error"], "suspect": [{"ok": False}]}, {"error": "x", "ok": False}, False),
+    ],
+)
+def test_the_signs_of_failure_can_be_widened_and_narrowed(trust: Any, output: Any, believed: bool) -> None:
+    """X9: on the step or on the tool."""
+    result, _ = history(World(a=[output]), plan(("a",), a={"trust_output": trust}), settings=PLAIN)
+    assert result.success is believed
+    result, _ = history(World(a=[output]).option("a", trust_output=trust), plan(("a",)), settings=PLAIN)
+    assert result.success is believed
+    if not believed:
+        assert result.steps["a"].error["code"] == "SUSPECT_OUTPUT"
+
+
+def test_faulty_signs_are_named() -> None:
+    """X9, P5: a key nobody knows, a value of the wrong kind; of a step and of a tool."""
+    for trust in ({"ignored": ["x"]}, {"suspect": "x"}, {"suspect": [5]}, {"ignore": [1]}, "yes"):
+        with pytest.raises(PlanError, match="trust_output"):
+            history(World(), plan(("a",), a={"trust_output": trust}))
+        with pytest.raises(ValueError, match="trust_output"):
+            World().option("a", trust_output=trust).tools(plan(("a",)))
+
+
 def test_a_step_may_distrust_a_trusted_tool() -> None:
     """X9, P1: the step's word before the tool's."""
     world = World(a=[{"error": "x"}]).option("a", trust_output=True)
@@ -1372,6 +1409,58 @@ def test_a_failed_clean_up_is_a_failure() -> None:
     world = World(a=[BROKE], clean=[BROKE])
     result, _ = history(world, CLEAN_UP, settings=PLAIN)
     assert [row["id"] for row in result.failed_steps] == ["a", "clean"]
+
+
+def test_large_arguments_are_in_the_result() -> None:
+    """SPEC 12: `args` of a step, wherever they are kept; also once the run is opened by somebody else."""
+    what = {
+        "steps": [
+            {"id": "a", "tool": "a"},
+            {"id": "b", "tool": "b", "args": {"text": "${a.text}"}},
+        ]
+    }
+    world = World(a=[{"text": "x" * 5000}])
+    store = MemoryStore()
+
+    async def main() -> None:
+        async with world.engine(what, store=store) as engine:
+            result = await engine.run(what)
+            assert result.steps["b"].args == {"text": "x" * 5000}
+        async with world.engine(what, store=store) as other:
+            assert (await other.show(result.run_id)).steps["b"].args == {"text": "x" * 5000}
+
+    virtual_run(main)
+
+
+def test_the_last_word_has_a_row_for_each_step() -> None:
+    """V2, R4: `used`, skips with their code; that of a round has the rows of its retry set."""
+    what = plan(("a",), ("b", "a"), ("c", "b"), ("d",))
+    result, events = history(World(b=[BROKE]), what, settings=ONE_ROUND)
+    rows = [(row["id"], row["status"], row["code"], row["attempts"]) for row in of(events, "done")[0].exec["used"]]
+    assert rows == [
+        ("a", "succeeded", None, 1), ("b", "failed", "TOOL_FAILED", 2), ("c", "skipped", "SKIP_UPSTREAM_FAILED", 0),
+        ("d", "succeeded", None, 1),
+    ]  # fmt: skip
+    assert result.exec["used"] == of(events, "done")[0].exec["used"]
+    assert [row["id"] for row in of(events, "retry_done")[0].exec["used"]] == ["b", "c"]
+
+
+def test_limits_of_tools_and_providers_hold_across_the_runs_of_an_engine() -> None:
+    """X1: a provider does not care which run calls it; nothing is starved, a run that stops gives back its share."""
+    meter = Meter()
+    tools = [meter.tool("p1", "server", provider="server"), meter.tool("p2", "server", provider="server")]
+    what = {"steps": [{"id": str(i), "tool": f"p{i % 2 + 1}"} for i in range(6)]}
+    settings = {"run": {"concurrency": 0, "provider_concurrency": {"server": 3}, "tool_concurrency": {"p1": 2}}}
+
+    async def main() -> list[bool]:
+        async with Engine("memory://", tools, settings, clock=VirtualClock()) as engine:
+            runs = [await engine.start(what) for _ in range(4)]
+            await asyncio.sleep(5)
+            await engine.cancel(runs[0])
+            return [(await engine.wait(run)).success for run in runs]
+
+    assert virtual_run(main) == [False, True, True, True]
+    assert (meter.most["server"], meter.most["p1"]) == (3, 2)
 
 
 # -- T6: follow-ups -----------------------------------------------------------------------------------------------

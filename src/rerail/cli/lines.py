@@ -190,6 +190,20 @@ class Teller:
         key, values = rung_words(event)
         return "heal", event.step, self._out.say(key, **values)
 
+    def asked(self, event: ev.Asked) -> Told:
+        return "say", event.step, self._say(f"asked.{event.question}", reason=event.reason)
+
+    def consulted(self, event: ev.Consulted) -> Told:
+        tokens, cost = event.input_tokens + event.output_tokens, f", {event.cost:.4f}" if event.cost else ""
+        problem = f": {event.problem}" if event.problem else ""
+        return (
+            "say",
+            event.step,
+            self._say(
+                "consulted", model=event.model, question=event.question, tokens=tokens, cost=cost, problem=problem
+            ),
+        )
+
     def declined(self, event: ev.Declined) -> Told:
         return "say", event.step, self._say("declined", question=event.question, reason=event.reason)
 
@@ -215,6 +229,8 @@ TELL: dict[type, Callable[[Teller, Any], Told | None]] = {
     ev.RetryScheduled: Teller.scheduled,
     ev.Reflected: Teller.reflected,
     ev.Recovered: Teller.recovered,
+    ev.Asked: Teller.asked,
+    ev.Consulted: Teller.consulted,
     ev.Declined: Teller.declined,
     ev.ArtifactCreated: Teller.artifact,
     ev.ArtifactLost: Teller.artifact_lost,

@@ -120,10 +120,8 @@ def _notes(state: State, tools: Tools, now: float) -> list[Event]:
 def _breaker(state: State) -> Event:
     """Too many different steps failed in a row: somebody makes a new plan, or the run stops (H4)."""
     steps, policy = ", ".join(state.row), state.policy
-    left = "replan" in policy.minds and state.replans < policy.max_task_replanning_attempts and policy.reflect
-    errors = [state.tracks[step].error for step in state.row if step in state.tracks]
-    for_good = all(error is not None and error.category is Category.PERMANENT for error in errors)
-    if left and not for_good:
+    # One step that failed for good asks for no replan (H3); several in a row say that the plan itself is wrong.
+    if "replan" in policy.minds and policy.reflect and state.replans < policy.max_task_replanning_attempts:
         return ev.Asked("replan", reason=f"BREAKER_OPEN: {steps}")
     return ev.Stopped("BREAKER_OPEN", steps)
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rerail.core.plan import WHEN_WORDS, Check, Effect, Fallback, Fault, Need, Plan, Step, Verify, When
+from rerail.core.plan import WHEN_WORDS, Check, Effect, Fallback, Fault, Need, Plan, Step, Trust, Verify, When
 from rerail.core.schema import nearest, problems
 
 PLAN_KEYS = ("objective", "steps", "follow_up")
@@ -235,6 +235,17 @@ class _Reader:
         fields = _rename(value, ("tool", "args", "expect"), {}, frozenset(), self.id, self.faults, f"{name}.")
         return self.build(name, Verify, fields)
 
+    def trust(self, name: str, value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value if isinstance(value, bool) else self.fault(name, "true, false or {ignore, suspect}", value)
+        fields = _rename(value, ("ignore", "suspect"), {}, frozenset(), self.id, self.faults, f"{name}.")
+        if "ignore" in fields:
+            fields["ignore"] = self.names(f"{name}.ignore", fields["ignore"])
+        signs = fields.get("suspect", [])
+        if not isinstance(signs, list | tuple) or not all(isinstance(sign, str | Mapping) for sign in signs):
+            return self.fault(f"{name}.suspect", "a list of texts and objects", signs)
+        return self.build(name, Trust, {**fields, "suspect": tuple(signs)})
+
     def build(self, name: str, kind: Callable[..., Any], fields: Mapping[str, Any]) -> Any:
         """A nested value, unless one of its own fields was bad."""
         if "args" in fields and self.mapping(f"{name}.args", fields["args"]) is _BAD:
@@ -289,7 +300,7 @@ STEP_FIELDS: Mapping[str, Callable[[_Reader, str, Any], Any]] = {
     "confirm": _Reader.gate,
     "check": _Reader.check,
     "verify": _Reader.verify,
-    "trust_output": _Reader.flag,
+    "trust_output": _Reader.trust,
     "priority": _Reader.whole,
     "resources": _Reader.amounts,
 }

@@ -18,7 +18,7 @@ from rerail.core.plan import Effect, Plan, Step
 from rerail.core.policy import Policy, Rung
 
 
-class Error(msgspec.Struct, frozen=True, omit_defaults=True):
+class Error(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A failure as data: what happened, which kind it was, and the words for it."""
 
     code: str
@@ -49,7 +49,7 @@ class Course(msgspec.Struct, frozen=True, omit_defaults=True):
     order: tuple[str, ...] = ()  # the new plan's order, if the plan is a new one
 
 
-class _Event(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type"):
+class _Event(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag_field="type"):
     """What all events share."""
 
 

@@ -36,7 +36,7 @@ class Effect(StrEnum):
     ONCE = "once"
 
 
-class Need(msgspec.Struct, frozen=True, omit_defaults=True):
+class Need(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A step that must end, and how, before another may start."""
 
     step: str
@@ -67,7 +67,14 @@ class Verify(msgspec.Struct, frozen=True, omit_defaults=True):
     expect: Any = None
 
 
-class Step(msgspec.Struct, frozen=True, omit_defaults=True):
+class Trust(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Which outputs look like errors, where the usual signs are too many or too few (X9)."""
+
+    ignore: tuple[str, ...] = ()  # members that mean nothing here; "text": texts are never errors
+    suspect: tuple[str | dict[str, Any], ...] = ()  # more signs: part of an object, words of a text, a member's name
+
+
+class Step(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One tool call: id, tool, args, needs, and how much it matters."""
 
     id: str
@@ -86,7 +93,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     confirm: bool | str = False
     check: Check | None = None
     verify: Verify | None = None
-    trust_output: bool | None = None
+    trust_output: bool | Trust | None = None
     priority: int = 0
     resources: dict[str, float] = {}
 
@@ -100,6 +107,9 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
             value: Any = getattr(self, name)
             if value is not None and not isinstance(value, kind):
                 msgspec.structs.force_setattr(self, name, msgspec.convert(value, kind))
+        trust: Any = self.trust_output
+        if isinstance(trust, Mapping):
+            msgspec.structs.force_setattr(self, "trust_output", msgspec.convert(trust, Trust))
         alternatives: Any = self.alternatives
         if not isinstance(alternatives, tuple):
             given = (alternatives,) if isinstance(alternatives, str) else tuple(alternatives)
@@ -310,6 +320,8 @@ def _check_tools(step: Step, names: Names, tools: Mapping[str, ToolShape]) -> li
 
 
 def _check_args(step: Step, args: Mapping[str, Any], tool: ToolShape, names: Names) -> list[Fault]:
+    if not args and tool.schema.accepts_nothing:
+        return []
     return [
         Fault("BAD_ARGS", f"args{_where(fault.path)} for tool {tool.name!r}: {fault.message}", step.id)
         for fault in tool.schema.faults(_opened(args, names))

@@ -56,7 +56,7 @@ class Fault:
 class Schema:
     """A schema, ready to check values; ValueError if the schema itself has problems."""
 
-    __slots__ = ("_check", "_compiler", "source")
+    __slots__ = ("_check", "_compiler", "accepts_nothing", "source")
 
     def __init__(self, source: Node, *, noun: str = "argument") -> None:
         """Take the schema and the word by which messages call a property: argument, key, field."""
@@ -66,6 +66,7 @@ class Schema:
         self.source = source
         self._compiler = _Compiler(source, noun)
         self._check = self._compiler.whole(source)
+        self.accepts_nothing = self.accepts({})  # asked once: many steps of a large plan pass nothing
 
     def faults(self, value: object) -> list[Fault]:
         """All that is wrong with the value; empty if it fits."""

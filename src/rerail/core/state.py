@@ -134,6 +134,9 @@ class State:
         """What the step's result is made from: its definition and the digest of every need's output (R3)."""
         if not track.needs:
             return (track.step,)
+        if len(track.needs) == 1:  # most steps
+            need = track.needs[0][0]
+            return (track.step, need.result.digest if need.phase is Phase.SUCCEEDED and need.result else "")
         digests = [
             need.result.digest if need.phase is Phase.SUCCEEDED and need.result else "" for need, _ in track.needs
         ]
@@ -203,7 +206,8 @@ class State:
         stack = [track]
         while stack:
             current = stack.pop()
-            self._place(current)
+            if current.phase is Phase.PENDING or current.place is not Place.NONE:
+                self._place(current)
             old, new = current.standing, self._standing(current)
             if new is old:
                 continue

@@ -10,18 +10,36 @@ Rules of this file:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
+from rerail.core.values import holds
 
-def suspect(output: object) -> str | None:
-    """What makes an output look like an error, in a short sentence, or None."""
+
+def suspect(output: object, ignore: Collection[str] = (), more: Sequence[object] = ()) -> str | None:
+    """What makes an output look like an error, in a short sentence, or None.
+
+    ``ignore`` names members that mean nothing here ("text": texts are never errors); ``more`` are further signs.
+    """
+    for sign in more:
+        if _shows(output, sign):
+            return f"the output shows {_show(sign)}"
     match output:
         case dict():
-            return next((seen for look in _LOOKS if (seen := look(output))), None)
-        case str() if len(output) <= _LONGEST:
+            members = {name: value for name, value in output.items() if name not in ignore} if ignore else output
+            return next((seen for look in _LOOKS if (seen := look(members))), None)
+        case str() if len(output) <= _LONGEST and "text" not in ignore:
             return _error_text(output)
     return None
+
+
+def _shows(output: object, sign: object) -> bool:
+    """Whether an output holds a sign: a part of an object, words of a text, or the name of a member that is set."""
+    if not isinstance(sign, str):
+        return holds(output, sign)
+    if isinstance(output, str):
+        return sign.casefold() in output[:_LONGEST].casefold()
+    return isinstance(output, dict) and sign in output and _is_set(output[sign])
 
 
 # --- Objects ---------------------------------------------------------------------------------------------------------

@@ -110,6 +110,13 @@ TEXTS: dict[str, dict[str, str]] = {
     "why.ask.replan": {"en": "          → asking for a new plan"},
     "why.give_up": {"en": "          → nothing left to try{because}"},
     "why.refused": {"en": "            (not tried: {reason})"},
+    "why.thought": {"en": "          {by}: {cause} ({category}, {sure} % sure)"},
+    "why.asked.reflect": {"en": "{time}  {who}the rules know no remedy; a mind is asked what to make of it"},
+    "why.asked.replan": {"en": "{time}  nothing more is started ({reason}); a new plan is asked for"},
+    "why.consulted": {"en": "{time}  {model} was asked ({question}): {tokens} tokens{cost}, {elapsed}"},
+    "why.consulted_in_vain": {
+        "en": "{time}  {model} was asked ({question}) in vain: {problem} ({tokens} tokens{cost}, {elapsed})"
+    },
     "why.declined": {"en": "{time}  no {question}: {reason}"},
     "why.rejected": {"en": "{time}  a change by {by} was refused: {faults}"},
     "why.replanned": {"en": "{time}  new plan (revision {revision}) by {by}: {reason}"},
@@ -273,6 +280,12 @@ TEXTS: dict[str, dict[str, str]] = {
     },
     "cli.line.wait": {"en": "waits {delay}, as its tool asked", "zh": "按工具要求等待 {delay}"},
     "cli.line.give_up": {"en": "nothing left to try ({category})", "zh": "没有可尝试的办法了（{category}）"},
+    "cli.line.asked.reflect": {"en": "a mind is asked what to make of it", "zh": "请求反思"},
+    "cli.line.asked.replan": {"en": "a new plan is asked for ({reason})", "zh": "请求重新规划（{reason}）"},
+    "cli.line.consulted": {
+        "en": "{model} answered ({question}), {tokens} tokens{cost}{problem}",
+        "zh": "{model} 已回答（{question}），{tokens} tokens{cost}{problem}",
+    },
     "cli.line.declined": {"en": "no {question}: {reason}"},
     "cli.line.artifact": {"en": "artifact {name} ({size}, {digest})", "zh": "产物 {name}（{size}，{digest}）"},
     "cli.line.artifact_lost": {"en": "its output is gone: {reason}", "zh": "输出已丢失：{reason}"},

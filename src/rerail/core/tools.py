@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rerail.core.plan import Check, Effect
+from rerail.core.plan import Check, Effect, Trust
 from rerail.core.schema import Schema
 
 ANYTHING = Schema(True)
@@ -23,7 +23,7 @@ class ToolSpec:
     alternatives: tuple[str, ...] = ()
     provider: str = ""
     check: Check | None = None
-    trust_output: bool = False
+    trust_output: bool | Trust = False
     verifiable: bool = False
     probes: bool = False
     fingerprint: str = ""

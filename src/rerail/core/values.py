@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from hashlib import blake2b
 from math import isfinite
 from typing import Any, NamedTuple
@@ -49,6 +50,15 @@ def pack(value: Any) -> Packed:
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise NotJson(str(error) or type(error).__name__) from error
     return Packed(data, digest(data))
+
+
+def holds(seen: Any, expect: Any) -> bool:
+    """Whether a JSON value holds another: mappings by subset, everything else by equality."""
+    if isinstance(expect, Mapping):
+        return isinstance(seen, Mapping) and all(
+            key in seen and holds(seen[key], value) for key, value in expect.items()
+        )
+    return bool(seen == expect) and isinstance(seen, bool) == isinstance(expect, bool)
 
 
 def plain_text(words: str, limit: int) -> str:

@@ -7,6 +7,7 @@ Rules of this file:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -209,7 +210,20 @@ def statistics(state: State, found: Verdict, now: float) -> dict[str, Any]:
         },
         "tokens": state.tokens,
         "cost": state.cost,
+        "used": used(state, state.tracks.values()),
     }
+
+
+def used(state: State, tracks: Iterable[Track]) -> list[dict[str, Any]]:
+    """One row per step: which tool it came to, how it ended, skips with their code (V2)."""
+    rows = []
+    for track in tracks:
+        status, code = status_of(state, track)
+        rows.append({
+            "id": track.id, "tool": _tool(track), "status": status.value, "code": code or None,
+            "attempts": track.attempt,
+        })  # fmt: skip
+    return rows
 
 
 def _counts(counts: dict[Status, int]) -> dict[str, int]:
@@ -222,7 +236,8 @@ def round_statistics(state: State) -> dict[str, Any]:
     chain = [track for step_id in state.round_chain if (track := state.tracks.get(step_id)) is not None]
     called = [track for step_id in state.round_calls if (track := state.tracks.get(step_id)) is not None]
     counts = dict.fromkeys(Status, 0)
-    for track in {track.n: track for track in [*chain, *called]}.values():
+    concerned = {track.n: track for track in [*chain, *called]}.values()
+    for track in concerned:
         status = status_of(state, track)[0]
         # A step that was kept without a call is no success of this round.
         if status not in ENDED_WELL or track.id in state.round_calls:
@@ -234,6 +249,7 @@ def round_statistics(state: State) -> dict[str, Any]:
         **_counts(counts),
         "success_rate": well / len(called) if called else 0.0,
         "calls": sum(state.round_calls.values()),
+        "used": used(state, concerned),
     }
 
 

@@ -90,8 +90,8 @@ class RunResult:
         return plain
 
 
-def step_row(state: State, track: Track, output: Any = None, lang: str = "en") -> StepRow:
-    """A step as a row; its output has to be brought along, it may not be in memory."""
+def step_row(state: State, track: Track, output: Any = None, lang: str = "en", args: Any = None) -> StepRow:
+    """A step as a row; its output and its arguments have to be brought along where they are not in memory."""
     status, code = status_of(state, track)
     stale = stale_of(state, track)
     return StepRow(
@@ -102,7 +102,7 @@ def step_row(state: State, track: Track, output: Any = None, lang: str = "en") -
         error=error_of(state, track, status, code, lang),
         attempts=track.attempt,
         tool=track.call.tool if track.call is not None else track.step.tool,
-        args=failed_args(state, track),
+        args=args if args is not None else failed_args(state, track),
         degraded=_degraded(track, lang),
         stale=_stale(stale, lang),
         started_at=track.started_at or None,
@@ -128,14 +128,15 @@ def _stale(stale: str, lang: str) -> str | None:
     return say(key, lang) if has(key) else stale
 
 
-def result(state: State, outputs: Mapping[str, Any], now: float, lang: str = "en") -> RunResult:
-    """The whole run as one object; `outputs` are the values of the steps that have one."""
-    found = verdict(state)
-    rows = {track.id: step_row(state, track, outputs.get(track.id), lang) for track in state.tracks.values()}
-    used = [
-        {"id": row.id, "tool": row.tool, "status": row.status, "code": row.code, "attempts": row.attempts}
-        for row in rows.values()
-    ]
+def result(
+    state: State, outputs: Mapping[str, Any], now: float, lang: str = "en", args: Mapping[str, Any] | None = None
+) -> RunResult:
+    """The whole run as one object; `outputs` are the values of the steps that have one, `args` large arguments."""
+    found, args = verdict(state), args or {}
+    rows = {
+        track.id: step_row(state, track, outputs.get(track.id), lang, args.get(track.id))
+        for track in state.tracks.values()
+    }
     judged = state.judged
     status = run_status(state)
     return RunResult(
@@ -144,7 +145,7 @@ def result(state: State, outputs: Mapping[str, Any], now: float, lang: str = "en
         success=found.success and status is not RunStatus.CANCELLED,
         complete=found.complete,
         degraded=found.degraded,
-        exec={**statistics(state, found, now if state.rest is None else state.at), "used": used},
+        exec=statistics(state, found, now if state.rest is None else state.at),
         steps=rows,
         failed_steps=found.failed_steps,
         consequences=found.consequences,

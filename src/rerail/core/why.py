@@ -160,6 +160,10 @@ class _Teller:
 
     def reflected(self, event: ev.Reflected, time: str) -> list[str]:
         lines = [self.say("why.refused", reason=reason) for reason in event.refused]
+        if event.by != "rules":
+            cause = event.root_cause or "-"
+            thought = self.say("why.thought", by=event.by, cause=cause, category=event.category, sure=event.confidence)
+            lines.insert(0, thought)
         if event.rung is Rung.FAIL:
             because = " (permanent: trying again cannot help)" if event.category == "permanent_error" else ""
             return [*lines, self.say("why.give_up", because=because)]
@@ -171,6 +175,20 @@ class _Teller:
         what = event.tool or _shown(event.output)
         key = f"why.rung.{event.rung}"
         return [self.say(key, args=_shown(event.args), tool=event.tool, by=event.by, reason=event.reason, what=what)]
+
+    def asked(self, event: ev.Asked, time: str) -> list[str]:
+        return [self.say(f"why.asked.{event.question}", time=time, who=self.who(event.step), reason=event.reason)]
+
+    def consulted(self, event: ev.Consulted, time: str) -> list[str]:
+        tokens = event.input_tokens + event.output_tokens
+        cost = f", {event.cost:.4f}" if event.cost else ""
+        key = "why.consulted_in_vain" if event.problem else "why.consulted"
+        return [
+            self.say(
+                key, time=time, model=event.model, question=event.question, tokens=tokens, cost=cost,
+                elapsed=_span(event.elapsed), problem=event.problem,
+            )
+        ]  # fmt: skip
 
     def declined(self, event: ev.Declined, time: str) -> list[str]:
         return [self.say("why.declined", time=time, question=event.question, reason=event.reason)]
@@ -221,6 +239,8 @@ TELL: dict[type, Callable[[_Teller, Any, str], list[str]]] = {
     ev.RetryScheduled: _Teller.scheduled,
     ev.Reflected: _Teller.reflected,
     ev.Recovered: _Teller.recovered,
+    ev.Asked: _Teller.asked,
+    ev.Consulted: _Teller.consulted,
     ev.Declined: _Teller.declined,
     ev.PlanRejected: _Teller.rejected,
     ev.Replanned: _Teller.replanned,

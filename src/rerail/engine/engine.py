@@ -19,7 +19,7 @@ from rerail.core.plan import Plan, Step, check
 from rerail.core.policy import Policy
 from rerail.core.state import State
 from rerail.core.track import RunStatus
-from rerail.core.views import RunResult, result
+from rerail.core.views import RunResult
 from rerail.engine.loop import Ended, Host, RunLoop
 from rerail.engine.owner import RENEW_EVERY, end_residual, is_dead, is_this_process, this_process
 from rerail.engine.reading import AT_REST, FORGOTTEN, Live, Reader, store_errors
@@ -30,6 +30,7 @@ from rerail.ports import Conflict, Fenced, Head, Lease, Taken, Unavailable, Unus
 
 INBOX_EVERY = 0.2
 ANSWER_WITHIN = 30.0
+LETTING_GO = 2.0  # seconds that the owner of a run at rest gets to give it back
 WITHDRAWN = b'{"withdrawn":true}'
 MAX_RUN_ID = 200
 
@@ -178,9 +179,7 @@ class Engine(Reader):
         live = self._live.get(run)
         if live is not None:
             await asyncio.shield(live.task)
-            return result(
-                live.loop.state, await self._outputs(live.loop.state, live.loop.contents), self._host.clock.now()
-            )
+            return await self._result(live.loop.state, live.loop.contents)
         if run in self._broken:
             raise self._broken[run]
         while True:
@@ -495,19 +494,8 @@ class Engine(Reader):
 
     async def _take(self, run: str) -> RunLoop:
         """Become the owner of a run nobody drives; a dead owner's lease is taken over."""
-        now = self._host.clock.now()
-        store = self._host.store
         with store_errors():
-            try:
-                lease = await store.claim(run, self._owner, now)
-            except Taken as taken:
-                if not is_dead(taken.head, now) and not await self._ended(taken.head):
-                    raise Refused(
-                        f"run {run} is being driven by process {taken.head.owner}",
-                        "RUN_LIVE",
-                        hint=f"use: rerail watch {run}",
-                    ) from None
-                lease = await self._take_over(run, taken.head, now)
+            lease = await self._claim(run)
         try:
             state = State(run)
             async for record in self._records(run):
@@ -516,6 +504,21 @@ class Engine(Reader):
             await self._let_go(lease)
             raise
         return RunLoop(self._host, lease, state)
+
+    async def _claim(self, run: str) -> Lease:
+        now, waited = self._host.clock.now(), 0.0
+        while True:
+            try:
+                return await self._host.store.claim(run, self._owner, now)
+            except Taken as taken:
+                head = taken.head
+            if is_dead(head, now) or await self._ended(head):
+                return await self._take_over(run, head, now)
+            if head.status not in AT_REST or waited >= LETTING_GO:
+                who = f"run {run} is being driven by process {head.owner}"
+                raise Refused(who, "RUN_LIVE", hint=f"use: rerail watch {run}")
+            await asyncio.sleep(0.05)  # it is done, and its owner about to let go of it
+            waited += 0.05
 
     async def _ended(self, head: Head) -> bool:
         """Whether the owner of a run at rest was a worker that should be gone, and now is (T7)."""

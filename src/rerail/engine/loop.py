@@ -36,6 +36,7 @@ from rerail.core.values import pack, unpack
 from rerail.core.verdict import run_status
 from rerail.core.views import attempts_of, question_table
 from rerail.engine.failures import from_code
+from rerail.engine.limits import Limits, wanted
 from rerail.engine.outputs import INLINE, Contents, Gone
 from rerail.engine.perform import Launch, Outcome, Performer
 from rerail.engine.wishes import Wish, error_for, grant
@@ -57,6 +58,7 @@ from rerail.ports import (
 )
 
 T = TypeVar("T")
+BREATH = 256  # calls that are started in one go
 MAX_LOG = 8_000  # characters of log that one event holds
 SAMPLE = 4_000  # bytes of a large output that a mind gets to see
 MAX_FETCHED = 200  # large outputs that are brought from the store for one question
@@ -76,6 +78,7 @@ class Host:
     workspaces: Callable[[str], Path]
     reconnect_seconds: float
     memory: int
+    limits: Limits
     history_window: tuple[int, int] = (5, 12)
     observe: Callable[[str, Event], None] | None = None  # told of each event once it is durable
 
@@ -140,6 +143,11 @@ class RunLoop:
         self.note(*granted.events)
 
     @property
+    def _limited(self) -> bool:
+        policy = self.state.policy
+        return bool(policy.tool_concurrency or policy.provider_concurrency)
+
+    @property
     def durable(self) -> bool:
         """Whether everything the state says has been written down for good."""
         return not self._rows
@@ -168,8 +176,10 @@ class RunLoop:
                 self._obey()
                 launches = self._advance()
                 await self._commit()
-                for launch in launches:
+                for number, launch in enumerate(launches, 1):
                     self.host.performer.launch(launch, self._deliver)
+                    if not number % BREATH:
+                        await asyncio.sleep(0)  # thousands at once must not keep everybody else on the loop waiting
                 if self._check_launched:
                     self._cancel_unwanted()
                 if (self.state.rest is not None or self.state.waiting) and not self._wishes:
@@ -186,6 +196,7 @@ class RunLoop:
             task.cancel()
         for launch in self._launched.values():
             launch.ended = True
+            self._over(launch)
             if launch.ctx is not None:
                 launch.ctx.cancelled.set()
             if launch.task is not None:
@@ -226,6 +237,7 @@ class RunLoop:
         launch = self._launched.get(outcome.step)
         if launch is not None and launch.attempt == outcome.attempt:
             del self._launched[outcome.step]
+            self._over(launch)
         phases = (Phase.RUNNING, Phase.DOUBT) if outcome.called else (Phase.PENDING, Phase.BACKOFF)
         if self.state.current(outcome.step, outcome.attempt, *phases) is None:
             return  # a late word from an older attempt
@@ -235,6 +247,13 @@ class RunLoop:
                 self.contents.remember(name, data)
         for event in outcome.events:
             self._record(event, now)
+
+    def _over(self, launch: Launch) -> None:
+        """A call is under way no longer."""
+        self._probed.pop((launch.step.id, launch.attempt), None)
+        if launch.counts:
+            self.host.limits.give_back(launch.counts)
+            launch.counts = None
 
     def _obey(self) -> None:
         while self._wishes:
@@ -389,7 +408,11 @@ class RunLoop:
             if seen not in self._probed:
                 self._spawn(("probe", *seen), self._probe(launch))
                 return False
-            launch.before = self._probed.pop(seen)
+            launch.before = self._probed[seen]
+        if self._limited:
+            launch.counts = wanted(self.state.policy, spec)
+            if not self.host.limits.take(launch.counts, self._wake):
+                return False  # other runs of this engine use it up; we are woken when there is room
         self._fetched.pop(track.id, None)
         self._record(self._started(track, action, launch, own), now)
         self._launched[track.id] = launch

@@ -19,11 +19,11 @@ from typing import Any
 from rerail.core import events as ev
 from rerail.core.codes import Category
 from rerail.core.events import Error, Event
-from rerail.core.plan import Effect, Step
+from rerail.core.plan import Effect, Step, Trust
 from rerail.core.suspect import suspect
 from rerail.core.texts import say
 from rerail.core.tools import ToolSpec
-from rerail.core.values import NotJson, Packed, pack, unpack
+from rerail.core.values import NotJson, Packed, holds, pack, unpack
 from rerail.engine.failures import Failure, Patterns, from_code, from_exception, from_returned, says_failed
 from rerail.engine.files import unmet, unmet_files
 from rerail.engine.outputs import INLINE
@@ -54,6 +54,7 @@ class Launch:
     before: Any = None
     workspace: Path | None = None  # where the files are that the step produces, if it does
     verify_args: dict[str, Any] | None = None
+    counts: Mapping[str, int] | None = None  # the limits that it counts against, of all runs
     ended: bool = False  # a late answer after this changes nothing
     cancelled: str = ""  # why it was cancelled, if it was
     started: float = 0.0
@@ -220,8 +221,9 @@ class Performer:
         if says_failed(output):
             return from_returned(output, self.patterns)
         trusted = launch.step.trust_output if launch.step.trust_output is not None else launch.spec.trust_output
-        if output is not None and not trusted:
-            seen = suspect(output)
+        if output is not None and trusted is not True:
+            signs = (trusted.ignore, trusted.suspect) if isinstance(trusted, Trust) else ()
+            seen = suspect(output, *signs)
             if seen is not None:
                 return self._suspected(output, seen)
         for check in (launch.spec.check, launch.step.check):
@@ -344,13 +346,4 @@ def _usage(launch: Launch) -> tuple[int, float]:
 
 def contains(seen: Any, expect: Any) -> bool:
     """Whether an answer shows what was expected; with nothing said, that it is not empty."""
-    return bool(seen) if expect is None else _holds(seen, expect)
-
-
-def _holds(seen: Any, expect: Any) -> bool:
-    """Whether a JSON value holds another: mappings by subset, everything else by equality."""
-    if isinstance(expect, Mapping):
-        return isinstance(seen, Mapping) and all(
-            key in seen and _holds(seen[key], value) for key, value in expect.items()
-        )
-    return bool(seen == expect) and isinstance(seen, bool) == isinstance(expect, bool)
+    return bool(seen) if expect is None else holds(seen, expect)

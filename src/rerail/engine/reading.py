@@ -122,7 +122,21 @@ class Reader:
         """A run as it is now; the same object for a live or finished run."""
         run = await self.find(run)
         state = await self.state(run)
-        return result(state, await self._outputs(state), self._host.clock.now())
+        return await self._result(state)
+
+    async def _result(self, state: State, contents: Contents | None = None) -> RunResult:
+        outputs, args = await self._outputs(state, contents), await self._large_args(state, contents)
+        return result(state, outputs, self._host.clock.now(), args=args)
+
+    async def _large_args(self, state: State, contents: Contents | None = None) -> dict[str, Any]:
+        """The arguments of the latest calls that were too large for their events; those that are gone are left out."""
+        contents = contents or Contents(self._host.store, self._host.memory)
+        found: dict[str, Any] = {}
+        for track in state.tracks.values():
+            if track.call is not None and track.call.args_blob:
+                with store_errors(), contextlib.suppress(Gone):
+                    found[track.id] = unpack(await contents.get(track.call.args_blob))
+        return found
 
     async def _outputs(self, state: State, contents: Contents | None = None) -> dict[str, Any]:
         contents = contents or Contents(self._host.store, self._host.memory)

@@ -27,7 +27,11 @@ _COMMON: Final[Mapping[str, Any]] = {
     "alternatives": _TEXTS,
     "provider": {"type": "string"},
     "check": {"type": "object"},
-    "trust_output": {"type": "boolean"},
+    "trust_output": {
+        "type": ["boolean", "object"],
+        "properties": {"ignore": _TEXTS, "suspect": {"type": "array", "items": {"type": ["string", "object"]}}},
+        "additionalProperties": False,
+    },
 }
 _SHELL: Final[Mapping[str, Any]] = {
     "argv": {**_TEXTS, "minItems": 1},

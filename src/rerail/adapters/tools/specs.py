@@ -10,17 +10,18 @@ import hashlib
 import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NoReturn, TypedDict
+from typing import Any, NoReturn, TypedDict, TypeVar
 
 import msgspec
 
 from rerail.adapters.executors.threads import THREADS
 from rerail.core.nearest import nearest
-from rerail.core.plan import Check, Effect
+from rerail.core.plan import Check, Effect, Trust
 from rerail.core.schema import Schema, problems
 from rerail.core.tools import ToolSpec
 
 Function = Callable[..., Any]
+Built = TypeVar("Built", bound=msgspec.Struct)
 
 
 class Options(TypedDict, total=False):
@@ -31,7 +32,7 @@ class Options(TypedDict, total=False):
     alternatives: Sequence[Any]
     provider: str
     check: Check | Mapping[str, Any] | None
-    trust_output: bool
+    trust_output: bool | Trust | Mapping[str, Any]
     verify: Function | None
     probe: Function | None
 
@@ -56,7 +57,7 @@ def make_spec(
         alternatives=_names(name, options.get("alternatives", ())),
         provider=options.get("provider", ""),
         check=_check(name, options.get("check")),
-        trust_output=bool(options.get("trust_output", False)),
+        trust_output=_trust(name, options.get("trust_output", False)),
         verifiable=options.get("verify") is not None,
         probes=options.get("probe") is not None,
         fingerprint=digest([name, schema, effect, fingerprint]),
@@ -112,19 +113,28 @@ def _names(name: str, tools: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
+def _trust(name: str, trust: Any) -> bool | Trust:
+    return trust if isinstance(trust, bool) else _built(name, "trust_output", trust, Trust)
+
+
+def _built(name: str, label: str, given: Any, kind: type[Built]) -> Built:
+    """A value that people may write as a mapping."""
+    if isinstance(given, kind):
+        return given
+    fields = kind.__struct_fields__
+    if not isinstance(given, Mapping):
+        _refuse(name, f"{label} is a mapping with {', '.join(fields)}, not {given!r}")
+    for key in given:
+        if key not in fields:
+            _refuse(name, f"{label}: unknown key {key!r}; {unknown(str(key), fields)}")
+    try:
+        return msgspec.convert(given, kind)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"tool {name!r}: {label}: {error}") from error
+
+
 def _check(name: str, check: Any) -> Check | None:
-    if check is None or isinstance(check, Check):
-        found = check
-    else:
-        if not isinstance(check, Mapping):
-            _refuse(name, f"check is a mapping with {', '.join(Check.__struct_fields__)}, not {check!r}")
-        for key in check:
-            if key not in Check.__struct_fields__:
-                _refuse(name, f"check: unknown key {key!r}; {unknown(str(key), Check.__struct_fields__)}")
-        try:
-            found = msgspec.convert(check, Check)
-        except msgspec.ValidationError as error:
-            raise ValueError(f"tool {name!r}: check: {error}") from error
+    found = None if check is None else _built(name, "check", check, Check)
     if found is not None and found.schema is not None and (wrong := problems(found.schema)):
         _refuse(name, f"check: the schema cannot be used: {'; '.join(wrong)}")
     return found

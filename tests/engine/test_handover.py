@@ -1,0 +1,196 @@
+"""A run that changes hands: wishes on their way, owners that let go, follow-ups that a crash came before."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from rerail.adapters.stores.memory import MemoryStore
+from rerail.engine import engine as facade
+from rerail.engine.owner import this_process
+from rerail.engine.wishes import Wish
+from rerail.errors import Refused, StoreError, ToolError
+from rerail.ports import Owner
+from rerail.testing.scripted import Took, World
+from rerail.testing.virtual import VirtualClock, virtual_run
+
+ONE: dict[str, Any] = {"steps": [{"id": "a", "tool": "a"}]}
+FOLLOWED: dict[str, Any] = {**ONE, "follow_up": {"steps": [{"id": "f", "tool": "f"}]}}
+PLAIN = {"reflection": {"max_step_retries": 0}, "retry": {"max_retry_rounds": 0}}
+HERE = this_process()
+OTHER = Owner(HERE.host, HERE.pid, HERE.started, worker=True)  # lives as long as this test does
+
+
+async def owned_by_another(store: MemoryStore, world: World, what: Any) -> str:
+    """A run that another living process drives: it is under way, and this engine has no part in it."""
+    async with world.engine(what, store=store, settings=PLAIN) as engine:
+        run = await engine.start(what)
+        await asyncio.sleep(1)
+    await store.claim(run, OTHER, 0.0)
+    return run
+
+
+def test_a_wish_that_nobody_answers_is_withdrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """T7: who asked is told that nothing happened, so nothing may happen later."""
+    world, store = World(a=[Took(10**6)]), MemoryStore()
+    monkeypatch.setattr(facade, "ANSWER_WITHIN", 0.2)
+
+    async def main() -> None:
+        run = await owned_by_another(store, world, ONE)
+        async with world.engine(ONE, store=store, clock=VirtualClock(start=1.0)) as engine:
+            with pytest.raises(StoreError, match="did not answer"):
+                await engine.pause(run)
+        assert await store.inbox(run) == []
+        async with world.engine(ONE, store=store) as engine:
+            assert not [event for event in await engine.events(run) if event.type == "acted"]
+
+    virtual_run(main)
+
+
+def test_a_wish_whose_owner_lets_go_is_granted_by_who_asks() -> None:
+    """T7: the owner dies while the wish waits in its inbox; it is applied once, here."""
+    world, store = World(a=[Took(10**6)]), MemoryStore()
+
+    async def main() -> list[Any]:
+        run = await owned_by_another(store, world, ONE)
+
+        async def die() -> None:
+            await asyncio.sleep(0.3)
+            head = await store.head(run)
+            assert head is not None and await store.inbox(run), "the wish came by the inbox"
+            await store.claim(run, Owner(HERE.host, 2**22 + 1, 5.0), 0.0, over=head.fence)  # no such process
+
+        async with world.engine(ONE, store=store, clock=VirtualClock(start=1.0)) as engine:
+            dying = asyncio.create_task(die())
+            await engine.cancel(run, reason="enough")
+            await dying
+            result = await engine.wait(run)
+            assert result.status == "cancelled"
+            return [event for event in await engine.events(run) if event.type == "cancelled"]
+
+    (cancelled,) = virtual_run(main)
+    assert cancelled.reason == "enough"
+
+
+def test_a_wish_that_was_granted_before_a_crash_is_not_granted_again() -> None:
+    """T7: only its answer was lost; its number in the history tells."""
+    world, store = World(a=[Took(3, {"v": 1})]), MemoryStore()
+    wish = msgspec.json.encode(Wish("pause", "ann"))
+
+    async def main() -> list[Any]:
+        async with world.engine(ONE, store=store) as engine:
+            run = await engine.start(ONE)
+            live = engine._live[run]
+            await asyncio.sleep(1)
+            number = await store.post(run, wish)
+            await engine._serve(run, live)
+            await store.post(run, msgspec.json.encode(Wish("resume", "ann")))
+            await engine._serve(run, live)
+            store._open[run] = {number: wish}  # as if the crash had come before its answer was written
+            await engine._serve(run, live)
+            assert (await engine.wait(run)).success, "a second pause would have left it waiting"
+            return await engine.events(run)
+
+    events = virtual_run(main)
+    assert [event.action for event in events if event.type == "acted"] == ["pause"]
+
+
+def test_a_run_that_ends_while_somebody_knocks_is_asked_again() -> None:
+    """T7: its loop has ended and its lease is not yet given back; the wish waits for that, and is refused at rest."""
+    world, letting_go = World(a=[Took(1, {"v": 1})]), asyncio.Event()
+
+    class Slow(MemoryStore):
+        async def release(self, lease: Any) -> None:
+            letting_go.set()
+            await asyncio.sleep(0.5)
+            await super().release(lease)
+
+    async def main() -> str:
+        async with world.engine(ONE, store=Slow()) as engine:
+            run = await engine.start(ONE)
+            await letting_go.wait()
+            with pytest.raises(Refused) as refused:
+                await engine.pause(run)
+            return refused.value.code
+
+    assert virtual_run(main) == "RUN_AT_REST"
+
+
+# -- Follow-ups --------------------------------------------------------------------------------------------------------
+
+
+def test_a_follow_up_that_a_crash_came_before_is_started_by_a_retry() -> None:
+    """T6, E1: once for each completion, whoever starts it."""
+    world, store = World(a=[{"v": 1}], f=[{"v": 2}]), MemoryStore()
+
+    async def main() -> list[str]:
+        engine = world.engine(FOLLOWED, store=store)
+        await engine.open()
+        died = asyncio.Event()
+
+        async def dies(state: Any) -> None:
+            died.set()
+            raise asyncio.CancelledError
+
+        engine._follow = dies  # type: ignore[method-assign]  # the process dies between `done` and the follow-up
+        run = await engine.start(FOLLOWED)
+        await died.wait()
+        await engine.close()
+        assert world.calls_of("f") == 0
+        async with world.engine(FOLLOWED, store=store) as second:
+            target, _ = await second.begin_retry(run)
+            assert target != run
+            assert (await second.wait(target)).success
+            with pytest.raises(Refused):
+                await second.retry(run)  # it has completed, and so has its follow-up
+            return [row["run_id"] for row in await second.list(parent=run)]
+
+    children = virtual_run(main)
+    assert len(children) == 1
+    assert (world.calls_of("a"), world.calls_of("f")) == (1, 1)
+
+
+# -- Answers for runs that stopped -------------------------------------------------------------------------------------
+
+
+def test_a_doubt_of_a_cancelled_run_can_be_answered_without_starting_it() -> None:
+    """X7, E3: the answer is recorded, the verdict is made anew, and nothing is called."""
+    what = {"steps": [{"id": "a", "tool": "a"}, {"id": "b", "tool": "b", "needs": ["a"]}]}
+    world = World(a=[Took(10**6)]).option("a", effect="once")
+
+    async def main() -> tuple[Any, Any, list[Any]]:
+        async with world.engine(what, settings=PLAIN) as engine:
+            run = await engine.start(what)
+            await asyncio.sleep(1)
+            await engine.cancel(run)
+            before = await engine.wait(run)
+            await engine.resolve(run, "a", succeeded={"v": 1})
+            return before, await engine.wait(run), await engine.events(run)
+
+    before, after, events = virtual_run(main)
+    assert before.steps["a"].status == "in_doubt"
+    assert (after.status, after.steps["a"].status, after.steps["a"].output) == ("cancelled", "succeeded", {"v": 1})
+    assert world.order == ["a"], "nothing was started by the answer"
+    assert events[-1].type == "done"
+
+
+def test_a_tool_error_in_between_does_not_stop_the_attendant() -> None:
+    """T7: one run's trouble must not keep another run's wishes from being heard."""
+    store = MemoryStore()
+    world = World(a=[Took(5, ToolError("x"))])
+
+    async def main() -> list[Any]:
+        async with world.engine(ONE, store=store, settings=PLAIN) as engine:
+            first, second = await engine.start(ONE), await engine.start(ONE)
+            await store.post(first, b"\xff not JSON")
+            await store.post(second, msgspec.json.encode(Wish("pause", "ann")))
+            for run in (first, second):
+                await engine._serve(run, engine._live[run])
+            assert await store.inbox(first) == []
+            return [event for event in await engine.events(second) if event.type == "acted"]
+
+    (acted,) = virtual_run(main)
+    assert acted.action == "pause"

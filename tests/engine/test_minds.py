@@ -1,0 +1,309 @@
+"""Minds: who is asked what, and how little an answer can do. Every answer is checked before it is believed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from rerail.errors import ToolError
+from rerail.ports import Answer, Consultation, Sample
+from rerail.testing.scripted import ScriptedMind, World
+from rerail.testing.virtual import virtual_run
+
+ODD = RuntimeError("the flux is out of phase")
+BROKE = ToolError("it broke", category="tool_error")
+WRONG = ToolError("no such source: ds_invalid", category="parameter_error")
+GAP = ToolError("a gap", category="decomposition_error")
+ROW = {"run": {"concurrency": 1}}
+NO_ROUNDS = {"retry": {"max_retry_rounds": 0, "jitter": False}}
+ONE: dict[str, Any] = {"steps": [{"id": "a", "tool": "a", "args": {"source": "ds_invalid"}}]}
+
+
+def history(
+    world: World, what: Any, mind: ScriptedMind, given: Mapping[str, Any] | None = None
+) -> tuple[Any, list[Any], str]:
+    """The result, the events and the story."""
+
+    async def main() -> tuple[Any, list[Any], str]:
+        async with world.engine(what, settings={**NO_ROUNDS, **(given or {})}, model=mind) as engine:
+            result = await engine.wait(await engine.start(what, run_id="r"))
+            return result, await engine.events("r"), await engine.why("r")
+
+    return virtual_run(main)
+
+
+def of(events: list[Any], kind: str) -> list[Any]:
+    return [event for event in events if event.type == kind]
+
+
+# -- Who is asked ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "mode", "asked"),
+    [
+        (ODD, "hybrid", True), (WRONG, "hybrid", True), (BROKE, "hybrid", True),
+        (ConnectionRefusedError("down"), "hybrid", False), (GAP, "hybrid", False),
+        (PermissionError("no"), "hybrid", False),
+        (ToolError("no", suggest={"source": "ds_001"}), "hybrid", False),
+        (ODD, "rules", False), (WRONG, "rules", False),
+        (ConnectionRefusedError("down"), "model", True), (GAP, "model", True), (PermissionError("no"), "model", False),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_mind_is_asked_where_the_rules_are_at_a_loss(error: Exception, mode: str, asked: bool) -> None:
+    """H6, `reflection.mode`: no category or no concrete change; never where trying again cannot help."""
+    mind = ScriptedMind(reflect=None)
+    history(World(a=[error, {"ok": True}]), ONE, mind, {"reflection": {"mode": mode}})
+    assert ([question.kind for question in mind.asked] == ["reflect"]) is asked
+
+
+def test_a_mind_is_asked_once_for_each_attempt() -> None:
+    """H4: what it says costs a retry like any other, so the number of questions is bounded too."""
+    mind = ScriptedMind(reflect={"category": "transient_error"})
+    world = World(a=[ODD])
+    result, events, _ = history(world, ONE, mind)
+    assert (result.status, world.calls_of("a"), len(mind.asked)) == ("failed", 4, 4)
+    assert [event.attempt for event in of(events, "asked")] == [1, 2, 3, 4]
+
+
+def test_with_reflection_switched_off_nobody_is_asked() -> None:
+    """H6: only plain retry, fallback and skip remain."""
+    mind = ScriptedMind(reflect={"category": "parameter_error", "suggestion": {"source": "x"}}, repair={"tool": "b"})
+    history(World(a=[ODD]), ONE, mind, {"reflection": {"enable_step_level_reflection": False, "mode": "model"}})
+    assert not mind.asked
+
+
+def test_a_question_shows_the_failed_attempts_and_the_inputs() -> None:
+    """M1: the table whole, the step's attempts with their arguments, the outputs it was made from, cut where large."""
+    what = {
+        "objective": "count things",
+        "steps": [
+            {"id": "read", "tool": "read"},
+            {"id": "load", "tool": "load"},
+            {"id": "a", "tool": "a", "args": {"rows": "${read.rows}"}, "needs": ["load"]},
+        ],
+    }
+    mind = ScriptedMind(reflect=[{"category": "parameter_error", "suggestion": {"rows": 5}}, None])
+    world = World(read=[{"rows": 3}], load=["x" * 10_000], a=[ODD])
+    history(world, what, mind)
+    first, second = mind.asked[:2]
+    assert [row["id"] for row in first.table] == ["read", "load", "a"]
+    assert first.objective == "count things"
+    assert first.outputs["read"] == {"rows": 3}
+    sample = first.outputs["load"]
+    assert isinstance(sample, Sample) and len(sample.text) < 5000 and sample.size > 10_000
+    assert [(row["attempt"], row["args"]) for row in second.attempts] == [(1, {"rows": 3}), (2, {"rows": 5})]
+    assert second.attempts[0]["error"]["message"] == str(ODD)
+
+
+# -- What is believed --------------------------------------------------------------------------------------------------
+
+
+def test_adjusted_arguments_heal_a_step() -> None:
+    """H5, scenario params: the suggestion lies over the arguments that failed."""
+    mind = ScriptedMind(
+        reflect={
+            "category": "parameter_error", "root_cause": "the source does not exist", "recoverable": True,
+            "suggestion": {"source": "ds_001"}, "confidence": 90,
+        }
+    )  # fmt: skip
+    what = {"steps": [{"id": "a", "tool": "a", "args": {"source": "ds_invalid", "n": 1}}]}
+    result, events, story = history(World(a=[WRONG, {"ok": True}]), what, mind)
+    assert result.success
+    assert result.steps["a"].args == {"source": "ds_001", "n": 1}
+    (thought,) = of(events, "reflected")
+    assert (thought.by, thought.confidence, thought.rung) == ("script", 90, "adjusted_arguments")
+    assert thought.root_cause == "the source does not exist"
+    assert "script" in story
+
+
+def test_another_tool_heals_a_step() -> None:
+    """H5: an alternative that the plan did not name, of those that the run was given."""
+    mind = ScriptedMind(reflect={"category": "tool_error", "alternatives": ["nowhere", "b"]})
+    world = World(a=[BROKE], b=[{"ok": True}])
+    result, events, story = history(world, ONE, mind)
+    assert (result.success, result.steps["a"].tool) == (True, "b")
+    assert "the alternative tool 'nowhere' does not exist" in of(events, "reflected")[0].refused
+    assert "nowhere" in story
+
+
+def test_a_mind_may_stop_earlier() -> None:
+    """H4, H5: not recoverable skips the retry and repair rungs, for good."""
+    mind = ScriptedMind(reflect={"category": "unknown_error", "recoverable": False}, repair={"args": {}}, replan=None)
+    world = World(a=[ODD])
+    result, _, _ = history(world, ONE, mind)
+    assert (result.status, world.calls_of("a")) == ("failed", 1)
+    assert [question.kind for question in mind.asked] == ["reflect", "replan"]
+
+
+def test_a_mind_may_pass_over_rungs() -> None:
+    """H5: an action of the category's own ladder is where it is entered."""
+    mind = ScriptedMind(reflect={"category": "unknown_error", "action": "repair"}, repair={"args": {"source": "b"}})
+    world = World(a=[ODD, {"ok": True}])
+    result, _, _ = history(world, ONE, mind)
+    assert (result.success, world.calls_of("a")) == (True, 2)
+    assert [question.kind for question in mind.asked] == ["reflect", "repair"]
+
+
+GARBAGE: dict[str, Any] = {
+    "nothing": None, "text": "do better", "list": [1, 2], "empty": {}, "number": 7, "no category": {"category": "bad"},
+    "category of a wrong kind": {"category": ["parameter_error"]},
+    "category and arguments disagree": {"category": "transient_error", "suggestion": {"source": "x"}},
+    "category and action disagree": {"category": "parameter_error", "action": "alternative_tool"},
+    "unknown action": {"category": "tool_error", "action": "rm -rf"},
+    "arguments are a reference": {"category": "parameter_error", "suggestion": {"source": "${a.x}"}},
+    "arguments are a placeholder": {"category": "parameter_error", "suggestion": {"source": "<the right one>"}},
+    "arguments are no JSON": {"category": "parameter_error", "suggestion": {"source": object()}},
+    "arguments are a list": {"category": "parameter_error", "suggestion": ["x"]},
+    "arguments are huge": {"category": "parameter_error", "suggestion": {"source": "x" * 100_000}},
+    "an exception": RuntimeError("the model is away"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("answer", GARBAGE.values(), ids=GARBAGE)
+def test_what_does_not_hold_falls_back_to_the_rules(answer: Any) -> None:
+    """H5: and is recorded as such; never a loop, never a success."""
+    mind = ScriptedMind(reflect=answer)
+    world = World(a=[ODD])
+    result, events, _ = history(world, ONE, mind)
+    bare = World(a=[ODD])
+    plain, _, _ = history(bare, ONE, ScriptedMind())
+    assert (result.status, world.calls_of("a")) == (plain.status, bare.calls_of("a")) == ("failed", 4)
+    first = of(events, "reflected")[0]
+    assert first.by == "rules"
+    assert first.refused and "script" in first.refused[0]
+
+
+@pytest.mark.parametrize(
+    ("suggestion", "reason"),
+    [
+        ({"source": "ds_invalid"}, "tried already"),
+        ({"source": 5}, "source"),
+        ({"other": 1}, "other"),
+    ],
+)
+def test_arguments_must_be_new_and_fit(suggestion: dict[str, Any], reason: str) -> None:
+    """H5: they fit the schema and differ from every failed try."""
+    schema = {"type": "object", "properties": {"source": {"type": "string"}}, "additionalProperties": False}
+    mind = ScriptedMind(reflect={"category": "parameter_error", "suggestion": suggestion})
+    world = World(a=[WRONG]).option("a", schema=schema)
+    result, events, story = history(world, ONE, mind)
+    assert (result.status, world.calls_of("a")) == ("failed", 1)
+    assert any(reason in refused for refused in of(events, "reflected")[0].refused)
+    assert reason in story
+
+
+def test_a_mind_cannot_widen_the_tools() -> None:
+    """M4, H8: a tool that the run was not given does not come into it, whoever asks."""
+    everywhere = {
+        "reflect": {"category": "tool_error", "alternatives": ["shell"]},
+        "repair": {"tool": "shell", "args": {"cmd": "rm"}},
+        "replan": {"steps": [{"id": "a", "tool": "shell"}]},
+    }
+    mind = ScriptedMind(**everywhere)
+    world = World(a=[BROKE])
+    result, events, story = history(world, ONE, mind)
+    assert result.status == "failed"
+    assert {call.tool for call in world.calls} == {"a"}
+    assert {event.question for event in of(events, "plan_rejected")} == {"repair", "replan"}
+    assert story.count("shell") >= 3
+
+
+# -- Budgets -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("key", "limit"), [("max_tokens", 100), ("max_cost", 1.0)])
+def test_what_a_mind_costs_counts(key: str, limit: float) -> None:
+    """H4, M1: tokens and cost of models are the run's, and no call is made past the budget."""
+    spent = Answer({"category": "transient_error"}, [Consultation("m", 60, 50, 1.5, 0.1)])
+    mind = ScriptedMind(reflect=spent)
+    world = World(a=[ODD])
+    result, events, _ = history(world, ONE, mind, {"run": {key: limit}})
+    assert (result.status, world.calls_of("a"), len(mind.asked)) == ("failed", 1, 1)
+    assert result.stopped == "BUDGET_EXCEEDED"
+    (call,) = of(events, "consulted")
+    assert (call.model, call.input_tokens, call.output_tokens, call.cost) == ("m", 60, 50, 1.5)
+    assert (result.exec["tokens"], result.exec["cost"]) == (110, 1.5)
+
+
+def test_no_judge_is_asked_past_the_budget() -> None:
+    """V4: the computed verdict stands, and `judge` says why."""
+    mind = ScriptedMind(judge=Answer({"complete": True}, [Consultation("m", 60, 50)]), reflect=None)
+
+    def spend(**args: Any) -> Any:
+        return {"done": True}
+
+    world = World(a=[spend])
+    settings = {"run": {"max_seconds": 0.0}, "evaluation": {"shortcut": False}}
+    result, _, _ = history(world, ONE, mind, settings)
+    assert result.judge == "none" and result.stopped == "BUDGET_EXCEEDED"
+    result, events, _ = history(World(a=[spend]), ONE, mind, {"evaluation": {"shortcut": False}})
+    assert result.judge == "script"
+    assert of(events, "consulted")[0].question == "judge"
+
+
+# -- The breaker -------------------------------------------------------------------------------------------------------
+
+
+def five() -> dict[str, Any]:
+    return {"steps": [{"id": f"s{i}", "tool": f"s{i}"} for i in range(5)]}
+
+
+def test_the_breaker_goes_to_a_replan() -> None:
+    """H4: different steps failing in a row stop the run from starting more; a new plan is asked for, once."""
+    mind = ScriptedMind(replan={"plan": {"steps": [{"id": "other", "tool": "s4"}]}, "reason": "no key for the rest"})
+    world = World({f"s{i}": [PermissionError("no key")] for i in range(4)})
+    result, events, story = history(world, five(), mind, ROW)
+    (question,) = mind.asked
+    assert (question.kind, question.reason) == ("replan", "s0, s1, s2")
+    assert world.order == ["s0", "s1", "s2", "s4"], "the fourth step was not started any more"
+    assert result.success and list(result.steps) == ["other"]
+    assert [event.question for event in of(events, "asked")] == ["replan"]
+    assert "BREAKER_OPEN" in story
+
+
+def test_a_breaker_without_a_replan_stops_the_run() -> None:
+    """H4: nobody to ask, or the budget of replans is used up: the run fails, and says so."""
+    for mind in (ScriptedMind(), ScriptedMind(replan=None)):
+        world = World({f"s{i}": [PermissionError("no key")] for i in range(5)})
+        result, events, _ = history(world, five(), mind, ROW)
+        assert (result.status, result.stopped) == ("failed", "BREAKER_OPEN")
+        assert result.never_started
+        assert len(of(events, "done")) == 1
+
+
+# -- The judge ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_judge_whose_run_moves_on_is_asked_again_and_ends() -> None:
+    """V3, T7: an answer to a state that has moved on changes nothing; the next one counts, and the run ends."""
+    what = {"steps": [{"id": "a", "tool": "a"}, {"id": "b", "tool": "b", "needs": ["a"], "critical": False}]}
+    asked: list[Any] = []
+
+    async def main() -> tuple[Any, list[Any]]:
+        async with World(b=[GAP]).engine(
+            what, settings={**NO_ROUNDS, "evaluation": {"shortcut": False}}, model=Busy()
+        ) as engine:
+            box.append(engine)
+            result = await engine.wait(await engine.start(what, run_id="r"))
+            return result, await engine.events("r")
+
+    class Busy(ScriptedMind):
+        def __init__(self) -> None:
+            super().__init__(judge={"complete": True})
+
+        async def answer(self, question: Any) -> Any:
+            asked.append(question)
+            if len(asked) == 1:  # somebody acts while the judge thinks
+                await box[0].add("r", [{"id": "c", "tool": "a"}])
+            return await super().answer(question)
+
+    box: list[Any] = []
+    result, events = virtual_run(main)
+    assert result.success and len(asked) == 2
+    assert [event.question for event in of(events, "declined") if event.late] == ["judge"]
+    assert result.steps["c"].status == "succeeded"
+    assert len(of(events, "done")) == 1
