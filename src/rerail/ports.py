@@ -275,11 +275,14 @@ class Question:
     error: Mapping[str, Any] | None = None
     definition: Mapping[str, Any] | None = None
     seq: int = 0
+    definitions: Sequence[Mapping[str, Any]] = ()  # every step of the plan, where a new plan is asked for
     attempts: Sequence[Mapping[str, Any]] = ()  # the step's failed attempts: tool, arguments, error
     outputs: Mapping[str, Any] = field(default_factory=dict)  # step → its output, cut to a sample where it is large
     events: Sequence[Mapping[str, Any]] = ()  # the latest events, beside the table and never instead of it
     fewest: int = 0  # events that are shown even where room is scarce
     reason: str = ""  # why it is asked, where the table does not say
+    tokens_left: int | None = None  # what the run's budgets leave for the answer
+    cost_left: float | None = None
 
 
 class Mind(Protocol):

@@ -20,7 +20,6 @@ from typing import Any, TypeVar
 import msgspec
 
 from rerail.context import Context
-from rerail.core import answers
 from rerail.core import events as ev
 from rerail.core.codec import decode, encode
 from rerail.core.commands import Faulty, Refusal
@@ -41,6 +40,7 @@ from rerail.engine.outputs import INLINE, Contents, Gone
 from rerail.engine.perform import Launch, Outcome, Performer
 from rerail.engine.wishes import Wish, error_for, grant
 from rerail.errors import RerailError, StoreError
+from rerail.mind import judge, reflect, repair, replan
 from rerail.ports import (
     Answer,
     Batch,
@@ -612,13 +612,21 @@ class RunLoop:
         error = track.error.to_dict() if track is not None and track.error is not None else None
         low, high = host.history_window
         rows = await self._patiently(lambda: host.store.read(state.run, max(0, self._seq - high), high)) if high else []
+        whole = action.question == "replan"
+        policy = state.policy
         return Question(
             action.question, state.run, action.step, state.objective, question_table(state), host.specs, error,
             msgspec.to_builtins(track.step) if track is not None else None, state.seq,
-            attempts_of(track) if track is not None else (),
-            await self._samples(list(state.tracks.values()) if track is None else [need for need, _ in track.needs]),
-            [Record(state.run, row.seq, row.at, decode(row.data)).to_dict() for row in rows],
-            low, ", ".join(state.row) if state.breaker else "",
+            definitions=[msgspec.to_builtins(other.step) for other in state.tracks.values()] if whole else (),
+            attempts=attempts_of(track) if track is not None else (),
+            outputs=await self._samples(
+                list(state.tracks.values()) if track is None else [need for need, _ in track.needs]
+            ),
+            events=[Record(state.run, row.seq, row.at, decode(row.data)).to_dict() for row in rows],
+            fewest=low,
+            reason=", ".join(state.row) if state.breaker else "",
+            tokens_left=None if policy.max_tokens is None else max(0, policy.max_tokens - state.tokens),
+            cost_left=None if policy.max_cost is None else max(0.0, policy.max_cost - state.cost),
         )  # fmt: skip
 
     async def _samples(self, tracks: list[Track]) -> dict[str, Any]:
@@ -662,16 +670,16 @@ class RunLoop:
                 if state.judged is not None or state.moves != action.seq:
                     return [ev.Declined("judge", "", "the run has moved on", late=True)]
                 if failed:
-                    return [answers.unavailable_judge(state, failed)]
-                return [answers.read_judgement(state, given, by)]
+                    return [judge.unavailable(state, failed)]
+                return [judge.read(state, given, by)]
             case "reflect":
-                return answers.read_reflection(state, specs, action.step, action.seq, given, by, now, failed)
+                return reflect.read(state, specs, action.step, action.seq, given, by, now, failed)
             case _ if failed:
                 return [ev.Declined(action.question, action.step, failed)]
             case "repair":
-                return [answers.read_repair(state, specs, action.step, action.seq, given, by)]
+                return [repair.read(state, specs, action.step, action.seq, given, by)]
             case _:
-                return [answers.read_replan(state, specs, given, by, action.seq)]
+                return [replan.read(state, specs, given, by, action.seq)]
 
 
 class _NotYet(Exception):

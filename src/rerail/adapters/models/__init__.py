@@ -1,0 +1,1 @@
+"""Language models, and what makes minds of them."""

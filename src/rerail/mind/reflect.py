@@ -1,0 +1,164 @@
+"""Reflect: what to make of a failed attempt (SPEC H5).
+
+Rules of this file:
+- A reflection that does not hold is refused with a reason, and the rules' own thought takes its place.
+- It may choose among the rungs that its category has, and stop earlier; it adds none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rerail.core import events as ev
+from rerail.core.codes import Category
+from rerail.core.events import Event
+from rerail.core.policy import LADDER, Rung
+from rerail.core.recover import Case, Reflection, choose, failed_args, reflect
+from rerail.core.state import State
+from rerail.core.tools import Tools
+from rerail.core.track import Phase
+from rerail.core.values import NotJson, pack, plain_text, unpack
+from rerail.mind import words
+from rerail.ports import Prompt, Question
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "category": {"enum": [str(category) for category in Category]},
+        "root_cause": {"type": "string"},
+        "recoverable": {"type": "boolean"},
+        "suggestion": {"type": ["object", "null"]},
+        "alternatives": {"type": "array", "items": {"type": "string"}},
+        "confidence": {"type": "integer", "minimum": 0, "maximum": 100},
+    },
+    "required": ["category", "root_cause", "recoverable", "confidence"],
+}
+
+
+def ask(question: Question, template: str, room: int = words.ROOM) -> Prompt:
+    """The failed step with its attempts, and what it was made from."""
+    return words.filled(template, "reflect", words.pieces(question, room), SCHEMA)
+
+
+# The words in which a rung is asked for, besides its own name.
+ACTIONS: dict[str, Rung] = {
+    **{str(rung): rung for rung in Rung},
+    "retry_with_backoff": Rung.RETRY, "wait": Rung.RETRY, "adjust_arguments": Rung.ADJUST, "adjust": Rung.ADJUST,
+    "retry_with_adjusted_params": Rung.ADJUST, "adjusted_args": Rung.ADJUST, "alternative": Rung.ALTERNATIVE,
+    "retry_with_alternative_tool": Rung.ALTERNATIVE, "repair_step": Rung.REPAIR, "single_step_repair": Rung.REPAIR,
+    "replan_task": Rung.REPLAN, "abort": Rung.FAIL, "stop": Rung.FAIL,
+}  # fmt: skip
+_PLACEHOLDER = re.compile(r"\$\{|\{\{|^\s*<[^<>]{1,80}>\s*$|^\s*(?:\.\.\.|…|TODO|TBD|FIXME)\s*$|^YOUR_[A-Z_]+$")
+MAX_SUGGESTION = 16_000  # bytes; it is written again with every try
+
+
+class _Unbelievable(Exception):
+    """A reflection that does not hold; the rules take over."""
+
+
+def read(
+    state: State, tools: Tools, step: str, attempt: int, answer: Any, by: str, now: float, failed: str = ""
+) -> list[Event]:
+    """What a mind makes of a failure, and the rung chosen for it; the rules' own thought where it does not hold."""
+    track = state.current(step, attempt, Phase.HELD)
+    if track is None or track.question != "reflect":
+        return [ev.Declined("reflect", step, "the run has moved on", late=True)]
+    error = track.error or ev.Error("TOOL_FAILED", Category.UNKNOWN, "failed")
+    rules = reflect(state, tools, track, error)
+    refused: list[str] = []
+    try:
+        if failed or answer is None:
+            raise _Unbelievable(failed or "no reflection was offered")
+        thought = _reflection(answer, failed_args(state, track), by)
+    except _Unbelievable as problem:
+        refused.append(f"{by}: {problem}"[:500])
+        thought = rules
+    return choose(Case(state, tools, track, error, thought, now, refused))
+
+
+def objections(question: Question, answer: Mapping[str, Any]) -> list[str]:
+    """What is wrong with an answer as far as the question itself shows, for whoever gave it to mend."""
+    failed = question.attempts[-1]["args"] if question.attempts else None
+    try:
+        thought = _reflection(answer, failed, "")
+    except _Unbelievable as problem:
+        return [str(problem)]
+    unknown = [name for name in thought.alternatives if name not in question.tools]
+    return [f"there is no tool named {name!r}" for name in unknown[:3]]
+
+
+def _reflection(answer: Any, failed: Mapping[str, Any] | None, by: str) -> Reflection:
+    if not isinstance(answer, Mapping):
+        raise _Unbelievable("the reflection is no object")
+    category = _category(answer.get("category"))
+    action = _action(answer.get("action"), category)
+    args = _suggestion(answer.get("suggestion"), failed)
+    if args is not None and Rung.ADJUST not in LADDER[category]:
+        raise _Unbelievable(f"category {category} and adjusted arguments do not agree")
+    names = answer.get("alternatives")
+    alternatives = tuple(str(name) for name in names[:10]) if isinstance(names, list | tuple) else ()
+    if alternatives and Rung.ALTERNATIVE not in LADDER[category]:
+        raise _Unbelievable(f"category {category} and another tool do not agree")
+    confidence = answer.get("confidence", 0)
+    sure = int(confidence) if isinstance(confidence, int | float) and 0 <= confidence <= 100 else 0
+    cause = answer.get("root_cause")
+    recoverable = answer.get("recoverable") is not False and action is not Rung.FAIL
+    return Reflection(
+        category, plain_text(cause, 500) if isinstance(cause, str) else "", recoverable, args, sure, alternatives,
+        by, action,
+    )  # fmt: skip
+
+
+def _category(given: Any) -> Category:
+    known = {str(category): category for category in Category}
+    name = given.strip().lower() if isinstance(given, str) else ""
+    found = known.get(name) or known.get(f"{name}_error")
+    if found is None:
+        raise _Unbelievable(f"{given!r:.80} is no category; known: {', '.join(known)}")
+    return found
+
+
+def _action(given: Any, category: Category) -> Rung | None:
+    if given is None or given == "":
+        return None
+    rung = ACTIONS.get(given.strip().lower()) if isinstance(given, str) else None
+    if rung is None:
+        raise _Unbelievable(f"{given!r:.80} is no action; known: {', '.join(map(str, Rung))}")
+    if rung is not Rung.FAIL and rung not in LADDER[category]:
+        raise _Unbelievable(f"category {category} and action {rung} do not agree")
+    return rung
+
+
+def _suggestion(given: Any, failed: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Concrete arguments: what is said, over those that failed."""
+    if isinstance(given, Mapping) and set(given) <= {"args", "arguments", "tool", "reason"} and len(given) > 0:
+        given = given.get("args", given.get("arguments"))
+    if given is None or given == {} or isinstance(given, str):
+        return None  # a suggestion in words is for people
+    if not isinstance(given, Mapping):
+        raise _Unbelievable("the suggestion is no object of arguments")
+    try:
+        data = pack(dict(given)).data
+    except NotJson as error:
+        raise _Unbelievable(f"the suggestion is not JSON: {error}") from error
+    if len(data) > MAX_SUGGESTION:
+        raise _Unbelievable(f"the suggestion is too large ({len(data):,} bytes)")
+    vague = next(_vague(given), None)
+    if vague is not None:
+        raise _Unbelievable(f"the suggestion is not concrete: {vague!r:.80}")
+    return {**(failed or {}), **unpack(data)}
+
+
+def _vague(value: Any) -> Iterator[str]:
+    """Texts that only stand for a value."""
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, str) and _PLACEHOLDER.search(item):
+            yield item
+        elif isinstance(item, Mapping):
+            stack.extend(item.values())
+        elif isinstance(item, list | tuple):
+            stack.extend(item)

@@ -1,0 +1,117 @@
+"""Repair: one step rewritten, same id, new tool, arguments or needs, with a reason (SPEC H7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from rerail.core import events as ev
+from rerail.core.dialects import read_steps
+from rerail.core.events import Course, Event
+from rerail.core.plan import Fault, Step, check_steps, definition
+from rerail.core.policy import Rung
+from rerail.core.state import State
+from rerail.core.tools import Tools
+from rerail.core.track import Phase
+from rerail.core.values import plain_text
+from rerail.mind import words
+from rerail.mind.restraint import repeated, restrained
+from rerail.ports import Prompt, Question
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "step": {
+            "type": ["object", "null"],
+            "properties": {
+                "id": {"type": "string"},
+                "tool": {"type": "string"},
+                "args": {"type": "object"},
+                "needs": {"type": "array", "items": {"type": "string"}},
+            },
+            "required": ["tool", "args"],
+        },
+        "reason": {"type": "string"},
+    },
+    "required": ["step", "reason"],
+}
+
+
+def ask(question: Question, template: str, room: int = words.ROOM) -> Prompt:
+    """The step, what became of it, what it may use."""
+    return words.filled(template, "repair", words.pieces(question, room), SCHEMA)
+
+
+def read(state: State, tools: Tools, step: str, attempt: int, answer: Any, by: str) -> Event:
+    """A repaired step: same id, new tool, args or needs, with a reason (H7)."""
+    track = state.tracks.get(step)
+    if track is None or track.phase is not Phase.HELD or track.question != "repair" or track.attempt != attempt:
+        return ev.Declined("repair", step, "the run has moved on", late=True)
+    reason = plain_text(str(answer.get("reason", "")), 500) if isinstance(answer, Mapping) else ""
+    if answer is None or (isinstance(answer, Mapping) and answer.get("step", answer) is None):
+        return ev.Declined("repair", step, reason or "no repair was offered")
+    faults: list[Fault] = []
+    repaired = _one_step(answer, track.step, faults)
+    if repaired is None:
+        return ev.Declined("repair", step, "; ".join(map(str, faults)) or "the answer is no step")
+    if repaired.id != step:
+        faults.append(Fault("BAD_VALUE", f"a repair keeps the id; got {repaired.id!r}", step))
+    if definition(repaired) == definition(track.step):
+        faults.append(Fault("BAD_VALUE", "the repaired step is the failed one, unchanged", step))
+    repaired = restrained(repaired, track.step, faults)
+    faults += repeated(state, tools, [repaired])
+    others = [repaired if other.id == step else other.step for other in state.tracks.values()]
+    faults += check_steps(others, tools)
+    if faults:
+        return ev.PlanRejected(by, tuple(map(str, faults)), "the repair does not make a valid plan", "repair", step)
+    return ev.Recovered(
+        step, attempt, Rung.REPAIR, reason or "repaired", tool=repaired.tool, args=dict(repaired.args),
+        course=Course((step,), (repaired,)), by=by,
+    )  # fmt: skip
+
+
+def objections(question: Question, answer: Mapping[str, Any]) -> list[str]:
+    """What is wrong with an answer as far as the question itself shows, for whoever gave it to mend."""
+    if answer.get("step", answer) is None or question.definition is None:
+        return []
+    old = msgspec.convert(question.definition, Step)
+    faults: list[Fault] = []
+    repaired = _one_step(answer, old, faults)
+    if repaired is None:
+        return [str(fault) for fault in faults] or ["the answer is no step"]
+    if repaired.id != old.id:
+        faults.append(Fault("BAD_VALUE", f"a repair keeps the id {old.id!r}; got {repaired.id!r}", old.id))
+    if definition(repaired) == definition(old):
+        faults.append(Fault("BAD_VALUE", "the repaired step is the failed one, unchanged", old.id))
+    repaired = restrained(repaired, old, faults)
+    # The others are known by name alone; what they are does not matter to whether this one fits among them.
+    others = [Step(row["id"], repaired.tool) for row in question.table if row["id"] != repaired.id]
+    alone = [fault for fault in check_steps([repaired, *others], question.tools) if fault.step == repaired.id]
+    return [str(fault) for fault in (*faults, *alone)]
+
+
+def _one_step(answer: Any, old: Step, faults: list[Fault]) -> Step | None:
+    """The step an answer gives: whole, or only what changes."""
+    if isinstance(answer, Step):
+        return answer
+    if not isinstance(answer, Mapping):
+        return None
+    given = answer.get("step", answer)
+    if isinstance(given, Step):
+        return given
+    if not isinstance(given, Mapping):
+        return None
+    data = {key: value for key, value in given.items() if key != "reason"}
+    read = read_steps([{"id": old.id, "tool": old.tool, **data}], faults, known=())
+    if faults or not read:
+        return None
+    new = read[0]
+    changes = {name: getattr(new, name) for name in new.__struct_fields__ if name in data}
+    return _replaced(old, changes) if new.id == old.id else new
+
+
+def _replaced(step: Step, changes: Mapping[str, Any]) -> Step:
+    fields = {name: getattr(step, name) for name in step.__struct_fields__}
+    return Step(**{**fields, **changes})

@@ -1,0 +1,135 @@
+"""Replan: a new revision of the plan that keeps finished work (SPEC H8)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from rerail.core import events as ev
+from rerail.core.dialects import Unreadable, read_plan
+from rerail.core.events import Course, Event
+from rerail.core.plan import Effect, Fault, Plan, Step, check_steps, definition
+from rerail.core.state import State
+from rerail.core.tools import Tools
+from rerail.core.track import Phase, Track
+from rerail.core.values import plain_text
+from rerail.mind import words
+from rerail.mind.plan import STEP_SCHEMA
+from rerail.mind.restraint import repeated, restrained
+from rerail.ports import Prompt, Question
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "plan": {
+            "type": ["object", "null"],
+            "properties": {"steps": {"type": "array", "items": {**STEP_SCHEMA, "required": ["id"]}, "minItems": 1}},
+            "required": ["steps"],
+        },
+        "reason": {"type": "string"},
+    },
+    "required": ["plan", "reason"],
+}
+
+
+def ask(question: Question, template: str, room: int = words.ROOM) -> Prompt:
+    """The whole task as it stands: what is done, what failed, what may be used."""
+    return words.filled(template, "replan", words.pieces(question, room), SCHEMA)
+
+
+def read(state: State, tools: Tools, answer: Any, by: str, asked: int) -> Event:
+    """A new revision of the plan: finished work whose definition is unchanged is carried over (H8)."""
+    if not state.replan_wanted or state.acted_at > asked:
+        return ev.Declined("replan", "", "the run has moved on", late=True)
+    reason = plain_text(str(answer.get("reason", "")), 500) if isinstance(answer, Mapping) else ""
+    if answer is None or (isinstance(answer, Mapping) and answer.get("plan", answer) is None):
+        return ev.Declined("replan", "", reason or "no new plan was offered")
+    olds = {step_id: track.step for step_id, track in state.tracks.items()}
+    try:
+        plan = answer if isinstance(answer, Plan) else drafted(answer, olds)
+    except Unreadable as error:
+        return ev.Declined("replan", "", str(error))
+    faults = list(plan.faults)
+    steps = [restrained(step, olds.get(step.id), faults) for step in plan.steps]
+    plan = msgspec.structs.replace(plan, steps=tuple(steps), follow_up=None)  # what follows the run is not in question
+    faults += check_steps(plan.steps, tools)
+    faults += repeated(state, tools, plan.steps)
+    if not plan.steps:
+        faults.append(Fault("NO_STEPS", "the new plan has no steps"))
+    if faults:
+        return ev.PlanRejected(by, tuple(map(str, faults)), "the new plan is not valid", "replan")
+    doubtful = _disturbed_doubts(state, plan)
+    if doubtful:
+        faults_said = tuple(f"step {name!r} is in doubt; it can be neither changed nor dropped" for name in doubtful)
+        return ev.PlanRejected(by, faults_said, "the new plan would disturb a step in doubt", "replan")
+    full = state.policy.replan == "full"
+    return ev.Replanned(state.revision + 1, replan_course(state, plan, full=full), by, reason, full)
+
+
+def drafted(answer: Any, olds: Mapping[str, Step]) -> Plan:
+    """The plan an answer gives. A step of the old plan may be named by its id alone, or with just what changes."""
+    data = answer.get("plan", answer) if isinstance(answer, Mapping) else answer
+    if isinstance(data, Mapping):
+        data = {key: value for key, value in data.items() if key != "reason"}
+        key = next((name for name in ("steps", "tasks") if isinstance(data.get(name), list)), "")
+        if key:
+            data[key] = [_whole(step, olds) for step in data[key]]
+    return read_plan(data)
+
+
+def _whole(step: Any, olds: Mapping[str, Step]) -> Any:
+    if not isinstance(step, Mapping) or "tool" in step or not isinstance(step.get("id"), str):
+        return step
+    old = olds.get(step["id"])
+    return step if old is None else {**msgspec.to_builtins(old), **step}
+
+
+def objections(question: Question, answer: Mapping[str, Any]) -> list[str]:
+    """What is wrong with an answer as far as the question itself shows, for whoever gave it to mend."""
+    if answer.get("plan", answer) is None:
+        return []
+    olds = {row["id"]: msgspec.convert(row, Step) for row in question.definitions}
+    try:
+        plan = drafted(answer, olds)
+    except Unreadable as error:
+        return [str(error)]
+    faults = list(plan.faults)
+    steps = [restrained(step, olds.get(step.id), faults) for step in plan.steps]
+    return [*map(str, faults), *map(str, check_steps(steps, question.tools))]
+
+
+def _disturbed_doubts(state: State, plan: Plan) -> list[str]:
+    """Steps in doubt that a new plan drops or changes: nobody knows whether their effect happened."""
+    new = {step.id: step for step in plan.steps}
+    return [t.id for t in state.doubts.values() if t.id not in new or definition(new[t.id]) != definition(t.step)]
+
+
+def replan_course(state: State, plan: Plan, *, full: bool) -> Course:
+    """What changes between the plan as it is and the new one; a succeeded `once` step is never run again by it."""
+    steps: list[Step] = []
+    touched: list[str] = []
+    done: list[Step] = []
+    for step in plan.steps:
+        track = state.tracks.get(step.id)
+        if track is None:
+            steps.append(step)
+        elif track.phase is Phase.DOUBT:
+            continue
+        elif _once_done(track):
+            if definition(step) != definition(track.step):
+                done.append(step)
+        elif full or definition(step) != definition(track.step):
+            steps.append(step)
+        elif track.phase not in (Phase.SUCCEEDED, Phase.SKIPPED):
+            # Not finished: what the new plan says of gates, timeouts and retries counts too.
+            steps.append(step) if step != track.step else touched.append(step.id)
+    kept = {step.id for step in plan.steps}
+    dropped = tuple(step_id for step_id in state.tracks if step_id not in kept)
+    return Course(tuple(touched), tuple(steps), dropped, done=tuple(done), order=tuple(step.id for step in plan.steps))
+
+
+def _once_done(track: Track) -> bool:
+    """Whether the step's effect has happened and must not happen twice, whatever its result is worth now."""
+    return track.result is not None and track.result.effect is Effect.ONCE

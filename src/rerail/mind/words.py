@@ -1,0 +1,196 @@
+"""Words for models: what they get to see of a run, compact, bounded, and with other people's words fenced in (M4).
+
+Rules of this file:
+- Steps are never cut: the table has a row for each, however many there are. What is cut is what they carry.
+- Whatever came from a tool, a person or a plan is data. It stands between fences whose name it cannot know, and a
+  template's gaps are filled in one pass, so that no data can open a gap or close a fence.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from rerail.core.tools import ToolSpec
+from rerail.core.values import digest
+from rerail.ports import Prompt, Question, Sample
+
+ROOM = 60_000  # characters of a prompt, unless the table of steps alone needs more
+_GAP = re.compile(r"\{\{(\w+)\}\}")
+CUT = "…"
+
+
+class BadTemplate(ValueError):
+    """A prompt file that cannot be used; the message says why."""
+
+
+def filled(template: str, role: str, values: Mapping[str, str], schema: Mapping[str, Any]) -> Prompt:
+    """A prompt from its template: what stands above the first line of dashes is for the system, the rest is asked."""
+    system, dashes, user = template.partition("\n---\n")
+    if not dashes:
+        raise BadTemplate(f"the prompt {role!r} has no line of three dashes between instructions and question")
+    unknown = sorted({name for name in _GAP.findall(template) if name not in values})
+    if unknown:
+        gaps = ", ".join("{{" + name + "}}" for name in values)
+        raise BadTemplate(f"the prompt {role!r} has the unknown gap {{{{{unknown[0]}}}}}; known: {gaps}")
+
+    def fill(part: str) -> str:
+        return _GAP.sub(lambda gap: values[gap[1]], part).strip()
+
+    return Prompt(role, fill(system), fill(user), schema)
+
+
+def fenced(label: str, text: str) -> str:
+    """Somebody's words as data, between marks that do not occur in them."""
+    mark = digest(f"{label}\n{text}".encode("utf-8", "replace"))[:12]
+    while mark in text:
+        mark = digest((mark + text).encode("utf-8", "replace"))[:12]
+    return f"<data {mark} {label}>\n{text}\n</data {mark}>"
+
+
+def cut(text: str, limit: int) -> str:
+    """A text of at most so many characters, and how much of it is missing."""
+    if len(text) <= limit:
+        return text
+    kept = max(0, limit - 24)
+    return f"{text[:kept]}{CUT} ({len(text) - kept:,} more)"
+
+
+def shown(value: Any, limit: int) -> str:
+    """A JSON value as text of at most so many characters."""
+    if isinstance(value, Sample):
+        return cut(value.text, limit - 24) + f" ({value.size:,} bytes in all)"
+    return cut(msgspec.json.encode(value).decode(), limit)
+
+
+# -- The parts of a question ------------------------------------------------------------------------------------------
+
+
+def table(rows: Sequence[Mapping[str, Any]], room: int) -> str:
+    """One line per step, always all of them; where room is scarce errors, then needs, are shortened."""
+    for errors, needs in ((300, 12), (120, 12), (60, 6), (0, 3), (0, 0)):
+        lines = [_row(row, errors, needs) for row in rows]
+        text = "\n".join(["id | tool | status | attempts | needs | error", *lines])
+        if len(text) <= room:
+            break
+    return text
+
+
+def _row(row: Mapping[str, Any], errors: int, most: int) -> str:
+    needs = [str(name) for name in row["needs"]]
+    listed = ", ".join(needs[:most]) + (f" (+{len(needs) - most})" if len(needs) > most else "")
+    status = f"{row['status']} ({row['code']})" if row.get("code") else str(row["status"])
+    error = cut(" ".join(str(row["error"] or "").split()), errors) if errors else ""
+    return f"{row['id']} | {row['tool']} | {status} | {row['attempts']} | {listed or '-'} | {error or '-'}"
+
+
+def tools(specs: Mapping[str, ToolSpec], room: int, used: Iterable[str] = ()) -> str:
+    """The tools with their schemas; where room is scarce those that the plan does not use lose theirs first."""
+    mine = set(used)
+    for whole, words in (("all", 300), ("mine", 300), ("mine", 80), ("none", 60), ("none", 0)):
+        chosen = specs.keys() if whole == "all" else mine if whole == "mine" else ()
+        text = "\n".join(_tool(spec, spec.name in chosen, words) for spec in specs.values())
+        if len(text) <= room:
+            break
+    return text
+
+
+def _tool(spec: ToolSpec, schema: bool, words: int) -> str:
+    said = cut(" ".join(spec.description.split()), words) if words else ""
+    shape = f" args: {msgspec.json.encode(spec.schema.source).decode()}" if schema else ""
+    return f"- {spec.name} [{spec.effect}]{': ' if said else ''}{said}{shape}"
+
+
+def definitions(rows: Sequence[Mapping[str, Any]], room: int) -> str:
+    """What each step of the plan is, one a line; its arguments are cut where there is no room."""
+    share = max(80, room // max(1, len(rows)))
+    return "\n".join(shown(row, share) for row in rows) or "none"
+
+
+def outputs(values: Mapping[str, Any], room: int) -> str:
+    """The outputs of steps, each with an equal share of the room."""
+    if not values:
+        return "none"
+    share = max(40, min(2000, room // len(values) - 20))
+    return cut("\n".join(f"{step}: {shown(value, share)}" for step, value in values.items()), room)
+
+
+def attempts(rows: Sequence[Mapping[str, Any]], room: int) -> str:
+    """The failed attempts of a step, the latest last."""
+    if not rows:
+        return "none"
+    share = max(200, room // len(rows))
+    return "\n".join(
+        f"attempt {row['attempt']}: tool {row['tool']}, args {shown(row['args'], share // 2)} -> "
+        f"{row['error']['category']} {row['error']['code']}: {cut(str(row['error']['message']), share // 2)}"
+        for row in rows
+    )
+
+
+def events(rows: Sequence[Mapping[str, Any]], fewest: int, room: int) -> str:
+    """The latest events, one a line; as many as there is room for, but never fewer than `fewest`."""
+    share = max(160, room // max(1, len(rows)))
+    lines = [cut(msgspec.json.encode(row).decode(), min(600, share)) for row in rows]
+    while len(lines) > fewest and sum(map(len, lines)) > room:
+        lines.pop(0)
+    return "\n".join(lines) or "none"
+
+
+def pieces(question: Question, room: int = ROOM) -> dict[str, str]:
+    """All that a template may show of a question: the table takes what it needs, the rest shares what is left."""
+    steps = table(question.table, room // 2)
+    left = max(4_000, room - len(steps) - 6_000)
+    used = [str(row["tool"]) for row in question.table]
+    return {
+        "objective": fenced("objective", cut(question.objective or "-", 4_000)),
+        "steps": fenced("steps", steps),
+        "tools": fenced("tools", tools(question.tools, left // 2, used)),
+        "definitions": fenced("definitions", definitions(question.definitions, left // 4)),
+        "step": fenced("step", shown(question.definition, left // 6)) if question.definition else "-",
+        "step_id": question.step or "-",
+        "error": fenced("error", shown(question.error, left // 6)) if question.error else "-",
+        "attempts": fenced("attempts", attempts(question.attempts, left // 6)),
+        "outputs": fenced("outputs", outputs(question.outputs, left // 4)),
+        "events": fenced("events", events(question.events, question.fewest, left // 8)),
+        "reason": question.reason or "-",
+    }
+
+
+# -- What comes back --------------------------------------------------------------------------------------------------
+
+
+class Unreadable(ValueError):
+    """An answer in which no JSON object can be found."""
+
+
+_FENCE = re.compile(r"```(?:json|JSON)?\s*\n(.*?)\n?\s*```", re.S)
+MAX_ANSWER = 2_000_000
+
+
+def parsed(answer: Any) -> dict[str, Any]:
+    """The JSON object in an answer: as it is, in a code fence, or with words around it."""
+    if isinstance(answer, Mapping):
+        return dict(answer)
+    if not isinstance(answer, str):
+        raise Unreadable(f"the answer is {type(answer).__name__}, not a JSON object")
+    text = answer.strip()
+    if not text:
+        raise Unreadable("the answer is empty")
+    if len(text) > MAX_ANSWER:
+        raise Unreadable(f"the answer is too long ({len(text):,} characters)")
+    for candidate in (text, *_FENCE.findall(text)[:3], _braces(text)):
+        try:
+            found = msgspec.json.decode(candidate.encode("utf-8", "replace"))
+        except (msgspec.DecodeError, RecursionError):
+            continue
+        if isinstance(found, dict):
+            return found
+    raise Unreadable(f"there is no JSON object in the answer: {cut(text, 120)!r}")
+
+
+def _braces(text: str) -> str:
+    """What stands between the first opening and the last closing brace."""
+    return text[text.find("{") : text.rfind("}") + 1]
