@@ -87,6 +87,7 @@ class Answer:
     chars: int | None = None  # the model stops after so many characters
     echo: bool = False
     refusal: str = ""
+    page: str | None = None
 
     @classmethod
     def of(cls, content: Any, *, usage: tuple[int, int] | None = None, finish: str = "stop") -> Answer:
@@ -117,6 +118,11 @@ class Answer:
     def refused(cls, words: str = "I cannot help with that.", usage: tuple[int, int] | None = None) -> Answer:
         """The model does not want to."""
         return cls(None, refusal=words, usage=usage)
+
+    @classmethod
+    def web_page(cls, html: str = "<html>Please log in.</html>") -> Answer:
+        """No answer of a model at all: a page, as one gets at a wrong address."""
+        return cls(page=html)
 
     @classmethod
     def status(cls, code: int, message: str = "", *, retry_after: float | None = None) -> Answer:
@@ -256,7 +262,7 @@ class ModelServer:
             self.asked.append(asked)
             answer = self._next(asked)
             await asyncio.sleep(answer.seconds)
-            data = _response(answer.code, self._body(answer, asked), answer.headers)
+            data = self._data(answer, asked)
             writer.write(data if answer.keep is None else data[: data.index(b"\r\n\r\n") + 4 + answer.keep])
         await writer.drain()
 
@@ -269,6 +275,11 @@ class ModelServer:
         text = f"the script has no answer left for request {len(self.asked)} (role {asked.role or 'unknown'!r})"
         self._unexpected.append(text)
         return Answer.status(410, text)  # a status that nobody asks again after
+
+    def _data(self, answer: Answer, asked: Asked) -> bytes:
+        if answer.page is not None:
+            return _whole(200, "text/html", answer.page.encode(), {})
+        return _response(answer.code, self._body(answer, asked), answer.headers)
 
     def _body(self, answer: Answer, asked: Asked) -> dict[str, Any]:
         if answer.code >= 400:
@@ -315,7 +326,10 @@ async def _request(reader: asyncio.StreamReader) -> tuple[str, dict[str, str], A
 
 
 def _response(code: int, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> bytes:
-    data = json.dumps(body).encode()
-    lines = [f"HTTP/1.1 {code} {HTTPStatus(code).phrase}", "Content-Type: application/json", "Connection: close"]
-    lines += [f"Content-Length: {len(data)}", *(f"{name}: {value}" for name, value in (headers or {}).items())]
-    return "\r\n".join([*lines, "", ""]).encode("latin-1") + data
+    return _whole(code, "application/json", json.dumps(body).encode(), headers or {})
+
+
+def _whole(code: int, kind: str, data: bytes, headers: Mapping[str, str]) -> bytes:
+    lines = [f"HTTP/1.1 {code} {HTTPStatus(code).phrase}", f"Content-Type: {kind}", f"Content-Length: {len(data)}"]
+    lines += ["Connection: close", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
+    return "\r\n".join(lines).encode("latin-1") + data

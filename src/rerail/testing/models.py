@@ -61,7 +61,7 @@ class ScriptedModel:
             late = ModelFailed(f"no answer within {entry.seconds:g} s", transient=True)
             return await self._play(late if entry.then is None else entry.then, prompt)
         if isinstance(entry, BaseException):
-            raise copy.copy(entry)
+            raise entry.with_traceback(None)  # it may have been raised before
         if callable(entry):
             return await self._play(entry(prompt), prompt)
         return entry if isinstance(entry, Reply) else replace(self._reply, answer=copy.deepcopy(entry))

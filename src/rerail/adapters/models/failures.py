@@ -73,9 +73,9 @@ def _what(error: Raised, endpoint: Endpoint) -> str:
         case ModelNotFoundError():
             return f"{_unknown(endpoint)}{_suggested(error)}"
         case ModelQuotaExceededError():
-            return f"the account's quota or credit is used up: top it up, or set model.fallback"
+            return "the account's quota or credit is used up: top it up, or set model.fallback"
         case ModelContextWindowExceededError():
-            return f"the question is too long for the model: lower model.max_context_chars"
+            return "the question is too long for the model: lower model.max_context_chars"
         case ModelRateLimitError():
             wait = f", asked to wait {error.retry_after:g} s" if error.retry_after is not None else ""
             return f"too many requests{wait}"
