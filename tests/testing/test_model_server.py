@@ -153,6 +153,17 @@ def test_a_question_beyond_the_script_is_noticed() -> None:
         server.assert_done()
 
 
+def test_a_connection_serves_many_questions() -> None:
+    """M1: as real servers do, so that one that is left open is seen."""
+    with ModelServer(["a", "b"]) as server:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+        for expected in ("a", "b"):
+            connection.request("POST", "/v1/chat/completions", "{}")
+            assert said(json.loads(connection.getresponse().read())) == expected
+        assert server.connections == 1
+        connection.close()
+
+
 def test_what_it_does_not_do_it_says() -> None:
     """M1: other addresses, streams."""
     with ModelServer([{}]) as server:

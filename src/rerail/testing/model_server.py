@@ -177,6 +177,7 @@ class ModelServer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
         self.asked: list[Asked] = []
+        self.connections = 0  # open now
         self.port = 0
 
     @property
@@ -242,29 +243,35 @@ class ModelServer:
         await server.wait_closed()
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection: one request, one answer."""
+        """One connection: requests one after the other, until somebody closes it."""
+        self.connections += 1
         try:
-            await self._exchange(reader, writer)
+            while await self._exchange(reader, writer):
+                pass
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # whoever asked is gone
         finally:
+            self.connections -= 1
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
 
-    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """One request and its answer; whether the connection still stands after it."""
         target, headers, body = await _request(reader)
-        if not target.endswith("/chat/completions"):
-            writer.write(_response(404, _error(404, f"there is no {target} here")))
-        else:
+        keep: int | None = None
+        if target.endswith("/chat/completions"):
             asked = Asked(headers, body)
             asked = replace(asked, role=self._role(asked))
             self.asked.append(asked)
             answer = self._next(asked)
             await asyncio.sleep(answer.seconds)
-            data = self._data(answer, asked)
-            writer.write(data if answer.keep is None else data[: data.index(b"\r\n\r\n") + 4 + answer.keep])
+            data, keep = self._data(answer, asked), answer.keep
+        else:
+            data = _response(404, _error(404, f"there is no {target} here"))
+        writer.write(data if keep is None else data[: data.index(b"\r\n\r\n") + 4 + keep])
         await writer.drain()
+        return keep is None
 
     def _next(self, asked: Asked) -> Answer:
         if asked.body.get("stream"):
@@ -331,5 +338,5 @@ def _response(code: int, body: Mapping[str, Any], headers: Mapping[str, str] | N
 
 def _whole(code: int, kind: str, data: bytes, headers: Mapping[str, str]) -> bytes:
     lines = [f"HTTP/1.1 {code} {HTTPStatus(code).phrase}", f"Content-Type: {kind}", f"Content-Length: {len(data)}"]
-    lines += ["Connection: close", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
+    lines += [*(f"{name}: {value}" for name, value in headers.items()), "", ""]
     return "\r\n".join(lines).encode("latin-1") + data

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
@@ -308,6 +309,9 @@ async def test_when_both_fail_both_are_told_of() -> None:
         failed = await failure(chat(server, "big", fallback="small"))
     assert str(failed).startswith("big: too many requests, asked to wait 50 s (first); then small: the server failed")
     assert (failed.transient, failed.retry_after) == (True, 40.0)
+    async with ModelServer([Answer.status(503, retry_after=60), Answer.status(404)]) as server:
+        failed = await failure(chat(server, "big", fallback="small"))
+    assert (failed.transient, failed.retry_after) == (True, 60.0)
     async with ModelServer([Answer.status(401), Answer.status(404)]) as server:
         failed = await failure(chat(server, "big", fallback="small"))
     assert (failed.transient, failed.retry_after) == (False, None)
@@ -422,6 +426,16 @@ async def test_questions_at_once() -> None:
     assert [reply.answer for reply in replies] == [GOOD] * 5
 
 
+@pytest.mark.parametrize("answer", [GOOD, Answer.status(401)])
+async def test_no_connection_is_left_open(answer: Any) -> None:
+    """M1: however the question ended; there is nobody to close a model."""
+    async with ModelServer([answer]) as server:
+        with contextlib.suppress(ModelFailed):
+            await chat(server).complete(PLAN)
+        await asyncio.sleep(0.2)  # the server notices in its own time
+        assert (len(server.asked), server.connections) == (1, 0)
+
+
 def test_one_model_in_several_event_loops() -> None:
     """M1: programs call asyncio.run more than once."""
     with ModelServer([GOOD, GOOD]) as server:
@@ -492,6 +506,22 @@ async def test_the_key_of_one_is_not_sent_to_another(monkeypatch: pytest.MonkeyP
         await chat(server, "openai:gpt-4o").complete(PLAN)
     assert KEY not in server.asked[0].headers["authorization"]
     assert server.asked[1].headers["authorization"] == f"Bearer {KEY}"
+
+
+async def test_a_role_at_another_address_does_not_take_the_key_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    """M4: the common key is for the common address; a role may name its own."""
+    monkeypatch.setenv("MY_KEY", KEY)
+    monkeypatch.setenv("JUDGES_KEY", "another-key-1234")
+    async with ModelServer([GOOD] * 3) as server:
+        there = {"base_url": server.base_url}
+        model = {"name": "m", "key_env": "MY_KEY", **there, "plan": there, "judge": {**there, "key_env": "JUDGES_KEY"}}
+        made = make_model(Settings.load({"model": model}))
+        assert made is not None
+        for role in ("plan", "judge", "repair"):
+            await made.complete(Prompt(role, "", "?", SCHEMA))
+    keys = [asked.headers["authorization"].removeprefix("Bearer ") for asked in server.asked]
+    assert KEY not in keys[0]
+    assert keys[1:] == ["another-key-1234", KEY]
 
 
 async def test_a_key_that_is_not_there_is_named() -> None:
