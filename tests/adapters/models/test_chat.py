@@ -138,6 +138,14 @@ async def test_a_server_known_by_its_address_alone_gets_the_schema_in_words_too(
     assert '"required":["steps"]' in server.asked[0].system
 
 
+async def test_words_that_cannot_be_sent_are_mended() -> None:
+    """M4: a prompt holds what tools returned, and that may be anything."""
+    async with ModelServer([GOOD]) as server:
+        await chat(server).complete(Prompt("plan", "a\ud800b", "茶 \udfff\0", SCHEMA))
+    assert server.asked[0].system.startswith("a?b")
+    assert server.asked[0].user == "茶 ?\0"
+
+
 @pytest.mark.parametrize("status", [400, 422, 501])
 async def test_a_server_that_knows_no_schema_is_asked_with_a_tool_then_in_words(status: int) -> None:
     """M1: and from then on in the way it knows."""

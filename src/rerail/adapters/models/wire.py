@@ -146,7 +146,12 @@ async def attempt(
 def _message(prompt: Prompt, *, spelt: bool) -> ModelRequest:
     schema = msgspec.json.encode(prompt.schema).decode()
     system = f"{prompt.system}\n\n{_SHAPE.format(schema=schema)}" if spelt else prompt.system
-    return ModelRequest([SystemPromptPart(system), UserPromptPart(prompt.user)])
+    return ModelRequest([SystemPromptPart(_sendable(system)), UserPromptPart(_sendable(prompt.user))])
+
+
+def _sendable(text: str) -> str:
+    """The text, with a question mark for each half of a character: tools return them, and UTF-8 has none."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _parameters(prompt: Prompt, way: Way) -> ModelRequestParameters:
