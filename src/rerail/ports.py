@@ -346,10 +346,13 @@ class Reply:
 class ModelFailed(Exception):
     """A model gave no reply: out of reach, refused, too slow. The message never holds a key."""
 
-    def __init__(self, message: str, *, transient: bool, retry_after: float | None = None) -> None:
+    def __init__(
+        self, message: str, *, transient: bool, retry_after: float | None = None, spent: Reply | None = None
+    ) -> None:
         super().__init__(message)
         self.transient = transient
         self.retry_after = retry_after
+        self.spent = spent  # tokens and cost of what was billed all the same; its answer is None
 
 
 class Model(Protocol):

@@ -6,10 +6,11 @@ Unknown keys are errors with the nearest key; each value remembers where it came
 from __future__ import annotations
 
 import os
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -94,11 +95,41 @@ class ToolsTable(_Table, frozen=True):
     http: dict[str, Any] = {}
 
 
-class ModelTable(_Table, frozen=True):
-    timeout: float = 60.0
+class RoleTable(_Table, frozen=True):
+    """A role's own model; what it leaves out is the common one's."""
 
+    name: str | None = None
+    base_url: str | None = None
+    key_env: str | None = None
+    temperature: float | None = None
+    timeout: float | None = None
+    fallback: str | None = None
+
+
+class ModelTable(_Table, frozen=True):
+    name: str | None = None
+    base_url: str | None = None
+    key_env: str | None = None
+    temperature: float | None = 0.0
+    timeout: float = 60.0
+    retries: int = 2
+    fallback: str | None = None
+    output: Literal["auto", "native", "tool", "text"] = "auto"
+    prices: dict[str, tuple[float, float]] = {}  # model → for a million tokens in, for a million tokens out
+    max_reasks: int = 2
+    max_context_chars: int = 60_000
+    plan: RoleTable = RoleTable()
+    reflect: RoleTable = RoleTable()
+    repair: RoleTable = RoleTable()
+    replan: RoleTable = RoleTable()
+    judge: RoleTable = RoleTable()
+
+
+ROLES: Final = ("plan", "reflect", "repair", "replan", "judge")
+_MODEL_TABLES: Final = ("model", *(f"model.{role}" for role in ROLES))
 
 CHOICES: dict[str, tuple[str, ...]] = {
+    "model.output": ("auto", "native", "tool", "text"),
     "reflection.mode": ("hybrid", "rules", "model"),
     "reflection.replan": ("keep", "full"),
     "store.durability": ("full", "normal"),
@@ -111,8 +142,12 @@ LOWEST: dict[str, float] = {
     "retry.max_wait": 0, "retry.max_retry_rounds": 0, "retry.max_retries": 0, "reflection.max_step_retries": 0,
     "reflection.max_single_step_repairs": 0, "reflection.max_task_replanning_attempts": 0,
     "reflection.max_consecutive_failures": 0, "artifacts.memory": 0, "artifacts.ttl_hours": 0,
-    "store.reconnect_seconds": 0, "tools.max_output": 1, "model.timeout": 0.001,
+    "store.reconnect_seconds": 0, "tools.max_output": 1, "model.retries": 0, "model.prices": 0, "model.max_reasks": 0,
+    "model.max_context_chars": 1000,
+    **{f"{table}.timeout": 0.001 for table in _MODEL_TABLES}, **{f"{table}.temperature": 0 for table in _MODEL_TABLES},
 }  # fmt: skip
+ADDRESSES: Final = frozenset(f"{table}.base_url" for table in _MODEL_TABLES)
+VARIABLES: Final = frozenset(f"{table}.key_env" for table in _MODEL_TABLES)
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -191,22 +226,55 @@ def _build(layers: list[tuple[Mapping[str, Any], str]]) -> tuple[Settings, dict[
                 raise SettingsError(_unknown(f"table [{table}]", str(table), Settings.__struct_fields__, source))
             if not isinstance(values, Mapping):
                 raise SettingsError(f"[{table}] is a table of keys (from {source})")
-            for key, value in values.items():
+            for key, value in _flat(table, values, source):
                 merged.setdefault(table, {})[key] = value
                 sources[f"{table}.{key}"] = source
     tables = {name: _table(name, values, sources) for name, values in merged.items()}
     return Settings(**tables), sources
 
 
-def _table(name: str, values: Mapping[str, Any], sources: Mapping[str, str] | str) -> Any:
-    kind = type(Settings.__struct_defaults__[Settings.__struct_fields__.index(name)])
+def _kind(table: str) -> type[_Table]:
+    return type(Settings.__struct_defaults__[Settings.__struct_fields__.index(table)])
+
+
+def _parts(kind: type[_Table]) -> dict[str, type[_Table]]:
+    """The tables inside a table, such as `[model.plan]`."""
     fields = {field.name: field.type for field in msgspec.structs.fields(kind)}
-    clean = {}
+    return {name: part for name, part in fields.items() if isinstance(part, type) and issubclass(part, _Table)}
+
+
+def _flat(table: str, values: Mapping[str, Any], source: str) -> Iterator[tuple[str, Any]]:
+    """The keys of a table and of those inside it (`plan.name`), so that layers are merged key by key."""
+    parts = _parts(_kind(table))
     for key, value in values.items():
+        if key not in parts:
+            yield key, value
+        elif isinstance(value, Mapping):
+            yield from ((f"{key}.{inner}", one) for inner, one in value.items())
+        else:
+            raise SettingsError(f"[{table}.{key}] is a table of keys (from {source})")
+
+
+def _table(name: str, values: Mapping[str, Any], sources: Mapping[str, str] | str) -> Any:
+    flat = dict(_flat(name, values, sources if isinstance(sources, str) else "?"))
+    return _struct(name, _kind(name), flat, sources)
+
+
+def _struct(name: str, kind: type[_Table], flat: Mapping[str, Any], sources: Mapping[str, str] | str) -> _Table:
+    fields = {field.name: field.type for field in msgspec.structs.fields(kind)}
+    parts = _parts(kind)
+    clean: dict[str, Any] = {}
+    inside: dict[str, dict[str, Any]] = {}
+    for key, value in flat.items():
+        head, dot, rest = str(key).partition(".")
         source = sources if isinstance(sources, str) else sources.get(f"{name}.{key}", "?")
-        if key not in fields:
+        if dot and head in parts:
+            inside.setdefault(head, {})[rest] = value
+        elif key not in fields:
             raise SettingsError(_unknown(f"{name}.{key}", str(key), fields, source))
-        clean[key] = _value(f"{name}.{key}", value, fields[key], source)
+        else:
+            clean[key] = _value(f"{name}.{key}", value, fields[key], source)
+    clean |= {head: _struct(f"{name}.{head}", parts[head], below, sources) for head, below in inside.items()}
     return kind(**clean)
 
 
@@ -221,13 +289,26 @@ def _value(name: str, value: Any, kind: Any, source: str) -> Any:
         hint = f"; did you mean {near!r}?" if near else ""
         raise SettingsError(f"{name} = {found!r} (from {source}): expected one of {', '.join(choices)}{hint}")
     lowest = LOWEST.get(name)
-    if lowest is not None and found is not None:
-        for number in found.values() if isinstance(found, dict) else (found,):
-            if not (isinstance(number, int | float) and number >= lowest):
-                raise SettingsError(f"{name} = {found!r} (from {source}): must be at least {lowest:g}")
+    if lowest is not None and not all(number >= lowest for number in _numbers(found)):
+        raise SettingsError(f"{name} = {found!r} (from {source}): must be at least {lowest:g}")
+    if name in ADDRESSES and found and not re.match(r"https?://[^/?#\s]", found):
+        raise SettingsError(f"{name} = {found!r} (from {source}): write an address such as http://localhost:11434/v1")
+    if name in VARIABLES and found and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", found):
+        # Not shown: it may well be the key itself.
+        raise SettingsError(f"{name} (from {source}): name the environment variable that holds the key, not the key")
     if name == "evaluation.history_window" and not 0 <= found[0] <= found[1]:
         raise SettingsError(f"{name} = {list(found)!r} (from {source}): write the fewest events first, then the most")
     return found
+
+
+def _numbers(found: Any) -> Iterator[float]:
+    """The numbers of a value, however it holds them."""
+    if isinstance(found, int | float):
+        yield found
+    elif isinstance(found, Mapping):
+        yield from (number for one in found.values() for number in _numbers(one))
+    elif isinstance(found, list | tuple):
+        yield from (number for one in found for number in _numbers(one))
 
 
 def _unknown(what: str, key: str, known: Any, source: str) -> str:
@@ -258,13 +339,18 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _environment(environ: Mapping[str, str]) -> list[tuple[Mapping[str, Any], str]]:
-    """`RERAIL_<TABLE>_<KEY>`; other RERAIL_ variables (RERAIL_LANG, …) are not settings."""
+    """`RERAIL_<TABLE>_<KEY>`; other RERAIL_ variables (RERAIL_LANG, …) are not settings.
+
+    A table inside a table goes by its name: `RERAIL_MODEL_PLAN_NAME` is `plan.name` of `[model]`.
+    """
     layers: list[tuple[Mapping[str, Any], str]] = []
     for name, text in sorted(environ.items()):
         if not name.startswith("RERAIL_"):
             continue
         table, _, key = name[7:].lower().partition("_")
         if table in Settings.__struct_fields__ and key:
+            inner = next((part for part in _parts(_kind(table)) if key.startswith(f"{part}_")), None)
+            key = key if inner is None else f"{inner}.{key[len(inner) + 1 :]}"
             layers.append(({table: {key: _parsed(text)}}, f"environment {name}"))
     return layers
 
@@ -293,10 +379,17 @@ def overrides_from(pairs: list[str]) -> dict[str, dict[str, Any]]:
 
 def describe(settings: Settings, sources: Mapping[str, str]) -> list[dict[str, Any]]:
     """Every value with its source."""
-    rows = []
-    for table in settings.__struct_fields__:
-        values = getattr(settings, table)
-        for key in values.__struct_fields__:
-            name = f"{table}.{key}"
-            rows.append({"key": name, "value": getattr(values, key), "source": sources.get(name, "default")})
-    return rows
+    return [
+        {"key": name, "value": value, "source": sources.get(name, "default")}
+        for table in settings.__struct_fields__
+        for name, value in _rows(table, getattr(settings, table))
+    ]
+
+
+def _rows(name: str, table: _Table) -> Iterator[tuple[str, Any]]:
+    for key in table.__struct_fields__:
+        value = getattr(table, key)
+        if isinstance(value, _Table):
+            yield from _rows(f"{name}.{key}", value)
+        else:
+            yield f"{name}.{key}", value

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -21,8 +22,8 @@ from rerail.engine.perform import Performer
 from rerail.engine.verbose import log_event
 from rerail.errors import RerailError, SettingsError, StoreError
 from rerail.plans import Plan
-from rerail.ports import Clock, Mind, Store, Tool
-from rerail.settings import Settings
+from rerail.ports import Clock, Mind, Model, Store, Tool
+from rerail.settings import ROLES, RoleTable, Settings
 from rerail.version import __version__
 
 
@@ -98,6 +99,47 @@ def named_tools(settings: Settings) -> list[Tool]:
     from rerail.adapters.tools.loading import load_tools
 
     return [tool for source in settings.tools.modules for tool in load_tools(source)]
+
+
+def make_model(settings: Settings) -> Model | None:
+    """The model that `[model]` names, per role where a role has its own; None if none is named."""
+    table = settings.model
+    roles: dict[str, RoleTable] = {role: getattr(table, role) for role in ROLES}
+    named = [role for role, own in roles.items() if own.name or table.name]
+    addressed = table.base_url or any(own.base_url for own in roles.values())
+    if not named and addressed:
+        raise SettingsError("model.base_url is set, but model.name is not; name the model to use there")
+    if not named:
+        return None
+    from rerail.adapters.models.roles import RoleModels
+
+    return RoleModels({role: _role_model(settings, roles[role]) for role in named})
+
+
+def _role_model(settings: Settings, role: RoleTable) -> Model:
+    """A role's model: what the role leaves out is the common one's."""
+    from rerail.adapters.models.chat import ChatModel
+    from rerail.adapters.models.endpoints import Endpoint
+
+    table = settings.model
+    common = Endpoint(table.name or "", table.base_url, table.key_env)
+    own = common.beside(role.name) if role.name else common
+    if role.base_url:
+        own = Endpoint(role.name or common.name, role.base_url)  # a key is not taken along to another address
+    if role.key_env:
+        own = replace(own, key_env=role.key_env)
+    # A name stands beside the one that it was written beside.
+    fallback = own.beside(role.fallback) if role.fallback else common.beside(table.fallback) if table.fallback else None
+    return ChatModel(
+        own,
+        *([fallback] if fallback else []),
+        temperature=table.temperature if role.temperature is None else role.temperature,
+        timeout=table.timeout if role.timeout is None else role.timeout,
+        retries=table.retries,
+        output=table.output,
+        prices=table.prices,
+        waits=settings.policy(),
+    )
 
 
 def _as_shell(data: Any) -> Any:

@@ -205,6 +205,19 @@ def test_config_names_each_source(here: Here, monkeypatch: pytest.MonkeyPatch) -
     assert "retry.max_retries" in here("config", code=0).out
 
 
+def test_config_shows_the_models(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SPEC 11: those of the roles too, by the keys they are set with; of a key, the name of its variable."""
+    (here.place.folder / "rerail.toml").write_text("[model]\nkey_env = 'MY_KEY'\n[model.judge]\nname = 'openai:x'\n")
+    monkeypatch.setenv("RERAIL_MODEL_NAME", "openai:y")
+    monkeypatch.setenv("MY_KEY", "sk-never-shown")
+    shown = here("config", "--json", "--set", "model.plan.timeout=5", code=0)
+    rows = {row["key"]: row["value"] for row in shown.json}
+    assert (rows["model.name"], rows["model.judge.name"], rows["model.plan.timeout"]) == ("openai:y", "openai:x", 5.0)
+    assert rows["model.key_env"] == "MY_KEY"
+    assert "never-shown" not in shown.out
+    assert "model.judge.name" in here("config", code=0).out
+
+
 def test_set_bites(here: Here) -> None:
     """SPEC 11: a setting given on the command line governs the run."""
     plan = here.place.plan({"id": "a", "tool": "fail", "args": {"category": "transient_error"}})

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,12 @@ from rerail.adapters.stores.memory import MemoryStore
 from rerail.core.codes import Category
 from rerail.core.policy import Policy
 from rerail.errors import RateLimited, SettingsError, StoreError, ToolError
-from rerail.ports import Batch, Unavailable
-from rerail.settings import Settings, describe, overrides_from
+from rerail.ports import Batch, ModelFailed, Prompt, Reply, Unavailable
+from rerail.settings import ROLES, Settings, describe, overrides_from
+from rerail.testing.model_server import Answer, Asked, ModelServer
 from rerail.testing.scripted import ScriptedMind, Took, World
 from rerail.testing.virtual import VirtualClock, virtual_run
-from rerail.wiring import Engine, make_store
+from rerail.wiring import Engine, make_model, make_store
 
 DOWN = ConnectionRefusedError("down")
 BROKE = ToolError("it broke", category="tool_error")
@@ -32,11 +34,16 @@ ONE: dict[str, Any] = {"steps": [{"id": "a", "tool": "a"}]}
 
 
 def keys() -> list[str]:
-    """Every key that can be set."""
+    """Every key that can be set, those of tables inside tables included."""
+
+    def inside(name: str, table: Any) -> list[str]:
+        fields = [(f"{name}.{key}", getattr(table, key)) for key in table.__struct_fields__]
+        return [
+            key for name, one in fields for key in (inside(name, one) if hasattr(one, "__struct_fields__") else [name])
+        ]
+
     settings = Settings()
-    return [
-        f"{table}.{key}" for table in settings.__struct_fields__ for key in getattr(settings, table).__struct_fields__
-    ]
+    return [key for table in settings.__struct_fields__ for key in inside(table, getattr(settings, table))]
 
 
 def defaults() -> dict[str, Any]:
@@ -56,6 +63,7 @@ CONTRACT = {
     "evaluation.judge": True, "evaluation.shortcut": True, "evaluation.history_window": (5, 12),
     "artifacts.memory": 10, "artifacts.ttl_hours": 24,
     "store.url": "sqlite:///.rerail/runs.db", "store.durability": "full", "store.reconnect_seconds": 30,
+    "model.name": None, "model.base_url": None, "model.temperature": 0, "model.timeout": 60, "model.prices": {},
 }  # fmt: skip
 
 
@@ -306,6 +314,56 @@ def mind_wait(given: Mapping[str, Any]) -> float:
     return round(events[-1].at - events[0].at)
 
 
+def questioned(given: Mapping[str, Any], role: str, answer: Any) -> tuple[list[Asked], Reply | ModelFailed]:
+    """What a model's server is asked in that role, if it always gives that answer, and how that ends."""
+
+    async def main(address: str) -> Reply | ModelFailed:
+        table = {"name": "m", "base_url": address, "timeout": 20, **given["model"]}
+        model = make_model(Settings.load({"model": table, "retry": {"backoff_base": 0}}))
+        assert model is not None
+        try:
+            return await model.complete(Prompt(role, "", "?", {"type": "object"}))
+        except ModelFailed as failed:
+            return failed
+
+    with ModelServer([answer] * 9) as server:
+        ended = asyncio.run(main(server.base_url))
+    return server.asked, ended
+
+
+def sent(what: Callable[[Asked], Any], role: str = "plan") -> Callable[[Mapping[str, Any]], Any]:
+    """What the first request holds."""
+    return lambda given: what(questioned(given, role, {})[0][0])
+
+
+def tried(given: Mapping[str, Any], role: str = "plan", status: int = 404) -> list[str]:
+    """Which models are asked while the server only refuses."""
+    return [asked.model for asked in questioned(given, role, Answer.status(status))[0]]
+
+
+def told(role: str = "plan", answer: Any = None) -> Callable[[Mapping[str, Any]], str]:
+    """Words of the failure that tell settings apart: a variable, an address, a time."""
+
+    def look(given: Mapping[str, Any]) -> str:
+        found = re.search(r"KEY_\w|http://127.0.0.1:1/\w+|within [\d.]+", str(questioned(given, role, answer or {})[1]))
+        assert found is not None
+        return found[0]
+
+    return look
+
+
+def role_bites(role: str) -> dict[str, Any]:
+    at = "http://127.0.0.1:1/"  # nobody listens there
+    return {
+        f"model.{role}.name": ("a", "b", sent(lambda asked: asked.model, role), "a", "b"),
+        f"model.{role}.base_url": (f"{at}x", f"{at}y", told(role), f"{at}x", f"{at}y"),
+        f"model.{role}.key_env": ("KEY_A", "KEY_B", told(role), "KEY_A", "KEY_B"),
+        f"model.{role}.temperature": (0.5, None, sent(lambda asked: asked.body["temperature"], role), 0.5, 0.0),
+        f"model.{role}.timeout": (0.01, 0.02, told(role, Answer.slow(9)), "within 0.01", "within 0.02"),
+        f"model.{role}.fallback": ("a", "b", lambda given: tried(given, role), ["m", "a"], ["m", "b"]),
+    }  # fmt: skip
+
+
 def verbose(given: Mapping[str, Any], tmp_path: Path) -> str:
     """What a person reads on the terminal of a run that retries a chain."""
     (tmp_path / "tools.py").write_text(
@@ -392,6 +450,22 @@ BITES: dict[str, Bite] = {
     "tools.shell": ({}, {"say": ["echo", "{text}"]}, tool_names, [], ["say"]),
     "tools.http": ({}, {"fetch": {"url": "http://localhost/{id}"}}, tool_names, [], ["fetch"]),
     "model.timeout": (5, 50, mind_wait, 5, 50),
+    "model.name": ("a", "b", sent(lambda asked: asked.model), "a", "b"),
+    "model.base_url": (
+        "http://127.0.0.1:1/x", "http://127.0.0.1:1/y", told(), "http://127.0.0.1:1/x", "http://127.0.0.1:1/y",
+    ),
+    "model.key_env": ("KEY_A", "KEY_B", told(), "KEY_A", "KEY_B"),
+    "model.temperature": (0.5, None, sent(lambda asked: asked.body.get("temperature")), 0.5, None),
+    "model.retries": (0, 3, lambda given: len(tried(given, status=500)), 1, 4),
+    "model.fallback": ("a", None, tried, ["m", "a"], ["m"]),
+    "model.output": ("tool", "text", sent(lambda asked: asked.wants), "tool", "text"),
+    "model.prices": (
+        {"m": [1.0, 0.0]}, {"m": [0.0, 1.0]},
+        lambda given: questioned(given, "plan", Answer.of({}, usage=(2_000_000, 3_000_000)))[1].cost, 2.0, 3.0,
+    ),
+    "model.max_reasks": (0, 2, lambda given: None, 0, 2),
+    "model.max_context_chars": (1000, 60_000, lambda given: None, 1000, 60_000),
+    **{key: bite for role in ROLES for key, bite in role_bites(role).items()},
 }  # fmt: skip
 
 
@@ -419,10 +493,10 @@ def test_every_key_bites(key: str, tmp_path: Path) -> None:
 def test_a_misspelled_key_names_the_nearest(key: str) -> None:
     """SPEC 11: unknown keys are errors."""
     table, _, name = key.partition(".")
-    wrong = name[:-1] if len(name) > 4 else name + "x"
+    wrong = name[:-1] if len(name.rpartition(".")[2]) > 4 else name + "x"
     with pytest.raises(SettingsError) as refused:
         Settings.load({table: {wrong: 1}})
-    assert f"did you mean {name!r}" in str(refused.value)
+    assert f"did you mean {name.rpartition('.')[2]!r}" in str(refused.value)
     assert refused.value.code == "SETTINGS_INVALID"
 
 
@@ -449,6 +523,11 @@ def test_a_misspelled_table_names_the_nearest() -> None:
         ("evaluation", "history_window", [5]), ("evaluation", "history_window", [12, 5]),
         ("artifacts", "ttl_hours", -1), ("artifacts", "memory", -1), ("store", "durability", "ful"),
         ("store", "reconnect_seconds", -1), ("tools", "max_output", 0), ("tools", "modules", "x.py"),
+        ("model", "timeout", 0), ("model", "retries", -1), ("model", "temperature", -0.1), ("model", "output", "jsn"),
+        ("model", "prices", {"m": [1]}), ("model", "prices", {"m": [1, -1]}), ("model", "prices", {"m": 1}),
+        ("model", "base_url", "localhost:11434"), ("model", "key_env", "sk-123-456"), ("model", "max_reasks", -1),
+        ("model", "max_context_chars", 10), ("model", "plan", "openai:x"), ("model", "plan.timeout", 0),
+        ("model", "judge.base_url", "ftp://x"), ("model", "judge.key_env", "a b"), ("model", "plan.retries", 1),
     ],
 )  # fmt: skip
 def test_a_value_that_makes_no_sense_is_refused(table: str, key: str, value: Any) -> None:
@@ -548,14 +627,41 @@ def test_file_environment_command_line_in_rising_order(tmp_path: Path) -> None:
         ("RERAIL_STORE_URL", "sqlite:///x.db", "store.url", "sqlite:///x.db"),
         ("RERAIL_REFLECTION_ENABLE_STEP_LEVEL_REFLECTION", "false", "reflection.enable_step_level_reflection", False),
         ("RERAIL_REFLECTION_MODE", "rules", "reflection.mode", "rules"),
+        ("RERAIL_MODEL_NAME", "openai:gpt-5", "model.name", "openai:gpt-5"),
+        ("RERAIL_MODEL_MAX_CONTEXT_CHARS", "2000", "model.max_context_chars", 2000),
+        ("RERAIL_MODEL_PLAN_NAME", "openai:gpt-5", "model.plan.name", "openai:gpt-5"),
+        ("RERAIL_MODEL_JUDGE_KEY_ENV", "MY_KEY", "model.judge.key_env", "MY_KEY"),
     ],
 )
 def test_the_environment(tmp_path: Path, name: str, text: str, key: str, value: Any) -> None:
     """SPEC 11: RERAIL_<TABLE>_<KEY>, read as JSON where it is JSON."""
     settings, sources = discover(tmp_path, {name: text})
-    table, _, field = key.partition(".")
-    assert getattr(getattr(settings, table), field) == value
+    assert attrgetter(key)(settings) == value
     assert sources == {key: f"environment {name}"}
+
+
+def test_tables_inside_tables_are_merged_key_by_key(tmp_path: Path) -> None:
+    """SPEC 11: a file, a variable and the command line may each set one key of a role; `--set model.plan.name=x`."""
+    (tmp_path / "rerail.toml").write_text("[model]\nname = 'a:b'\n[model.plan]\nname = 'c:d'\ntimeout = 1\n")
+    overrides = overrides_from(["model.plan.temperature=0.5", "model.judge.name=e:f"])
+    settings, sources = Settings.discover(tmp_path, {"RERAIL_MODEL_PLAN": '{"timeout": 2}'}, overrides)
+    plan = settings.model.plan
+    assert (settings.model.name, plan.name, plan.timeout, plan.temperature) == ("a:b", "c:d", 2.0, 0.5)
+    assert settings.model.judge.name == "e:f"
+    assert sources["model.plan.timeout"] == "environment RERAIL_MODEL_PLAN"
+    assert sources["model.plan.temperature"] == "command line"
+    assert sources["model.plan.name"].endswith("rerail.toml")
+    rows = {row["key"]: row["source"] for row in describe(settings, sources)}
+    assert rows["model.plan.timeout"] == "environment RERAIL_MODEL_PLAN"
+    assert rows["model.repair.name"] == "default"
+
+
+def test_a_key_written_into_the_settings_is_not_repeated() -> None:
+    """SPEC 11, M4: people put the key where the name of its variable belongs."""
+    with pytest.raises(SettingsError) as refused:
+        Settings.load({"model": {"key_env": "sk-abc-123"}})
+    assert "abc" not in str(refused.value)
+    assert "not the key" in str(refused.value)
 
 
 def test_every_key_can_be_set_by_the_environment(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Testing as a feature: scripted tools and minds, virtual time, and the contract that every store must keep.
+"""Testing as a feature: scripted tools, minds and models, virtual time, and the contract that every store must keep.
 
 from rerail.testing import World, virtual_run
 """
@@ -8,14 +8,35 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rerail.testing.model_server import Answer, Asked, ModelServer
+    from rerail.testing.models import ScriptedModel, Stall
     from rerail.testing.scripted import Called, ScriptedMind, Took, World
     from rerail.testing.store_contract import StoreContract
     from rerail.testing.virtual import VirtualClock, VirtualLoop, virtual_run
 
-__all__ = ["Called", "ScriptedMind", "StoreContract", "Took", "VirtualClock", "VirtualLoop", "World", "virtual_run"]
+__all__ = [
+    "Answer",
+    "Asked",
+    "Called",
+    "ModelServer",
+    "ScriptedMind",
+    "ScriptedModel",
+    "Stall",
+    "StoreContract",
+    "Took",
+    "VirtualClock",
+    "VirtualLoop",
+    "World",
+    "virtual_run",
+]
 
 # The contract suite needs pytest, which users of the rest may not have.
 _HOMES = {
+    "Answer": "model_server",
+    "Asked": "model_server",
+    "ModelServer": "model_server",
+    "ScriptedModel": "models",
+    "Stall": "models",
     "StoreContract": "store_contract",
     "VirtualClock": "virtual",
     "VirtualLoop": "virtual",

@@ -1,1 +1,1 @@
-"""Language models, and what makes minds of them."""
+"""Models: who answers questions in words."""
