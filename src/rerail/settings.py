@@ -118,6 +118,7 @@ class ModelTable(_Table, frozen=True):
     prices: dict[str, tuple[float, float]] = {}  # model → for a million tokens in, for a million tokens out
     max_reasks: int = 2
     max_context_chars: int = 60_000
+    prompts: str | None = None  # a folder with prompts of one's own
     plan: RoleTable = RoleTable()
     reflect: RoleTable = RoleTable()
     repair: RoleTable = RoleTable()
@@ -331,6 +332,9 @@ def _read(path: Path) -> dict[str, Any]:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise SettingsError(f"cannot read {path}: {error}") from None
+    model = data.get("model")
+    if isinstance(model, dict) and isinstance(model.get("prompts"), str):
+        model["prompts"] = str(path.parent / model["prompts"])
     tools = data.get("tools")
     if isinstance(tools, dict) and isinstance(tools.get("modules"), list):
         # Files are meant relative to the file that names them, wherever the command is typed.

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 from rerail.core.tools import ToolSpec
 from rerail.core.views import RunResult
@@ -20,7 +20,7 @@ from rerail.engine.limits import Limits
 from rerail.engine.loop import Host
 from rerail.engine.perform import Performer
 from rerail.engine.verbose import log_event
-from rerail.errors import RerailError, SettingsError, StoreError
+from rerail.errors import PlanError, Refused, RerailError, SettingsError, StoreError
 from rerail.plans import Plan
 from rerail.ports import Clock, Mind, Model, Store, Tool
 from rerail.settings import ROLES, RoleTable, Settings
@@ -142,6 +142,39 @@ def _role_model(settings: Settings, role: RoleTable) -> Model:
     )
 
 
+def make_mind(settings: Settings, given: Mind | Model | None = None) -> Mind | None:
+    """Who answers questions: the mind or model that was given, else the model that the settings name."""
+    if given is not None and not hasattr(given, "complete"):
+        return given  # a mind of the caller's own
+    if given is None and not _names_a_model(settings):
+        return None
+    from rerail.adapters.models.mind import ModelMind
+    from rerail.adapters.prompts import Prompts
+
+    model = cast("Model | None", given) or make_model(settings)
+    if model is None:
+        return None
+    table = settings.model
+    roles = getattr(model, "roles", ROLES)
+    seconds = max(getattr(table, role).timeout or table.timeout for role in ROLES)
+    fallbacks = table.fallback is not None or any(getattr(table, role).fallback is not None for role in ROLES)
+    return ModelMind(
+        model,
+        Prompts(Path(table.prompts) if table.prompts else None),
+        reasks=table.max_reasks,
+        room=table.max_context_chars,
+        # Every try, of the model and of its fallback, may take its whole time.
+        patience=seconds * (2 if fallbacks else 1) * (1 + table.max_reasks) + 1.0,
+        answers=roles,
+    )
+
+
+def _names_a_model(settings: Settings) -> bool:
+    table = settings.model
+    tables = (table, *(getattr(table, role) for role in ROLES))
+    return any(one.name or one.base_url for one in tables)
+
+
 def _as_shell(data: Any) -> Any:
     return data if isinstance(data, Mapping) else {"argv": data}
 
@@ -153,7 +186,8 @@ class Engine(core.Engine):
     """Runs plans made of tool calls and keeps them alive.
 
     ``store`` is an address (`sqlite:///runs.db`, `memory://`) or a store; ``tools`` are functions or tool objects;
-    ``model`` answers questions (repair, replan, judge) and may be left out.
+    ``model`` answers questions (plan, reflect, repair, replan, judge): a mind, a model, or left out; then it is the
+    one that the settings name, if they name one.
     """
 
     def __init__(
@@ -161,7 +195,7 @@ class Engine(core.Engine):
         store: str | Store | None = None,
         tools: Iterable[Any] = (),
         settings: Settings | Mapping[str, Any] | None = None,
-        model: Mind | None = None,
+        model: Mind | Model | None = None,
         *,
         clock: Clock | None = None,
         by: str | None = None,
@@ -175,14 +209,15 @@ class Engine(core.Engine):
         adapters = make_tools(tools, settings)
         specs: dict[str, ToolSpec] = {name: tool.spec for name, tool in adapters.items()}
         clock = clock or SystemClock()
+        mind = make_mind(settings, model)
         host = Host(
             store=found,
             clock=clock,
             tools=adapters,
             specs=specs,
             performer=Performer(adapters, settings.patterns(), settings.tools.max_output, clock),
-            mind=model,
-            mind_timeout=getattr(model, "patience", settings.model.timeout),
+            mind=mind,
+            mind_timeout=getattr(mind, "patience", settings.model.timeout),
             workspaces=_workspaces(found.url, workspace),
             reconnect_seconds=settings.store.reconnect_seconds,
             memory=settings.artifacts.memory,
@@ -191,7 +226,7 @@ class Engine(core.Engine):
             observe=log_event if settings.log.verbose else None,
         )
         self.settings = settings
-        minds = tuple(model.answers) if model is not None else ()
+        minds = tuple(mind.answers) if mind is not None else ()
         super().__init__(
             host,
             settings.policy(minds),
@@ -225,15 +260,37 @@ class Engine(core.Engine):
         await self.open()
         return self
 
-    async def start(
-        self, plan: Any, *, parent: str | None = None, by: str | None = None, run_id: str | None = None
+    async def start(  # type: ignore[override]  # a plan as people give it, or an objective
+        self,
+        plan: Any = None,
+        *,
+        objective: str | None = None,
+        fallback: Any = None,
+        parent: str | None = None,
+        by: str | None = None,
+        run_id: str | None = None,
     ) -> str:
-        """Check a plan and start a run of it; returns the run's id."""
-        return await super().start(Plan.load(plan), parent=parent, by=by, run_id=run_id)
+        """Check a plan and start a run of it; returns the run's id.
 
-    async def run(self, plan: Any) -> RunResult:
+        With an ``objective`` instead of a plan the model makes one; if it cannot, ``fallback`` runs, and the verdict
+        says `degraded` (P7).
+        """
+        if (plan is None) == (objective is None):
+            raise Refused("give either a plan or an objective", "USAGE")
+        if objective is None:
+            return await super().start(Plan.load(plan), parent=parent, by=by, run_id=run_id)
+        second = Plan.load(fallback) if fallback is not None else None
+        if second is not None and (faults := second.check(self.tools)):
+            raise PlanError("the fallback plan cannot be run; nothing was started:", faults)
+        planned = await self.plan(objective)
+        chosen = planned.plan or second
+        if chosen is None:
+            raise PlanError(f"no plan was made for the objective: {planned.problem}", code="PLANNING_FAILED")
+        return await super().start(chosen, parent=parent, by=by, run_id=run_id, planned=planned)
+
+    async def run(self, plan: Any = None, *, objective: str | None = None, fallback: Any = None) -> RunResult:
         """Start a run and wait until it is at rest or waits for a person."""
-        return await super().run(plan)
+        return await self.wait(await self.start(plan, objective=objective, fallback=fallback))
 
 
 def _workspaces(url: str, given: str | Path | None) -> Callable[[str], Path]:
@@ -264,7 +321,7 @@ def run(
     *,
     store: str | Store | None = None,
     settings: Settings | Mapping[str, Any] | None = None,
-    model: Mind | None = None,
+    model: Mind | Model | None = None,
 ) -> RunResult:
     """Run a plan to its end, in one line: in memory unless a store is given."""
     try:

@@ -119,6 +119,32 @@ def test_a_run_that_ends_while_somebody_knocks_is_asked_again() -> None:
     assert virtual_run(main) == "RUN_AT_REST"
 
 
+def test_a_gate_can_be_opened_ahead_of_time_and_refused_only_in_time() -> None:
+    """X7: a step that was refused before what it needs would end with a fallback that is made from nothing."""
+    what = {
+        "steps": [
+            {"id": "a", "tool": "a"},
+            {"id": "b", "tool": "b", "needs": ["a"], "confirm": True, "fallback": {"value": "stand-in"}},
+            {"id": "c", "tool": "c", "needs": ["a"], "confirm": True},
+        ]
+    }
+    world = World(a=[Took(5, {"v": 1})])
+
+    async def main() -> Any:
+        async with world.engine(what, settings=PLAIN) as engine:
+            run = await engine.start(what)
+            with pytest.raises(Refused, match="does not wait for a confirmation yet"):
+                await engine.confirm(run, "b", refuse=True)
+            await engine.confirm(run, "c")
+            await asyncio.sleep(10)
+            await engine.confirm(run, "b", refuse=True)
+            return await engine.wait(run)
+
+    result = virtual_run(main)
+    assert (result.steps["b"].status, result.steps["b"].output) == ("degraded", "stand-in")
+    assert result.steps["c"].status == "succeeded"
+
+
 # -- Follow-ups --------------------------------------------------------------------------------------------------------
 
 

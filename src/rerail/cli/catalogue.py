@@ -21,11 +21,13 @@ class Command(NamedTuple):
 
 _RUN, _LOOK = "rerail.cli.commands_run", "rerail.cli.commands_look"
 _ACT, _SETUP = "rerail.cli.commands_act", "rerail.cli.commands_setup"
+_MIND = "rerail.cli.commands_mind"
 
 GROUPS: dict[str, tuple[Command, ...]] = {
     "cli.help.running": (
-        Command("run", "PLAN", "Run a plan and stay with it to its end.", f"{_RUN}:run"),
+        Command("run", "PLAN | --objective", "Run a plan and stay with it to its end.", f"{_RUN}:run"),
         Command("start", "PLAN", "Start a plan (stays attached for now, like run).", f"{_RUN}:start"),
+        Command("plan", "OBJECTIVE", "Make a plan with the model; run nothing.", f"{_MIND}:plan"),
         Command("check", "PLAN", "List every fault of a plan; run nothing.", f"{_RUN}:check"),
         Command("retry", "RUN | --all-failed", "Do again what failed and what depends on it.", f"{_RUN}:retry"),
         Command("resume", "RUN", "Continue an interrupted or paused run.", f"{_RUN}:resume"),
@@ -50,6 +52,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
     "cli.help.setup": (
         Command("tools", "", "List the tools that can be called.", f"{_SETUP}:tools"),
         Command("config", "", "Print every setting and where it comes from.", f"{_SETUP}:config"),
+        Command("prompts", "show|eject", "Show what models are told, or copy it to change it.", f"{_MIND}:prompts"),
         Command(
             "memory", "[--clear]", "Show which rung mended which failure before; --clear forgets.", f"{_SETUP}:memory"
         ),

@@ -30,7 +30,14 @@ _BADNESS = {0: 0, 3: 1, 2: 2, 1: 3}
 
 
 async def run(
-    plan: str, /, *, parent: str | None = None, common: Common = PLAIN, out: Annotated[Output, Hidden]
+    plan: str | None = None,
+    /,
+    *,
+    objective: str | None = None,
+    fallback: str | None = None,
+    parent: str | None = None,
+    common: Common = PLAIN,
+    out: Annotated[Output, Hidden],
 ) -> int:
     """Run a plan and stay with it until it is at rest or waits for a person.
 
@@ -40,15 +47,22 @@ async def run(
     ----------
     plan
         A YAML or JSON file; - for stdin.
+    objective
+        What is to be reached, in words; the model makes the plan.
+    fallback
+        The plan to run if the model makes none; the verdict says degraded then.
     parent
         The run that this one follows up.
     """
+    if (plan is None) == (objective is None):
+        raise Refused(out.say("cli.error.plan_or_objective"), "USAGE")
     session = Session(common, out)
-    loaded = load_plan(plan)
+    loaded = load_plan(plan) if plan is not None else None
+    second = load_plan(fallback) if fallback is not None else None
     sources = session.given
     async with session.engine(sources, session.load(sources), making=True) as engine:
         above = await engine.find(parent) if parent is not None else None
-        started = await engine.start(loaded, parent=above)
+        started = await engine.start(loaded, objective=objective, fallback=second, parent=above)
         return await stay(engine, out, Picture(started))
 
 

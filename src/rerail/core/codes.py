@@ -71,6 +71,8 @@ ALL: dict[str, Code] = {
         # Why a wish was refused.
         Code("PLAN_INVALID", "The plan has faults; nothing was run."),
         Code("PLAN_UNREADABLE", "The input is not a plan: not a file, not YAML or JSON, or not a mapping with steps."),
+        Code("NO_MODEL", "A model is asked for, and none is set."),
+        Code("PLANNING_FAILED", "The model made no plan that can be run."),
         Code("RUN_UNKNOWN", "There is no run with that id."),
         Code("RUN_ID_INVALID", "The id given to a new run cannot be one: it names files, and is typed by people."),
         Code("RUN_AMBIGUOUS", "Several runs start with that prefix."),

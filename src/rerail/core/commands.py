@@ -112,6 +112,10 @@ def confirm(state: State, step: str | None, by: str, *, refuse: bool = False) ->
         raise Refusal("STEP_NOT_WAITING", f"step {step!r} does not wait for a confirmation")
     if not refuse:
         return [ev.Acted("confirm", by, step)]
+    if track.n not in state.gates:
+        # Refused now, it would end before what it needs, and perhaps with a fallback that stands for nothing.
+        hint = f"refuse it once it does, or do without it: rerail skip {state.run} {step}"
+        raise Refusal("STEP_NOT_WAITING", f"step {step!r} does not wait for a confirmation yet", hint)
     error = _said_no("CONFIRM_REFUSED", by)
     return [ev.Acted("refuse", by, step), ev.StepFailed(step, track.attempt, error, called=False)]
 

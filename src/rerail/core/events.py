@@ -67,6 +67,8 @@ class PlanAccepted(_Event, frozen=True, tag="plan_accepted"):
     plan: Plan
     revision: int = 1
     fingerprints: dict[str, str] = {}  # tool → what its definition was
+    by: str = ""  # who wrote it, if not the caller
+    fallback: str = ""  # why it is not the plan that was wanted: planning failed, and this was given for that case
 
 
 class PlanRejected(_Event, frozen=True, tag="plan_rejected"):

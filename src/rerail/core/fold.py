@@ -50,6 +50,7 @@ def _plan_accepted(state: State, event: ev.PlanAccepted, at: float) -> None:
     state.revision = event.revision
     state.fingerprints = dict(event.fingerprints)
     state.follow_up = event.plan.follow_up
+    state.fallback = event.fallback
     state.objective = event.plan.objective or state.objective
     state.define(event.plan.steps)
 

@@ -50,6 +50,7 @@ class State:
         self.origin: tuple[str, ...] = ()
         self.memory: dict[str, str] = {}
         self.follow_up: Any = None
+        self.fallback = ""  # why this is not the plan that was wanted, if it is not (P7)
         self.revision = 0
         self.fingerprints: dict[str, str] = {}
         self.created_at = 0.0

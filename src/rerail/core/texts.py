@@ -73,6 +73,7 @@ TEXTS: dict[str, dict[str, str]] = {
     "summary.success": {"en": "{total:step|steps}, all succeeded"},
     "summary.healed": {"en": "{total:step|steps}, all succeeded, after {retries:retry|retries}"},
     "summary.degraded": {"en": "done, but not whole: {degraded:step|steps} degraded and {skipped} skipped of {total}"},
+    "summary.fallback_plan": {"en": "done by the fallback plan ({total:step|steps}), planning failed: {reason}"},
     "summary.failed": {"en": "{names}; {consequences:step|steps} skipped because of that"},
     "summary.cancelled": {"en": "{never} of {total:step|steps} never started"},
     "summary.stopped": {"en": "stopped early ({code}): {names} failed, {never} of {total:step|steps} never started"},
@@ -132,6 +133,34 @@ TEXTS: dict[str, dict[str, str]] = {
     # -- The command line ---------------------------------------------------------------------------------------------
     "cli.error": {"en": "error:", "zh": "错误："},
     "cli.hint": {"en": "hint:", "zh": "提示："},
+    "cli.error.plan_or_objective": {
+        "en": "give either a plan or --objective",
+        "zh": "请提供计划文件，或使用 --objective",
+    },
+    "cli.plan.failed": {"en": "no plan was made: {reason}", "zh": "未能生成计划：{reason}"},
+    "cli.plan.made": {
+        "en": "{count:step|steps}, {calls:call|calls} of the model, {tokens} tokens",
+        "zh": "{count} 个步骤，调用模型 {calls} 次，{tokens} tokens",
+    },
+    "cli.plan.next": {"en": "next: {command}", "zh": "下一步：{command}"},
+    "cli.prompts.action": {
+        "en": "{action!r} is no action; write show or eject",
+        "zh": "未知操作 {action!r}；可用 show、eject",
+    },
+    "cli.prompts.role": {
+        "en": "there is no prompt {role!r}; known: {roles}",
+        "zh": "没有提示词 {role!r}；可用：{roles}",
+    },
+    "cli.prompts.more": {
+        "en": "one of them: rerail prompts show ROLE; to change them: rerail prompts eject",
+        "zh": "查看：rerail prompts show ROLE；修改：rerail prompts eject",
+    },
+    "cli.prompts.there": {"en": "there already: {files}", "zh": "文件已存在：{files}"},
+    "cli.prompts.force": {"en": "overwrite them with --force", "zh": "用 --force 覆盖"},
+    "cli.prompts.ejected": {
+        "en": 'copied to {folder}; to use them, write in rerail.toml: [model] prompts = "{folder}"',
+        "zh": '已复制到 {folder}；在 rerail.toml 中启用：[model] prompts = "{folder}"',
+    },
     "cli.error.unknown_command": {"en": "there is no command {word!r}", "zh": "没有命令 {word!r}"},
     "cli.error.unknown_option": {"en": "there is no option {word!r}", "zh": "没有选项 {word!r}"},
     "cli.error.too_many": {"en": "nothing is known to do with: {words}", "zh": "多余的参数：{words}"},

@@ -143,7 +143,7 @@ def verdict(state: State) -> Verdict:
     judged = state.judged
     complete = not bad and (judged is None or judged.complete)
     return Verdict(
-        not bad, complete, degraded, failed, consequences, never, counts, attempted, well,
+        not bad, complete, degraded or bool(state.fallback), failed, consequences, never, counts, attempted, well,
         judged.judge if judged else "none", judged.missing if judged else (),
     )  # fmt: skip
 
@@ -267,6 +267,8 @@ def summary(state: State, found: Verdict, lang: str = "en") -> str:
     if found.success:
         if not found.complete:
             return say("summary.incomplete", lang, missing=", ".join(found.missing) or "see judge")
+        if state.fallback:
+            return say("summary.fallback_plan", lang, total=total, reason=state.fallback)
         if found.degraded:
             skipped = counts[Status.SKIPPED]
             return say("summary.degraded", lang, total=total, degraded=counts[Status.DEGRADED], skipped=skipped)

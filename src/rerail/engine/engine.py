@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -26,13 +27,31 @@ from rerail.engine.reading import AT_REST, FORGOTTEN, Live, Reader, store_errors
 from rerail.engine.today import Today, pretend_mended
 from rerail.engine.wishes import Wish, encode_answer, error_for, raise_answer, storable
 from rerail.errors import PlanError, Refused, RerailError, StoreError
-from rerail.ports import Conflict, Fenced, Head, Lease, Taken, Unavailable, Unusable
+from rerail.mind import plan as planning
+from rerail.ports import Conflict, Consultation, Fenced, Head, Lease, Question, Taken, Unavailable, Unusable
 
 INBOX_EVERY = 0.2
 ANSWER_WITHIN = 30.0
 LETTING_GO = 2.0  # seconds that the owner of a run at rest gets to give it back
 WITHDRAWN = b'{"withdrawn":true}'
 MAX_RUN_ID = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What came of asking for a plan: the plan, or why there is none, and what it cost."""
+
+    plan: Plan | None
+    consultations: tuple[Consultation, ...] = ()
+    by: str = ""
+    problem: str = ""
+
+    def consulted(self) -> list[ev.Event]:
+        """The calls of the model, as the run that follows records them."""
+        return [
+            ev.Consulted("plan", "", c.model, c.input_tokens, c.output_tokens, c.cost, c.elapsed, c.problem)
+            for c in self.consultations
+        ]
 
 
 class Engine(Reader):
@@ -131,10 +150,34 @@ class Engine(Reader):
 
     # -- Starting and waiting -------------------------------------------------------------------------------------
 
+    async def plan(self, objective: str) -> Planned:
+        """A plan for an objective, made by the model and checked; nothing is run (P7)."""
+        mind = self._host.mind
+        if mind is None or "plan" not in mind.answers:
+            raise Refused("there is no model to make a plan", "NO_MODEL", hint="set model.name, or give a plan")
+        question = Question(
+            "plan", "", "", objective, (), self._host.specs,
+            tokens_left=self._policy.max_tokens, cost_left=self._policy.max_cost,
+        )  # fmt: skip
+        answer = await self._host.performer.ask(mind, question, self._host.mind_timeout)
+        calls, by = tuple(answer.consultations), getattr(mind, "name", "mind")
+        if answer.failed or answer.value is None:
+            return Planned(None, calls, by, answer.failed or "no plan was offered")
+        try:
+            return Planned(planning.read(objective, self._host.specs, answer.value), calls, by)
+        except planning.Unplanned as problem:
+            return Planned(None, calls, by, str(problem))
+
     async def start(
-        self, plan: Plan, *, parent: str | None = None, by: str | None = None, run_id: str | None = None
+        self,
+        plan: Plan,
+        *,
+        parent: str | None = None,
+        by: str | None = None,
+        run_id: str | None = None,
+        planned: Planned | None = None,
     ) -> str:
-        """Check a plan and start a run of it; returns the run's id."""
+        """Check a plan and start a run of it; returns the run's id. ``planned`` is what it cost to make the plan."""
         faults = check(plan, self._host.specs)
         if faults:
             raise PlanError("the plan cannot be run; nothing was started:", faults)
@@ -154,8 +197,13 @@ class Engine(Reader):
             ev.RunStarted(
                 plan.objective, parent or "", self._policy, by or self._by, self._version, memory, self._origin
             ),
-            ev.PlanAccepted(Plan(plan.objective, plan.steps, plan.follow_up), 1, self._today.fingerprints(plan)),
-        )
+            *(planned.consulted() if planned is not None else ()),
+            ev.PlanAccepted(
+                Plan(plan.objective, plan.steps, plan.follow_up), 1, self._today.fingerprints(plan),
+                planned.by if planned is not None and not planned.problem else "",
+                planned.problem if planned is not None else "",
+            ),
+        )  # fmt: skip
         try:
             await loop.commit()  # a run that was announced is there, whatever dies next
         except BaseException:

@@ -15,7 +15,7 @@ from typing import Any
 
 from rerail.mind import words
 from rerail.mind.questions import QUESTIONS, ROLES, again
-from rerail.ports import Answer, Consultation, Model, ModelFailed, Prompt, Question
+from rerail.ports import Answer, Consultation, Model, ModelFailed, Prompt, Question, Reply
 
 
 class ModelMind:
@@ -68,7 +68,11 @@ class ModelMind:
         try:
             reply = await self._model.complete(prompt)
         except ModelFailed as failed:
-            return Consultation("", elapsed=loop.time() - started, problem=str(failed)), None
+            spent = failed.spent or Reply(None)
+            elapsed = loop.time() - started
+            return Consultation(
+                spent.model, spent.input_tokens, spent.output_tokens, spent.cost, elapsed, str(failed)
+            ), None
         elapsed = loop.time() - started
         return Consultation(reply.model, reply.input_tokens, reply.output_tokens, reply.cost, elapsed), reply.answer
 
