@@ -17,6 +17,7 @@ from typing import Any
 
 from rerail.core.codes import Category
 from rerail.core.plan import Fault
+from rerail.core.texts import retold, say
 
 
 class RerailError(Exception):
@@ -31,9 +32,13 @@ class RerailError(Exception):
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message
 
+    def message_in(self, lang: str) -> str:
+        """What is wrong, in the language of whoever reads it."""
+        return retold(self.message, lang)
+
     def to_dict(self) -> dict[str, Any]:
         """The error as plain data, as `--json` prints it."""
-        return {"error": {"code": self.code, "message": self.message, "hint": self.hint}}
+        return {"error": {"code": self.code, "message": str(self.message), "hint": str(self.hint)}}
 
 
 class PlanError(RerailError):
@@ -42,17 +47,20 @@ class PlanError(RerailError):
     default = "PLAN_INVALID"
 
     def __init__(self, message: str, faults: Sequence[Fault] = (), code: str | None = None) -> None:
-        self.faults = tuple(faults)
-        listed = "".join(f"\n  - {fault}" for fault in self.faults[:50])
+        self.opening, self.faults = message, tuple(faults)
+        super().__init__(self.message_in("en"), code)
+
+    def message_in(self, lang: str) -> str:
+        """What is wrong, in the language of whoever reads it: every fault, up to fifty of them."""
+        lines = [f"\n  - {fault.said(lang)}" for fault in self.faults[:50]]
         if len(self.faults) > 50:
-            listed += f"\n  … and {len(self.faults) - 50} more"
-        super().__init__(message + listed, code)
+            lines.append("\n  " + say("refuse.plan.more_faults", lang, count=len(self.faults) - 50))
+        return retold(self.opening, lang) + "".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
         """The error with its faults as plain data."""
         plain = super().to_dict()
-        faults = [{"code": f.code, "step": f.step or None, "message": f.message} for f in self.faults]
-        plain["error"]["faults"] = faults
+        plain["error"]["faults"] = [fault.to_dict() for fault in self.faults]
         return plain
 
 

@@ -12,6 +12,7 @@ import msgspec
 from rerail.core.dialects import Unreadable, read_plan
 from rerail.core.plan import Fault, ToolShape
 from rerail.core.plan import Plan as CorePlan
+from rerail.core.texts import tell
 from rerail.errors import PlanError
 
 MAX_BYTES = 256 * 1024 * 1024
@@ -37,7 +38,7 @@ class Plan(CorePlan, frozen=True, omit_defaults=True):
         try:
             plan = read_plan(data)
         except Unreadable as error:
-            raise PlanError(f"cannot read the plan: {error}", code="PLAN_UNREADABLE") from error
+            raise PlanError(tell("refuse.plan.no_plan", error=error), code="PLAN_UNREADABLE") from error
         return cls(plan.objective, plan.steps, plan.follow_up, plan.faults)
 
     def check(self, tools: Mapping[str, ToolShape] | Iterable[Any] | None = None) -> list[Fault]:
@@ -64,14 +65,14 @@ def _is_path(text: str) -> bool:
 def _read(path: Path) -> str:
     try:
         if path.stat().st_size > MAX_BYTES:
-            raise PlanError(f"{path} is larger than {MAX_BYTES:,} bytes", code="PLAN_UNREADABLE")
+            raise PlanError(tell("refuse.plan.too_large", path=path, limit=MAX_BYTES), code="PLAN_UNREADABLE")
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise PlanError(f"there is no plan file {str(path)!r}", code="PLAN_UNREADABLE") from None
+        raise PlanError(tell("refuse.plan.no_file", path=str(path)), code="PLAN_UNREADABLE") from None
     except UnicodeDecodeError as error:
-        raise PlanError(f"{path} is not UTF-8 text: {error.reason}", code="PLAN_UNREADABLE") from None
+        raise PlanError(tell("refuse.plan.not_utf8", path=path, reason=error.reason), code="PLAN_UNREADABLE") from None
     except (OSError, ValueError) as error:
-        raise PlanError(f"cannot read {str(path)!r}: {error}", code="PLAN_UNREADABLE") from None
+        raise PlanError(tell("refuse.plan.cannot_read", path=str(path), error=error), code="PLAN_UNREADABLE") from None
 
 
 def read_data(path: Path) -> Any:
@@ -83,7 +84,7 @@ def parse_data(text: str, name: str = "the text") -> Any:
     """The data of a YAML or JSON text; `PlanError` says why it cannot be read."""
     stripped = text.lstrip("\ufeff \t\r\n")
     if not stripped:
-        raise PlanError(f"cannot read the plan: {name} is empty", code="PLAN_UNREADABLE")
+        raise PlanError(tell("refuse.plan.empty", name=name), code="PLAN_UNREADABLE")
     if stripped[0] in "{[":
         try:
             data = msgspec.json.decode(stripped.encode())
@@ -103,7 +104,7 @@ def _refuse_doubled_keys(text: str, name: str) -> None:
         if len(pairs) != len(dict(pairs)):
             keys = [key for key, _ in pairs]
             twice = next(key for key in keys if keys.count(key) > 1)
-            raise PlanError(f"cannot read the plan: {name}: the key {twice!r} is there twice", code="PLAN_UNREADABLE")
+            raise PlanError(tell("refuse.plan.key_twice", name=name, twice=twice), code="PLAN_UNREADABLE")
 
     with contextlib.suppress(RecursionError):  # too deep to look; what it holds is checked as a plan anyway
         json.loads(text, object_pairs_hook=seen)
@@ -116,11 +117,9 @@ def _parse_yaml(text: str, name: str) -> Any:
         return yaml.load(text, Loader=_loader())  # noqa: S506 - a subclass of the safe loader
     except yaml.YAMLError as error:
         detail = " ".join(str(error).split())
-        raise PlanError(
-            f"cannot read the plan: {name} is neither YAML nor JSON: {detail}", code="PLAN_UNREADABLE"
-        ) from None
+        raise PlanError(tell("refuse.plan.no_yaml", name=name, detail=detail), code="PLAN_UNREADABLE") from None
     except RecursionError:
-        raise PlanError(f"cannot read the plan: {name} is nested too deeply", code="PLAN_UNREADABLE") from None
+        raise PlanError(tell("refuse.plan.too_deep", name=name), code="PLAN_UNREADABLE") from None
 
 
 _made: list[Any] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import resources
 from pathlib import Path
 
+from rerail.core.texts import tell
 from rerail.errors import SettingsError
 from rerail.mind.questions import QUESTIONS, ROLES
 from rerail.mind.words import BadTemplate
@@ -22,9 +23,7 @@ class Prompts:
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
         if folder is not None and not folder.is_dir():
-            raise SettingsError(
-                f"model.prompts: there is no folder {str(folder)!r}; make one with: rerail prompts eject"
-            )
+            raise SettingsError(tell("refuse.mind.no_prompts", folder=str(folder)))
         self._texts = {role: self._read(role) for role in ROLES}
 
     def _read(self, role: str) -> str:
@@ -35,7 +34,7 @@ class Prompts:
             text = path.read_text(encoding="utf-8")
             QUESTIONS[role].ask(Question(role, "", "", "", (), {}), text, 10_000)
         except (OSError, UnicodeDecodeError, BadTemplate) as error:
-            raise SettingsError(f"cannot use the prompt {str(path)!r}: {error}") from None
+            raise SettingsError(tell("refuse.mind.prompt_unusable", path=str(path), error=error)) from None
         return text
 
     def path(self, role: str) -> Path | None:

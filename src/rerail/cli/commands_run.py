@@ -96,12 +96,12 @@ async def check(plan: str, /, *, common: Common = PLAIN, out: Annotated[Output, 
     faults = loaded.check(specs)
     depth, width = (0, 0) if faults else Graph.of_plan(loaded).measures()
     if out.json:
-        listed = [{"code": fault.code, "step": fault.step or None, "message": fault.message} for fault in faults]
+        listed = [fault.to_dict() for fault in faults]
         found = {"ok": not faults, "steps": len(loaded.steps), "depth": depth, "width": width}
         out.document({**found, "tools_checked": specs is not None, "faults": listed})
     elif faults:
         out.print(Text(out.say("cli.check.faults", count=len(faults)), "bold red"))
-        out.print(*(Text.assemble("  - ", clean(fault), ("  " + fault.code, "dim")) for fault in faults))
+        out.print(*(Text.assemble("  - ", clean(fault.said(out.lang)), ("  " + fault.code, "dim")) for fault in faults))
     else:
         out.print(Text(out.say("cli.check.ok", steps=len(loaded.steps), depth=depth, width=width), "green"))
         if specs is None:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from rerail.cli.catalogue import STDIN
+from rerail.core.texts import tell
 from rerail.errors import PlanError
 from rerail.plans import Plan, parse_data, read_data
 
@@ -32,7 +33,7 @@ def load_steps(source: str) -> list[Any]:
     if isinstance(data, dict):
         data = data.get("steps", data.get("tasks", [data] if "tool" in data else None))
     if not isinstance(data, list):
-        raise PlanError(f"{source} holds no steps; write a list of steps", code="PLAN_UNREADABLE")
+        raise PlanError(tell("refuse.plan.holds_no_steps", source=source), code="PLAN_UNREADABLE")
     return data
 
 

@@ -21,7 +21,7 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from rerail.core.texts import say
+from rerail.core.texts import retold, say
 from rerail.errors import PlanError, RerailError, StoreError
 
 USAGE = 2
@@ -175,7 +175,7 @@ class Output:
         """Tell what cannot be done, and what can; returns the exit code."""
         if self.json:
             self.document(error.to_dict())
-        self._tell(error.message, error.hint or self._hint(error))
+        self._tell(error.message_in(self.lang), retold(error.hint, self.lang) or self._hint(error))
         return 1 if isinstance(error, StoreError) and not isinstance(error, CannotOpen) else USAGE
 
     def problem(self, code: str, message: str, hint: str) -> None:

@@ -19,7 +19,7 @@ from rerail.core.nearest import nearest
 from rerail.core.plan import Effect, Fault, Step, check_steps
 from rerail.core.policy import Policy
 from rerail.core.state import State, unsatisfied_above
-from rerail.core.texts import say
+from rerail.core.texts import say, tell
 from rerail.core.tools import Tools
 from rerail.core.track import Phase, RunStatus, Status, Track
 from rerail.core.values import Packed
@@ -48,15 +48,19 @@ def _track(state: State, step: str) -> Track:
         hint = nearest(step, state.tracks)
         raise Refusal(
             "STEP_UNKNOWN",
-            f"run {state.run} has no step {step!r}",
-            f"did you mean {hint!r}?" if hint else f"see: rerail show {state.run}",
+            tell("refuse.run.step_unknown", run=state.run, step=step),
+            tell("hint.run.did_you_mean", near=hint) if hint else tell("hint.run.see_run", run=state.run),
         )
     return track
 
 
 def _not_at_rest(state: State) -> None:
     if state.rest is not None:
-        raise Refusal("RUN_AT_REST", f"run {state.run} is {state.rest.status}", f"use: rerail retry {state.run}")
+        raise Refusal(
+            "RUN_AT_REST",
+            tell("refuse.run.run_at_rest", run=state.run, status=state.rest.status),
+            tell("hint.run.run_at_rest", run=state.run),
+        )
 
 
 # -- Pause, resume, cancel ----------------------------------------------------------------------------------------
@@ -66,7 +70,9 @@ def pause(state: State, by: str) -> list[Event]:
     """Start nothing more until somebody resumes the run."""
     _not_at_rest(state)
     if state.paused:
-        raise Refusal("RUN_PAUSED", f"run {state.run} is paused already", f"use: rerail resume {state.run}")
+        raise Refusal(
+            "RUN_PAUSED", tell("refuse.run.run_paused", run=state.run), tell("hint.run.run_paused", run=state.run)
+        )
     return [ev.Acted("pause", by)]
 
 
@@ -80,7 +86,7 @@ def resume(state: State, by: str) -> list[Event]:
     """Go on with a paused run."""
     _not_at_rest(state)
     if not state.paused:
-        raise Refusal("RUN_LIVE", f"run {state.run} is being driven", f"use: rerail watch {state.run}")
+        raise Refusal("RUN_LIVE", tell("refuse.run.run_live", run=state.run), tell("hint.run.run_live", run=state.run))
     return [ev.Resumed(by, reason="paused", paused=True)]
 
 
@@ -92,7 +98,7 @@ def skip(state: State, step: str, by: str, reason: str = "") -> list[Event]:
     track = _track(state, step)
     status, _ = status_of(state, track)
     if status in (Status.SUCCEEDED, Status.DEGRADED) or track.phase is Phase.SKIPPED:
-        raise Refusal("STEP_ENDED", f"step {step!r} is {status} already")
+        raise Refusal("STEP_ENDED", tell("refuse.run.step_ended", step=step, status=status))
     message = reason or say("skip.SKIP_USER", by=by or "a person")
     events: list[Event] = [ev.Acted("skip", by, step, reason), ev.StepSkipped(step, "SKIP_USER", message, by)]
     return events + _reopened(state, [step], by, "skip")
@@ -104,18 +110,18 @@ def confirm(state: State, step: str | None, by: str, *, refuse: bool = False) ->
     if step is None:
         if len(state.gates) != 1:
             waiting = ", ".join(track.id for track in state.gates.values()) or "none"
-            raise Refusal("STEP_NOT_WAITING", f"name the step to confirm; waiting: {waiting}")
+            raise Refusal("STEP_NOT_WAITING", tell("refuse.run.which_gate", waiting=waiting))
         step = next(iter(state.gates.values())).id
     track = _track(state, step)
     pending = track.phase is Phase.PENDING and bool(track.step.confirm) and not track.confirmed
     if not pending:
-        raise Refusal("STEP_NOT_WAITING", f"step {step!r} does not wait for a confirmation")
+        raise Refusal("STEP_NOT_WAITING", tell("refuse.run.no_gate", step=step))
     if not refuse:
         return [ev.Acted("confirm", by, step)]
     if track.n not in state.gates:
         # Refused now, it would end before what it needs, and perhaps with a fallback that stands for nothing.
-        hint = f"refuse it once it does, or do without it: rerail skip {state.run} {step}"
-        raise Refusal("STEP_NOT_WAITING", f"step {step!r} does not wait for a confirmation yet", hint)
+        hint = tell("hint.run.gate_not_reached", run=state.run, step=step)
+        raise Refusal("STEP_NOT_WAITING", tell("refuse.run.gate_not_reached", step=step), hint)
     error = _said_no("CONFIRM_REFUSED", by)
     return [ev.Acted("refuse", by, step), ev.StepFailed(step, track.attempt, error, called=False)]
 
@@ -131,7 +137,8 @@ def resolve_succeeded(state: State, step: str, by: str, output: Any, packed: Pac
     status, _ = status_of(state, track)
     if track.phase in (Phase.SUCCEEDED, Phase.RUNNING):
         raise Refusal(
-            "STEP_ENDED" if track.phase is Phase.SUCCEEDED else "STEP_NOT_WAITING", f"step {step!r} is {status}"
+            "STEP_ENDED" if track.phase is Phase.SUCCEEDED else "STEP_NOT_WAITING",
+            tell("refuse.run.step_is", step=step, status=status),
         )
     value = None if blob else output
     acted = ev.Acted(
@@ -161,7 +168,9 @@ def _in_doubt(state: State, step: str) -> Track:
     if track.phase is not Phase.DOUBT:
         status, _ = status_of(state, track)
         raise Refusal(
-            "STEP_NOT_WAITING", f"step {step!r} is not in doubt, it is {status}", f"use: rerail retry {state.run}"
+            "STEP_NOT_WAITING",
+            tell("refuse.run.not_in_doubt", step=step, status=status),
+            tell("hint.run.not_in_doubt", run=state.run),
         )
     return track
 
@@ -186,7 +195,7 @@ def add(state: State, steps: Sequence[Step], tools: Tools, by: str, faults: Iter
     _not_at_rest(state)
     found = [*faults, *new_faults(state, steps, tools)]
     if found or not steps:
-        raise Faulty(found or [Fault("NO_STEPS", "there are no steps to add")])
+        raise Faulty(found or [Fault("NO_STEPS", tell("refuse.run.no_steps"))])
     return [ev.Acted("add", by, course=Course(steps=tuple(steps), automatic=False))]
 
 
@@ -243,8 +252,8 @@ def retry(
         if not force:
             raise Refusal(
                 "RETRY_LIMIT",
-                f"run {state.run} was retried {state.retries} times; the limit is {max_retries}",
-                f"use: rerail retry {state.run} --clean to start over, or --force to pass the limit",
+                tell("refuse.run.retry_limit", run=state.run, retries=state.retries, max_retries=max_retries),
+                tell("hint.run.retry_limit", run=state.run),
             )
         passed.append("RETRY_LIMIT")
     if not (clean or completed or cancelled) and _all_permanent(state, roots):
@@ -252,8 +261,8 @@ def retry(
             reason = "; ".join(reasons_of(state, roots).values())
             raise Refusal(
                 "NOT_RETRYABLE",
-                f"this error cannot be mended by trying again: {reason}",
-                "fix its cause, then retry with --force",
+                tell("refuse.run.not_retryable", reason=reason),
+                tell("hint.run.not_retryable"),
             )
         passed.append("NOT_RETRYABLE")
     fresh = (
@@ -280,7 +289,9 @@ def _refuse_by_status(state: State, steps: Sequence[str] | None, *, clean: bool,
     run = state.run
     if state.rest is not None:
         if state.rest.status == RunStatus.COMPLETED and not (force or clean):
-            raise Refusal("RUN_COMPLETED", f"run {run} completed", f"use: rerail retry {run} --force to do it again")
+            raise Refusal(
+                "RUN_COMPLETED", tell("refuse.run.run_completed", run=run), tell("hint.run.run_completed", run=run)
+            )
         if state.doubts and not clean:
             refuse_doubt(state)
         return
@@ -291,9 +302,13 @@ def _refuse_by_status(state: State, steps: Sequence[str] | None, *, clean: bool,
     if "in_doubt" in kinds:
         refuse_doubt(state)
     if "confirm" in kinds and not steps:
-        raise Refusal("RUN_WAITS_CONFIRM", f"run {run} waits for a confirmation", f"use: rerail confirm {run}")
+        raise Refusal(
+            "RUN_WAITS_CONFIRM",
+            tell("refuse.run.run_waits_confirm", run=run),
+            tell("hint.run.run_waits_confirm", run=run),
+        )
     if "paused" in kinds and not steps:
-        raise Refusal("RUN_PAUSED", f"run {run} is paused", f"use: rerail resume {run}")
+        raise Refusal("RUN_PAUSED", tell("refuse.run.run_is_paused", run=run), tell("hint.run.run_paused", run=run))
 
 
 def refuse_doubt(state: State, step: str | None = None) -> None:
@@ -301,8 +316,8 @@ def refuse_doubt(state: State, step: str | None = None) -> None:
     step = step or next(iter(state.doubts.values())).id
     raise Refusal(
         "RUN_IN_DOUBT",
-        f"nobody knows whether the effect of step {step!r} happened",
-        f"use: rerail resolve {state.run} {step} --succeeded VALUE | --failed | --rerun",
+        tell("refuse.run.run_in_doubt", step=step),
+        tell("hint.run.run_in_doubt", run=state.run, step=step),
     )
 
 
@@ -322,7 +337,7 @@ def _roots(
         if not roots:
             if state.doubts:
                 refuse_doubt(state)
-            raise Refusal("NOTHING_TO_RETRY", f"no step of run {state.run} failed or was left out")
+            raise Refusal("NOTHING_TO_RETRY", tell("refuse.run.nothing_failed", run=state.run))
         return roots
     return _completed_roots(state)
 
@@ -349,7 +364,7 @@ def _completed_roots(state: State) -> list[str]:
     if stages:
         return _stage_roots(state, stages[-1])
     raise Refusal(
-        "NOTHING_TO_RETRY", f"run {state.run} completed with nothing degraded or skipped", "name the steps to run again"
+        "NOTHING_TO_RETRY", tell("refuse.run.nothing_to_retry", run=state.run), tell("hint.run.nothing_to_retry")
     )
 
 
@@ -358,9 +373,10 @@ def _stage_roots(state: State, stage: str) -> list[str]:
     if not roots:
         stages = list(dict.fromkeys(track.step.stage for track in state.tracks.values() if track.step.stage))
         near = nearest(stage, stages)
-        known = f"; stages: {', '.join(stages)}" if stages else ""
         raise Refusal(
-            "STAGE_UNKNOWN", f"run {state.run} has no stage {stage!r}{known}", f"did you mean {near!r}?" if near else ""
+            "STAGE_UNKNOWN",
+            tell("refuse.run.stage_unknown", run=state.run, stage=stage, stages=", ".join(stages) or "-"),
+            tell("hint.run.did_you_mean", near=near) if near else "",
         )
     return roots
 
@@ -370,9 +386,11 @@ def _named_roots(state: State, steps: Sequence[str], *, force: bool) -> list[str
     for step in dict.fromkeys(steps):
         track = _track(state, step)
         if track.phase is Phase.SUCCEEDED and not force:
-            raise Refusal("STEP_SUCCEEDED", f"step {step!r} succeeded already", "use --force to run it again")
+            raise Refusal(
+                "STEP_SUCCEEDED", tell("refuse.run.step_succeeded", step=step), tell("hint.run.step_succeeded")
+            )
         if track.phase is Phase.RUNNING:
-            raise Refusal("STEP_NOT_WAITING", f"step {step!r} is running")
+            raise Refusal("STEP_NOT_WAITING", tell("refuse.run.step_running", step=step))
         roots.append(step)
     return roots
 
@@ -395,7 +413,9 @@ def _refuse_doubtful(state: State, roots: Sequence[str]) -> None:
 def retry_live(state: State, steps: Sequence[str], by: str, *, force: bool = False) -> list[Event]:
     """Retry named steps of a live run; a step in backoff ends its wait (X7)."""
     if state.stopped:
-        raise Refusal("RUN_LIVE", f"run {state.run} is stopping ({state.stopped})", "wait for its end, then retry")
+        raise Refusal(
+            "RUN_LIVE", tell("refuse.run.stopping", run=state.run, stopped=state.stopped), tell("hint.run.stopping")
+        )
     roots = _named_roots(state, steps, force=force)
     _refuse_doubtful(state, roots)
     fresh = tuple(root for root in roots if force and state.tracks[root].phase is Phase.SUCCEEDED)

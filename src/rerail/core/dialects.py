@@ -13,6 +13,7 @@ from typing import Any
 
 from rerail.core.plan import WHEN_WORDS, Check, Effect, Fallback, Fault, Need, Plan, Step, Trust, Verify, When
 from rerail.core.schema import nearest, problems
+from rerail.core.texts import tell
 
 PLAN_KEYS = ("objective", "steps", "follow_up")
 PLAN_ALIASES = {"topic": "objective", "goal": "objective", "tasks": "steps"}
@@ -42,26 +43,26 @@ def read_plan(data: Any) -> Plan:
     if isinstance(data, list):
         data = {"steps": data}
     if not isinstance(data, Mapping):
-        raise Unreadable(f"a plan is a mapping with 'steps', not {_kind(data)}")
+        raise Unreadable(tell("refuse.plan.no_mapping", kind=_kind(data)))
     faults: list[Fault] = []
     fields = _rename(data, PLAN_KEYS, PLAN_ALIASES, PLAN_IGNORED, "", faults)
     raw = fields.get("steps")
     if raw is None:
-        raise Unreadable("the plan has no 'steps'; write steps: [{id: …, tool: …}]")
+        raise Unreadable(tell("refuse.plan.steps_missing"))
     if isinstance(raw, Mapping):
         raw = [{"id": key, **value} if isinstance(value, Mapping) else value for key, value in raw.items()]
     if not isinstance(raw, Sequence) or isinstance(raw, str | bytes):
-        raise Unreadable(f"'steps' is a list of steps, not {_kind(raw)}")
+        raise Unreadable(tell("refuse.plan.steps_no_list", kind=_kind(raw)))
     objective = fields.get("objective", "")
     if not isinstance(objective, str):
-        faults.append(Fault("BAD_VALUE", f"objective: expected a text, got {_kind(objective)}"))
+        faults.append(Fault("BAD_VALUE", tell("refuse.plan.objective_no_text", kind=_kind(objective))))
         objective = str(objective)
     follow_up = None
     if fields.get("follow_up") is not None:
         try:
             follow_up = read_plan(fields["follow_up"])
         except Unreadable as error:
-            faults.append(Fault("BAD_VALUE", f"follow_up: {error}"))
+            faults.append(Fault("BAD_VALUE", tell("refuse.plan.follow_up_unreadable", error=error)))
     return Plan(objective, tuple(read_steps(raw, faults)), follow_up, tuple(faults))
 
 
@@ -77,7 +78,7 @@ def read_steps(raw: Sequence[Any], faults: list[Fault], known: Sequence[str] = (
         elif isinstance(item, Mapping):
             steps.append(_Reader(item, ids[index], order, taken, faults).read())
         else:
-            faults.append(Fault("BAD_VALUE", f"step {index} is {_kind(item)}; a step is a mapping with 'tool'"))
+            faults.append(Fault("BAD_VALUE", tell("refuse.plan.step_no_mapping", index=index, kind=_kind(item))))
     return steps
 
 
@@ -103,11 +104,14 @@ def _rename(
         name = aliases.get(key, key) if isinstance(key, str) else key
         if name in known:
             if name in fields:
-                faults.append(Fault("BAD_VALUE", f"{prefix}{name!r} is given twice (as {key!r} too)", step))
+                faults.append(
+                    Fault("BAD_VALUE", tell("refuse.plan.given_twice", prefix=prefix, name=name, key=key), step)
+                )
             fields[name] = value
         elif key not in ignored:
             hint = nearest(str(key), [*known, *aliases])
-            message = f"unknown key {prefix}{str(key)[:80]!r}" + (f"; did you mean {hint!r}?" if hint else "")
+            told = "refuse.plan.unknown_key_near" if hint else "refuse.plan.unknown_key"
+            message = tell(told, prefix=prefix, key=str(key)[:80], near=hint)
             faults.append(Fault("UNKNOWN_KEY", message, step))
     return fields
 
@@ -132,7 +136,7 @@ class _Reader:
         self._check_id(fields.pop("id", None))
         values = {name: self._field(name, value) for name, value in fields.items() if value is not None}
         if not values.get("tool"):
-            self.faults.append(Fault("BAD_VALUE", "the step has no 'tool'; name the tool to call", self.id))
+            self.faults.append(Fault("BAD_VALUE", tell("refuse.plan.tool_missing"), self.id))
             values["tool"] = ""
         return Step(id=self.id, **{name: value for name, value in values.items() if value is not _BAD})
 
@@ -144,13 +148,15 @@ class _Reader:
         if value is not None and (isinstance(value, bool) or not isinstance(value, str | int)):
             self.fault("id", "a text", value)
         if not self.id:
-            self.faults.append(Fault("BAD_VALUE", "the id is empty; give the step a name", self.id))
+            self.faults.append(Fault("BAD_VALUE", tell("refuse.plan.id_empty"), self.id))
         if len(self.id) > MAX_ID:
-            self.faults.append(Fault("BAD_VALUE", f"the id is longer than {MAX_ID} characters", self.id[:60] + "…"))
+            self.faults.append(Fault("BAD_VALUE", tell("refuse.plan.id_too_long", limit=MAX_ID), self.id[:60] + "…"))
 
     def fault(self, name: str, expected: str, value: Any) -> Any:
         """Note that a value is of the wrong kind."""
-        self.faults.append(Fault("BAD_VALUE", f"{name}: expected {expected}, got {_kind(value)}", self.id))
+        self.faults.append(
+            Fault("BAD_VALUE", tell("refuse.plan.expected", name=name, expected=expected, kind=_kind(value)), self.id)
+        )
         return _BAD
 
     # One method per kind of value.
@@ -215,7 +221,7 @@ class _Reader:
         by_tool = fields.get("tool") is not None
         by_value = fields.get("value") is not None or ("value" in fields and not by_tool)
         if by_tool == by_value:
-            self.faults.append(Fault("BAD_VALUE", f"{name}: give either 'value' or 'tool'", self.id))
+            self.faults.append(Fault("BAD_VALUE", tell("refuse.plan.either_value_or_tool", name=name), self.id))
             return _BAD
         return self.build(name, Fallback, fields)
 
@@ -224,7 +230,9 @@ class _Reader:
             return self.fault(name, "{schema, non_empty, keys}", value)
         fields = _rename(value, ("schema", "non_empty", "keys"), {}, frozenset(), self.id, self.faults, f"{name}.")
         for problem in problems(fields.get("schema", True)):
-            self.faults.append(Fault("BAD_VALUE", f"{name}.schema: {problem}", self.id))
+            self.faults.append(
+                Fault("BAD_VALUE", tell("refuse.plan.schema_faulty", name=name, problem=problem), self.id)
+            )
         if "keys" in fields:
             fields["keys"] = self.names(f"{name}.keys", fields["keys"])
         return self.build(name, Check, fields)

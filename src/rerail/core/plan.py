@@ -17,6 +17,7 @@ import msgspec
 
 from rerail.core.refs import BadReference, Names, Template, UnknownReference, compile_args, parse, strings
 from rerail.core.schema import OPEN, Schema, nearest
+from rerail.core.texts import retold, say, tell
 from rerail.core.values import NotJson, pack
 
 
@@ -144,7 +145,16 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
     step: str = ""
 
     def __str__(self) -> str:
-        return f"step {self.step!r}: {self.message}" if self.step else self.message
+        return self.said("en")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fault as plain data."""
+        return {"code": self.code, "step": self.step or None, "message": str(self.message)}
+
+    def said(self, lang: str) -> str:
+        """The fault in a language, with the step it is about."""
+        message = retold(self.message, lang)
+        return say("refuse.plan.of_step", lang, step=self.step, message=message) if self.step else message
 
 
 class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -215,10 +225,13 @@ def check(plan: Plan, tools: Mapping[str, ToolShape] | None = None) -> list[Faul
     """Every fault of the plan at once (P5); without tools, only what can be said without them."""
     faults = list(plan.faults)
     if not plan.steps and not faults:
-        faults.append(Fault("NO_STEPS", "the plan has no steps; add at least one"))
+        faults.append(Fault("NO_STEPS", tell("refuse.plan.no_steps")))
     faults += check_steps(plan.steps, tools)
     if plan.follow_up is not None:
-        faults += [Fault(f.code, f"follow_up: {f.message}", f.step) for f in check(plan.follow_up, tools)]
+        faults += [
+            Fault(f.code, tell("refuse.plan.in_follow_up", message=f.message), f.step)
+            for f in check(plan.follow_up, tools)
+        ]
     return faults
 
 
@@ -227,7 +240,7 @@ def check_steps(steps: Sequence[Step], tools: Mapping[str, ToolShape] | None) ->
     names = names_of(steps)
     counts = Counter(step.id for step in steps)
     faults = [
-        Fault("DUPLICATE_ID", f"the id is used {count} times; ids must be unique", step_id)
+        Fault("DUPLICATE_ID", tell("refuse.plan.duplicate_id", count=count), step_id)
         for step_id, count in counts.items()
         if count > 1
     ]
@@ -241,15 +254,12 @@ def check_steps(steps: Sequence[Step], tools: Mapping[str, ToolShape] | None) ->
             if tools is not None:
                 found += _check_tools(step, names, tools)
         except NotJson as error:
-            found, needs = [Fault("BAD_VALUE", f"args: they are not plain JSON: {error}", step.id)], ()
+            found, needs = [Fault("BAD_VALUE", tell("refuse.plan.args_not_json", error=error), step.id)], ()
         except RecursionError:
-            found, needs = [Fault("BAD_VALUE", "args: they are nested too deeply", step.id)], ()
+            found, needs = [Fault("BAD_VALUE", tell("refuse.plan.args_too_deep"), step.id)], ()
         faults += found
         edges[step.id] = needs
-    faults += [
-        Fault("CYCLE", f"the steps need each other in a circle: {' → '.join(path)}; remove one of these needs", path[0])
-        for path in cycles(edges)
-    ]
+    faults += [Fault("CYCLE", tell("refuse.plan.cycle", path=" → ".join(path)), path[0]) for path in cycles(edges)]
     return faults
 
 
@@ -272,9 +282,15 @@ def _check_step(step: Step, names: Names) -> tuple[list[Fault], tuple[str, ...]]
     needs: dict[str, None] = {}
     for need in step.needs:
         if need.step == step.id:
-            faults.append(Fault("SELF_NEED", "the step needs itself; remove that need", step.id))
+            faults.append(Fault("SELF_NEED", tell("refuse.plan.self_need"), step.id))
         elif need.step not in names.ids:
-            faults.append(Fault("UNKNOWN_NEED", f"needs {_unknown(need.step, names.ids, 'step')}", step.id))
+            faults.append(
+                Fault(
+                    "UNKNOWN_NEED",
+                    tell("refuse.plan.unknown_need", unknown=_unknown(need.step, names.ids, "step")),
+                    step.id,
+                )
+            )
         else:
             needs[need.step] = None
     for text in _texts(step):
@@ -288,14 +304,14 @@ def _check_reference(text: str, step: Step, names: Names, needs: dict[str, None]
         refs = compile_args(text, names).refs
     except UnknownReference as error:
         hint = _unknown(error.name, names.ids, "step")
-        return [Fault("UNKNOWN_REFERENCE", f"{error} refers to {hint} (write $${{ for a literal ${{)", step.id)]
+        return [Fault("UNKNOWN_REFERENCE", tell("refuse.plan.unknown_reference", error=error, hint=hint), step.id)]
     except BadReference as error:
-        message = f"{error} is not a reference; write ${{step.path}}, or $${{ for a literal ${{"
+        message = tell("refuse.plan.no_reference", error=error)
         return [Fault("BAD_REFERENCE", message, step.id)]
     faults = []
     for ref in refs:
         if ref.step == step.id:
-            faults.append(Fault("SELF_NEED", f"{ref} refers to the step's own output", step.id))
+            faults.append(Fault("SELF_NEED", tell("refuse.plan.self_reference", ref=ref), step.id))
         else:
             needs[ref.step] = None
     return faults
@@ -304,16 +320,30 @@ def _check_reference(text: str, step: Step, names: Names, needs: dict[str, None]
 def _check_tools(step: Step, names: Names, tools: Mapping[str, ToolShape]) -> list[Fault]:
     faults: list[Fault] = []
     if step.tool not in tools:
-        faults.append(Fault("UNKNOWN_TOOL", f"the tool is {_unknown(step.tool, tools, 'tool')}", step.id))
+        faults.append(
+            Fault("UNKNOWN_TOOL", tell("refuse.plan.unknown_tool", unknown=_unknown(step.tool, tools, "tool")), step.id)
+        )
     else:
         faults += _check_args(step, step.args, tools[step.tool], names)
     for other in step.alternatives:
         if other not in tools:
-            faults.append(Fault("UNKNOWN_ALTERNATIVE", f"an alternative is {_unknown(other, tools, 'tool')}", step.id))
+            faults.append(
+                Fault(
+                    "UNKNOWN_ALTERNATIVE",
+                    tell("refuse.plan.unknown_alternative", unknown=_unknown(other, tools, "tool")),
+                    step.id,
+                )
+            )
     for label, call in (("fallback", step.fallback), ("verify", step.verify)):
         if call is not None and call.tool is not None:
             if call.tool not in tools:
-                faults.append(Fault("UNKNOWN_TOOL", f"{label}: {_unknown(call.tool, tools, 'tool')}", step.id))
+                faults.append(
+                    Fault(
+                        "UNKNOWN_TOOL",
+                        tell("refuse.plan.unknown_other_tool", label=label, unknown=_unknown(call.tool, tools, "tool")),
+                        step.id,
+                    )
+                )
             else:
                 faults += _check_args(step, call.args, tools[call.tool], names)
     return faults
@@ -323,7 +353,11 @@ def _check_args(step: Step, args: Mapping[str, Any], tool: ToolShape, names: Nam
     if not args and tool.schema.accepts_nothing:
         return []
     return [
-        Fault("BAD_ARGS", f"args{_where(fault.path)} for tool {tool.name!r}: {fault.message}", step.id)
+        Fault(
+            "BAD_ARGS",
+            tell("refuse.plan.bad_args", where=_where(fault.path), name=tool.name, message=fault.message),
+            step.id,
+        )
         for fault in tool.schema.faults(_opened(args, names))
     ]
 
@@ -349,10 +383,17 @@ def _where(path: Sequence[str | int]) -> str:
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
 
 
+UNKNOWN = {
+    ("step", False): "refuse.plan.no_such_step", ("step", True): "refuse.plan.no_such_step_near",
+    ("tool", False): "refuse.plan.no_such_tool", ("tool", True): "refuse.plan.no_such_tool_near",
+}  # fmt: skip
+
+
 def _unknown(name: str, known: Iterable[str], noun: str) -> str:
     shown = name if len(name) <= 80 else name[:77] + "…"
-    hint = nearest(name, known)
-    return f"unknown {noun} {shown!r}" + (f"; did you mean {hint!r}?" if hint else "")
+    near = nearest(name, known)
+    key = UNKNOWN[noun, near is not None]
+    return tell(key, name=shown, near=near)
 
 
 # -- Topology -----------------------------------------------------------------------------------------------------

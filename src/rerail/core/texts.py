@@ -12,7 +12,10 @@ import string
 from collections.abc import Mapping
 from typing import Any
 
+from rerail.core.refusals import REFUSALS
+
 TEXTS: dict[str, dict[str, str]] = {
+    **REFUSALS,
     # Why a step failed.
     "error.TIMEOUT": {"en": "timed out after {seconds:g} s", "zh": "超时：{seconds:g} 秒内没有完成"},
     "error.ANSWER_LOST": {
@@ -471,6 +474,27 @@ def say(key: str, lang: str = "en", /, **values: Any) -> str:
     """The sentence for a key, in that language if it is there."""
     entry = TEXTS[key]
     return _words.vformat(entry.get(lang, entry["en"]), (), values)
+
+
+class Told(str):
+    """A sentence in English that can be said again in another language."""
+
+    __slots__ = ("key", "values")
+
+    key: str
+    values: Mapping[str, Any]
+
+
+def tell(key: str, /, **values: Any) -> Told:
+    """The sentence for a key, for an exception: whoever shows it to people chooses the language."""
+    told = Told(say(key, **values))
+    told.key, told.values = key, values
+    return told
+
+
+def retold(text: str, lang: str) -> str:
+    """A sentence in a language, as far as it came from the catalogue; as plain text in any case."""
+    return say(text.key, lang, **text.values) if isinstance(text, Told) else str(text)
 
 
 def has(key: str) -> bool:

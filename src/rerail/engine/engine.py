@@ -19,6 +19,7 @@ from rerail.core.memory import preferred
 from rerail.core.plan import Plan, Step, check
 from rerail.core.policy import Policy
 from rerail.core.state import State
+from rerail.core.texts import tell
 from rerail.core.track import RunStatus
 from rerail.core.views import RunResult
 from rerail.engine.loop import Ended, Host, RunLoop
@@ -136,7 +137,7 @@ class Engine(Reader):
             except RerailError as error:
                 problem = error
             except msgspec.DecodeError as error:
-                problem = Refused(f"the action cannot be read: {error}", "STEP_NOT_WAITING")
+                problem = Refused(tell("refuse.run.action_unreadable", error=error), "STEP_NOT_WAITING")
             await self._host.store.answer(run, number, encode_answer(problem))
 
     async def _renew(self, now: float) -> None:
@@ -144,7 +145,7 @@ class Engine(Reader):
             try:
                 await self._host.store.renew(live.loop.lease, now)
             except Fenced:
-                live.loop.broken(StoreError(f"another process took run {live.loop.state.run} over", "LEASE_LOST"))
+                live.loop.broken(StoreError(tell("refuse.run.lease_lost", run=live.loop.state.run), "LEASE_LOST"))
             except (Unavailable, Unusable):
                 continue  # the next append will tell
 
@@ -154,7 +155,7 @@ class Engine(Reader):
         """A plan for an objective, made by the model and checked; nothing is run (P7)."""
         mind = self._host.mind
         if mind is None or "plan" not in mind.answers:
-            raise Refused("there is no model to make a plan", "NO_MODEL", hint="set model.name, or give a plan")
+            raise Refused(tell("refuse.run.no_model"), "NO_MODEL", hint=tell("hint.run.no_model"))
         question = Question(
             "plan", "", "", objective, (), self._host.specs,
             tokens_left=self._policy.max_tokens, cost_left=self._policy.max_cost,
@@ -180,7 +181,7 @@ class Engine(Reader):
         """Check a plan and start a run of it; returns the run's id. ``planned`` is what it cost to make the plan."""
         faults = check(plan, self._host.specs)
         if faults:
-            raise PlanError("the plan cannot be run; nothing was started:", faults)
+            raise PlanError(tell("refuse.run.plan_faulty"), faults)
         run = _usable_id(run_id) if run_id is not None else secrets.token_hex(5)
         now = self._host.clock.now()
         store = self._host.store
@@ -190,7 +191,9 @@ class Engine(Reader):
             try:
                 await store.create(head)  # created and owned in one go: nobody can come between
             except Conflict:
-                raise Refused(f"there is a run {run!r} already", "RUN_LIVE", hint=f"see: rerail show {run}") from None
+                raise Refused(
+                    tell("refuse.run.id_taken", run=run), "RUN_LIVE", hint=tell("hint.run.id_taken", run=run)
+                ) from None
         lease = Lease(run, self._owner, head.fence)
         loop = RunLoop(self._host, lease, State(run))
         loop.note(
@@ -313,7 +316,7 @@ class Engine(Reader):
             name for name, given in (("succeeded", succeeded is not ...), ("failed", failed), ("rerun", rerun)) if given
         ]
         if len(chosen) != 1:
-            raise Refused("say exactly one of succeeded=VALUE, failed=True, rerun=True", "STEP_NOT_WAITING")
+            raise Refused(tell("refuse.run.resolve_how"), "STEP_NOT_WAITING")
         value = succeeded if succeeded is not ... else None
         await self._act(run, Wish("resolve", by or self._by, step, outcome=chosen[0], value=value))
 
@@ -330,7 +333,7 @@ class Engine(Reader):
         for _ in range(5):  # the owner may let go while we knock
             if await self._handed_over(run, wish):
                 return
-        raise StoreError(f"run {run} changes hands too fast; try again")
+        raise StoreError(tell("refuse.run.changes_hands", run=run))
 
     async def _handed_over(self, run: str, wish: Wish) -> bool:
         """Whether the wish was granted, by whoever has the run now; False if that one let go meanwhile."""
@@ -380,7 +383,7 @@ class Engine(Reader):
                         continue
                     if gone:
                         return False
-                    raise StoreError(f"the owner of run {run} did not answer within {ANSWER_WITHIN:g} s")
+                    raise StoreError(tell("refuse.run.no_answer", run=run, seconds=ANSWER_WITHIN))
                 await asyncio.sleep(0.05)
                 waited += 0.05
         raise_answer(answer)
@@ -462,9 +465,9 @@ class Engine(Reader):
     ) -> Preview | None:
         if not steps:
             raise Refused(
-                f"run {run} is being driven by process {head.owner}",
+                tell("refuse.run.driven_by", run=run, owner=head.owner),
                 "RUN_LIVE",
-                hint="name the steps to retry, or wait for it",
+                hint=tell("hint.run.driven_by"),
             )
         if dry_run:
             state = await self.state(run)
@@ -506,8 +509,8 @@ class Engine(Reader):
         head = await self.head(run)
         if run in self._live or self._driven_elsewhere(head):
             if not (await self.state(run)).paused:
-                who = f"run {run} is being driven by process {head.owner}"
-                raise Refused(who, "RUN_LIVE", hint=f"use: rerail watch {run}")
+                who = tell("refuse.run.driven_by", run=run, owner=head.owner)
+                raise Refused(who, "RUN_LIVE", hint=tell("hint.run.run_live", run=run))
             await self._act(run, Wish("resume", by or self._by))  # paused, with calls still under way
             return run
         loop = await self._take(run)
@@ -523,17 +526,23 @@ class Engine(Reader):
 
     def _refuse_resume(self, state: State) -> None:
         if not state.revision:
-            raise Refused(f"run {state.run} died before its plan was recorded", "RUN_UNKNOWN", hint="start it again")
+            raise Refused(
+                tell("refuse.run.run_without_plan", run=state.run),
+                "RUN_UNKNOWN",
+                hint=tell("hint.run.run_without_plan"),
+            )
         if state.rest is not None:
             raise Refused(
-                f"run {state.run} is {state.rest.status}", "RUN_AT_REST", hint=f"use: rerail retry {state.run}"
+                tell("refuse.run.run_at_rest", run=state.run, status=state.rest.status),
+                "RUN_AT_REST",
+                hint=tell("hint.run.run_at_rest", run=state.run),
             )
         if state.waiting and not state.paused:
             if state.gates:
                 raise Refused(
-                    f"run {state.run} waits for a confirmation",
+                    tell("refuse.run.run_waits_confirm", run=state.run),
                     "RUN_WAITS_CONFIRM",
-                    hint=f"use: rerail confirm {state.run}",
+                    hint=tell("hint.run.run_waits_confirm", run=state.run),
                 )
             with _refusals():
                 commands.refuse_doubt(state)
@@ -563,8 +572,8 @@ class Engine(Reader):
             if is_dead(head, now) or await self._ended(head):
                 return await self._take_over(run, head, now)
             if head.status not in AT_REST or waited >= LETTING_GO:
-                who = f"run {run} is being driven by process {head.owner}"
-                raise Refused(who, "RUN_LIVE", hint=f"use: rerail watch {run}")
+                who = tell("refuse.run.driven_by", run=run, owner=head.owner)
+                raise Refused(who, "RUN_LIVE", hint=tell("hint.run.run_live", run=run))
             await asyncio.sleep(0.05)  # it is done, and its owner about to let go of it
             waited += 0.05
 
@@ -578,7 +587,7 @@ class Engine(Reader):
         try:
             return await self._host.store.claim(run, self._owner, now, over=head.fence)
         except Taken as taken:
-            raise Refused(f"process {taken.head.owner} took run {run} over first", "RUN_LIVE") from None
+            raise Refused(tell("refuse.run.taken_first", owner=taken.head.owner, run=run), "RUN_LIVE") from None
 
 
 def _usable_id(run: str) -> str:
@@ -591,9 +600,9 @@ def _usable_id(run: str) -> str:
         or any(sign in run for sign in "/\\:")
     ):
         raise Refused(
-            f"{run[:80]!r} cannot be the id of a run",
+            tell("refuse.run.run_id_invalid", run=run[:80]),
             "RUN_ID_INVALID",
-            hint=f"use up to {MAX_RUN_ID} printable characters, no slash and no colon, not beginning with - ~ or a dot",
+            hint=tell("hint.run.run_id_invalid", limit=MAX_RUN_ID),
         )
     return run
 

@@ -29,6 +29,7 @@ from rerail.core.fold import evolve
 from rerail.core.policy import Rung
 from rerail.core.refs import HOLE, MissingPath, Template, compile_args, resolve
 from rerail.core.state import State
+from rerail.core.texts import tell
 from rerail.core.tools import ToolSpec
 from rerail.core.track import Phase, Track
 from rerail.core.values import pack, unpack
@@ -130,7 +131,7 @@ class RunLoop:
     async def wish(self, wish: Wish) -> None:
         """Put a person's wish before the loop; returns once it is durable, raises if it is refused."""
         if self.ended:
-            raise Ended(f"run {self.state.run} is not being driven any more")
+            raise Ended(tell("refuse.run.not_driven", run=self.state.run))
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._wishes.append((wish, future))
         self._wake.set()
@@ -171,7 +172,9 @@ class RunLoop:
         try:
             while True:
                 if self._broken is not None:
-                    raise StoreError(f"run {self.state.run} stopped: {self._broken}") from self._broken
+                    raise StoreError(
+                        tell("refuse.run.broken", run=self.state.run, broken=self._broken)
+                    ) from self._broken
                 self._absorb()
                 self._obey()
                 launches = self._advance()
@@ -203,8 +206,8 @@ class RunLoop:
                 launch.task.cancel()
         for _, future in self._wishes:
             if not future.done():
-                future.set_exception(Ended("the run stopped before the action could be recorded"))
-        self._settle_wishes(StoreError("the action could not be recorded"))
+                future.set_exception(Ended(tell("refuse.run.stopped_before")))
+        self._settle_wishes(StoreError(tell("refuse.run.action_not_recorded")))
 
     async def drained(self) -> None:
         """Wait, a little, until cancelled calls are really over."""
@@ -330,7 +333,7 @@ class RunLoop:
             await self._patiently(lambda: self.host.store.append(batch))
         except (Conflict, Fenced) as error:
             code = "LEASE_LOST" if isinstance(error, Fenced) else "SEQ_CONFLICT"
-            raise StoreError(f"another process took run {batch.run} over; this one stopped", code) from error
+            raise StoreError(tell("refuse.run.taken_over", run=batch.run), code) from error
 
     async def _patiently(self, work: Callable[[], Awaitable[T]]) -> T:
         """Ask the store, again and again for `store.reconnect_seconds` while it is out of reach (E4)."""
@@ -341,12 +344,16 @@ class RunLoop:
             try:
                 return await work()
             except Unusable as error:
-                raise StoreError(f"run {self.state.run} stopped: {error}", error.code) from error
+                raise StoreError(
+                    tell("refuse.run.stopped_by_store", run=self.state.run, error=error), error.code
+                ) from error
             except Unavailable as error:
                 now = loop.time()
                 deadline = now + self.host.reconnect_seconds if deadline is None else deadline
                 if now >= deadline:
-                    raise StoreError(f"run {self.state.run} stopped: the store is out of reach: {error}") from error
+                    raise StoreError(
+                        tell("refuse.run.stopped_out_of_reach", run=self.state.run, error=error)
+                    ) from error
                 await asyncio.sleep(min(delay, max(0.0, deadline - now)))
                 delay = min(delay * 2, 2.0)
 
@@ -355,7 +362,7 @@ class RunLoop:
             if future.done():
                 continue
             if problem is not None or refusal is not None:
-                future.set_exception(problem or refusal or StoreError("not recorded"))
+                future.set_exception(problem or refusal or StoreError(tell("refuse.run.not_recorded")))
             else:
                 future.set_result(None)
         self._granted = []

@@ -20,6 +20,7 @@ from rerail.core.fold import evolve
 from rerail.core.memory import Lessons, learn
 from rerail.core.nearest import nearest
 from rerail.core.state import State
+from rerail.core.texts import tell
 from rerail.core.track import RunStatus
 from rerail.core.values import unpack
 from rerail.core.views import RunResult, result
@@ -67,17 +68,21 @@ class Reader:
                 return matches[0].run
             if matches:
                 names = ", ".join(head.run for head in matches)
-                raise Refused(f"{run!r} could be any of: {names}", "RUN_AMBIGUOUS", hint="type more of the id")
+                raise Refused(
+                    tell("refuse.run.run_ambiguous", run=run, names=names),
+                    "RUN_AMBIGUOUS",
+                    hint=tell("hint.run.run_ambiguous"),
+                )
             near = nearest(run, [head.run for head in await self._host.store.heads(limit=1000)])
-        hint = f"did you mean {near!r}?" if near else "see: rerail ls"
-        raise Refused(f"there is no run {run!r}", "RUN_UNKNOWN", hint=hint)
+        hint = tell("hint.run.did_you_mean", near=near) if near else tell("hint.run.no_such_run")
+        raise Refused(tell("refuse.run.no_such_run", run=run), "RUN_UNKNOWN", hint=hint)
 
     async def head(self, run: str) -> Head:
         """A run as lists show it, with its owner."""
         with store_errors():
             head = await self._host.store.head(run)
         if head is None:
-            raise Refused(f"there is no run {run!r}", "RUN_UNKNOWN", hint="see: rerail ls")
+            raise Refused(tell("refuse.run.no_such_run", run=run), "RUN_UNKNOWN", hint=tell("hint.run.no_such_run"))
         return head
 
     async def state(self, run: str) -> State:
@@ -169,8 +174,8 @@ class Reader:
         state = await self.state(run)
         if step is not None and step not in state.tracks:
             near = nearest(step, state.tracks)
-            hint = f"did you mean {near!r}?" if near else f"see: rerail show {run}"
-            raise Refused(f"run {run} has no step {step!r}", "STEP_UNKNOWN", hint=hint)
+            hint = tell("hint.run.did_you_mean", near=near) if near else tell("hint.run.see_run", run=run)
+            raise Refused(tell("refuse.run.step_unknown", run=run, step=step), "STEP_UNKNOWN", hint=hint)
         return story(state, await self.events(run), step, lang)
 
     async def artifact(self, run: str, name: str) -> Any:
@@ -179,7 +184,11 @@ class Reader:
         state = await self.state(run)
         track = state.tracks.get(name)
         if track is None or track.result is None:
-            raise Refused(f"run {run} has no artifact {name!r}", "STEP_UNKNOWN", hint=f"see: rerail artifacts {run}")
+            raise Refused(
+                tell("refuse.run.artifact_unknown", run=run, name=name),
+                "STEP_UNKNOWN",
+                hint=tell("hint.run.artifact_unknown", run=run),
+            )
         if not track.result.blob:
             return track.result.output
         try:
@@ -187,7 +196,9 @@ class Reader:
                 return unpack(await Contents(self._host.store, 1).get(track.result.digest))
         except Gone as gone:
             raise Refused(
-                f"artifact {name!r} is gone: {gone.reason}", "ARTIFACT_GONE", hint=f"use: rerail retry {run}"
+                tell("refuse.run.artifact_gone", name=name, reason=gone.reason),
+                "ARTIFACT_GONE",
+                hint=tell("hint.run.artifact_gone", run=run),
             ) from None
 
     async def artifacts(self, run: str) -> Rows:
@@ -227,10 +238,10 @@ def _decoded(run: str, seq: int, data: bytes) -> Event:
         return decode(data)
     except NewerFormat as error:
         raise StoreError(
-            f"run {run} was written by a newer version of Rerail: {error}", "STORE_NEWER", hint="upgrade rerail"
+            tell("refuse.run.store_newer", run=run, error=error), "STORE_NEWER", hint=tell("hint.run.store_newer")
         ) from None
     except Damaged as error:
-        raise StoreError(f"event {seq} of run {run} is damaged: {error}") from None
+        raise StoreError(tell("refuse.run.event_damaged", seq=seq, run=run, error=error)) from None
 
 
 @contextlib.contextmanager
@@ -241,4 +252,4 @@ def store_errors() -> Any:
     except Unusable as error:
         raise StoreError(str(error), error.code) from error
     except Unavailable as error:
-        raise StoreError(f"the store is out of reach: {error}") from error
+        raise StoreError(tell("refuse.store.out_of_reach", error=error)) from error

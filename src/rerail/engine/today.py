@@ -16,6 +16,7 @@ from rerail.core.fold import evolve
 from rerail.core.plan import Fault, Plan
 from rerail.core.policy import Policy
 from rerail.core.state import State
+from rerail.core.texts import tell
 from rerail.core.tools import ToolSpec
 from rerail.core.track import Phase
 from rerail.engine.failures import from_code
@@ -65,10 +66,8 @@ class Today:
         """Refuse to go on with a run whose tools are not at hand."""
         missing = self._missing_tools(state)
         if missing:
-            faults = [
-                Fault("UNKNOWN_TOOL", f"no tool named {name!r} is loaded; load it with --tools") for name in missing
-            ]
-            raise PlanError(f"run {state.run} cannot go on without its tools:", faults)
+            faults = [Fault("UNKNOWN_TOOL", tell("refuse.run.unknown_tool", name=name)) for name in missing]
+            raise PlanError(tell("refuse.run.tools_missing", run=state.run), faults)
 
     def _missing_tools(self, state: State) -> list[str]:
         unfinished = (t for t in state.tracks.values() if t.phase not in (Phase.SUCCEEDED, Phase.SKIPPED))

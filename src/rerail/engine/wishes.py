@@ -14,6 +14,7 @@ from rerail.core.dialects import read_steps
 from rerail.core.events import Event
 from rerail.core.plan import Fault
 from rerail.core.state import State
+from rerail.core.texts import tell
 from rerail.core.tools import Tools
 from rerail.core.values import NotJson, pack, plain_text, unpack
 from rerail.engine.outputs import INLINE
@@ -75,7 +76,7 @@ def _grant(state: State, tools: Tools, wish: Wish) -> Granted:
         case "add":
             return _add(state, tools, wish)
         case _:
-            raise Refusal("STEP_NOT_WAITING", f"unknown action {wish.action!r}")
+            raise Refusal("STEP_NOT_WAITING", tell("refuse.run.action_unknown", action=wish.action))
 
 
 def storable(wish: Wish) -> Wish:
@@ -83,7 +84,7 @@ def storable(wish: Wish) -> Wish:
     try:
         pack([wish.value, wish.steps])
     except NotJson as error:
-        raise Refusal("VALUE_INVALID", f"the value is not JSON: {error}") from error
+        raise Refusal("VALUE_INVALID", tell("refuse.run.value_invalid", error=error)) from error
     return msgspec.structs.replace(wish, by=plain_text(wish.by, 200), reason=plain_text(wish.reason, 2000))
 
 
@@ -114,7 +115,7 @@ def _add(state: State, tools: Tools, wish: Wish) -> Granted:
 def error_for(problem: Refusal | Faulty) -> RerailError:
     """A refusal as the exception that callers catch."""
     if isinstance(problem, Faulty):
-        return PlanError("the change was refused; the plan stays as it was", problem.faults)
+        return PlanError(tell("refuse.run.change_refused"), problem.faults)
     return Refused(problem.message, problem.code, hint=problem.hint)
 
 
@@ -130,5 +131,5 @@ def raise_answer(data: bytes) -> None:
         return
     if "faults" in told:
         faults = [Fault(f["code"], f["message"], f.get("step") or "") for f in told["faults"]]
-        raise PlanError("the change was refused; the plan stays as it was", faults)
+        raise PlanError(tell("refuse.run.change_refused"), faults)
     raise Refused(told["message"], told["code"], hint=told.get("hint", ""))

@@ -13,6 +13,7 @@ from rerail.core.events import Course, Event
 from rerail.core.plan import Fault, Step, check_steps, definition
 from rerail.core.policy import Rung
 from rerail.core.state import State
+from rerail.core.texts import tell
 from rerail.core.tools import Tools
 from rerail.core.track import Phase
 from rerail.core.values import plain_text
@@ -57,9 +58,9 @@ def read(state: State, tools: Tools, step: str, attempt: int, answer: Any, by: s
     if repaired is None:
         return ev.Declined("repair", step, "; ".join(map(str, faults)) or "the answer is no step")
     if repaired.id != step:
-        faults.append(Fault("BAD_VALUE", f"a repair keeps the id; got {repaired.id!r}", step))
+        faults.append(Fault("BAD_VALUE", tell("refuse.mind.repair_keeps_id", id=repaired.id), step))
     if definition(repaired) == definition(track.step):
-        faults.append(Fault("BAD_VALUE", "the repaired step is the failed one, unchanged", step))
+        faults.append(Fault("BAD_VALUE", tell("refuse.mind.repair_unchanged"), step))
     repaired = restrained(repaired, track.step, faults)
     faults += repeated(state, tools, [repaired])
     others = [repaired if other.id == step else other.step for other in state.tracks.values()]
@@ -82,9 +83,9 @@ def objections(question: Question, answer: Mapping[str, Any]) -> list[str]:
     if repaired is None:
         return [str(fault) for fault in faults] or ["the answer is no step"]
     if repaired.id != old.id:
-        faults.append(Fault("BAD_VALUE", f"a repair keeps the id {old.id!r}; got {repaired.id!r}", old.id))
+        faults.append(Fault("BAD_VALUE", tell("refuse.mind.repair_keeps_this_id", id=old.id, id2=repaired.id), old.id))
     if definition(repaired) == definition(old):
-        faults.append(Fault("BAD_VALUE", "the repaired step is the failed one, unchanged", old.id))
+        faults.append(Fault("BAD_VALUE", tell("refuse.mind.repair_unchanged"), old.id))
     repaired = restrained(repaired, old, faults)
     # The others are known by name alone; what they are does not matter to whether this one fits among them.
     others = [Step(row["id"], repaired.tool) for row in question.table if row["id"] != repaired.id]

@@ -12,6 +12,7 @@ from rerail.core.dialects import Unreadable, read_plan
 from rerail.core.events import Course, Event
 from rerail.core.plan import Effect, Fault, Plan, Step, check_steps, definition
 from rerail.core.state import State
+from rerail.core.texts import tell
 from rerail.core.tools import Tools
 from rerail.core.track import Phase, Track
 from rerail.core.values import plain_text
@@ -57,7 +58,7 @@ def read(state: State, tools: Tools, answer: Any, by: str, asked: int) -> Event:
     faults += check_steps(plan.steps, tools)
     faults += repeated(state, tools, plan.steps)
     if not plan.steps:
-        faults.append(Fault("NO_STEPS", "the new plan has no steps"))
+        faults.append(Fault("NO_STEPS", tell("refuse.mind.no_steps")))
     if faults:
         return ev.PlanRejected(by, tuple(map(str, faults)), "the new plan is not valid", "replan")
     doubtful = _disturbed_doubts(state, plan)

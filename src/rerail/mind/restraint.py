@@ -15,6 +15,7 @@ import msgspec
 
 from rerail.core.plan import Effect, Fault, Step
 from rerail.core.state import State
+from rerail.core.texts import tell
 from rerail.core.tools import Tools
 from rerail.core.track import Phase, Track
 
@@ -40,7 +41,7 @@ def restrained(step: Step, old: Step | None, faults: list[Fault], *, running: bo
         given, default = getattr(step, name), getattr(_BARE, name)
         before = getattr(old, name) if old is not None else default
         if given not in (before, default):
-            faults.append(Fault("BAD_VALUE", f"{name}: {why}; leave it out", step.id))
+            faults.append(Fault("BAD_VALUE", tell("refuse.mind.not_yours", name=name, why=why), step.id))
         kept[name] = before
     confirm = step.confirm or (old.confirm if old is not None else False)  # a gate may be added, never opened
     return msgspec.structs.replace(step, **kept, confirm=confirm)
@@ -58,7 +59,7 @@ def repeated(state: State, tools: Tools, steps: Iterable[Step]) -> list[Fault]:
             continue
         for track in done:
             if track.id != step.id and _same_call(track, step):
-                message = f"it would repeat what step {track.id!r} has done, or may have; that must not happen twice"
+                message = tell("refuse.mind.repeats", step=track.id)
                 faults.append(Fault("BAD_VALUE", message, step.id))
                 break
     return faults

@@ -20,6 +20,7 @@ from rerail.adapters.models.endpoints import Endpoint
 from rerail.adapters.models.outcomes import Answered, Failed, Outcome, Tokens
 from rerail.adapters.models.scrub import Scrub
 from rerail.core.policy import Policy, backoff
+from rerail.core.texts import tell
 from rerail.errors import SettingsError
 from rerail.ports import ModelFailed, Prompt, Reply
 
@@ -137,7 +138,7 @@ class ChatModel:
 def _require_installed() -> None:
     """SettingsError if the extra is missing; looks without importing."""
     if importlib.util.find_spec("pydantic_ai") is None or importlib.util.find_spec("openai") is None:
-        raise SettingsError("models need an extra that is not installed", hint="pip install 'rerail[llm]'")
+        raise SettingsError(tell("refuse.mind.no_extra"), hint=tell("hint.mind.no_extra"))
 
 
 def _connect(endpoint: Endpoint) -> Any:

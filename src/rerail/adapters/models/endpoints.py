@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
+from rerail.core.texts import tell
 from rerail.errors import SettingsError
 
 # The providers, and the variables that hold their keys. Most are there to be named in messages and kept out of them.
@@ -126,8 +127,8 @@ class Endpoint:
     def checked(self) -> Endpoint:
         """Itself, if the name can mean something."""
         if not self.model:
-            raise SettingsError(f"model {self.name!r} names a provider and no model; write provider:model")
+            raise SettingsError(tell("refuse.mind.no_model_named", name=self.name))
         if not self.provider and not self.base_url:
             example = f"openai:{self.name}"
-            raise SettingsError(f"model {self.name!r} does not say whose it is; write {example} or set model.base_url")
+            raise SettingsError(tell("refuse.mind.no_provider", name=self.name, example=example))
         return self

@@ -20,6 +20,7 @@ import apsw
 
 from rerail.adapters.stores.sqlite_writer import INLINE_BELOW, External, Work, Writer
 from rerail.adapters.stores.waiting import Waiters
+from rerail.core.texts import tell
 from rerail.ports import Batch, Conflict, Fenced, Head, Lease, Owner, Row, Taken, Unavailable, Unusable
 
 T = TypeVar("T")
@@ -142,7 +143,7 @@ def meaning(error: apsw.Error, path: str) -> Unavailable | Unusable:
     for kind, become, sentence in _MEANINGS:
         if isinstance(error, kind):
             return become(sentence.format(path=path, error=error))
-    return Unusable(f"SQLite refused the work on {path}: {error}. Please report this.")
+    return Unusable(tell("refuse.store.sqlite_refused", path=path, error=error))
 
 
 class SqliteStore:
@@ -358,7 +359,7 @@ class SqliteStore:
 
     def _connect(self) -> None:
         if self._name in {"", ":memory:"}:
-            raise Unusable(f"{self.url} names no file. Name one, or use memory:// for a store in memory.")
+            raise Unusable(tell("refuse.store.no_file", url=self.url))
         if self._create:
             _make_file(self._path)
         with ExitStack() as undo:
@@ -491,26 +492,24 @@ def _make_file(path: str) -> None:
     except FileExistsError:
         _check_place(path)
     except OSError as error:
-        raise Unusable(
-            f"{path} cannot be created ({error.strerror}). Check the folder, or name another file with --store."
-        ) from error
+        raise Unusable(tell("refuse.store.cannot_create", path=path, strerror=error.strerror)) from error
 
 
 def _check_place(path: str) -> None:
     folder = os.path.dirname(path)
     if os.path.isdir(path):
-        raise Unusable(f"{path} is a folder. Name a file in it, as in --store sqlite:///{path}/runs.db")
+        raise Unusable(tell("refuse.store.is_folder", path=path))
     if not os.path.isdir(folder):
-        raise Unusable(f"{path} cannot be created: {folder} is not a folder. Name another file with --store.")
+        raise Unusable(tell("refuse.store.no_folder", path=path, folder=folder))
     if not os.access(folder, os.W_OK):
         # The log of changes lives beside the file, so writing the file is not enough.
-        raise Unusable(f"The folder of {path} cannot be written. Make it writable, or name another file with --store.")
+        raise Unusable(tell("refuse.store.folder_read_only", path=path))
 
 
 def _why_not(error: apsw.Error, path: str) -> Unavailable | Unusable:
     """Why the file could not be opened, where the system knows better than SQLite."""
     if isinstance(error, apsw.CantOpenError) and os.path.exists(path) and not os.access(path, os.R_OK | os.W_OK):
-        return Unusable(f"{path} cannot be read or written. Change its permissions, or name another file with --store.")
+        return Unusable(tell("refuse.store.no_access", path=path))
     return meaning(error, path)
 
 
@@ -518,9 +517,9 @@ def prepare(connection: apsw.Connection, path: str, durability: Durability) -> N
     """Make the database one of ours and up to date; nothing is changed in a file that is not ours."""
     _check_version(connection, path)
     if connection.readonly("main"):
-        raise Unusable(f"{path} cannot be written. Change its permissions, or name another file with --store.")
+        raise Unusable(tell("refuse.store.read_only", path=path))
     if connection.pragma("journal_mode", "wal") != "wal":
-        raise Unusable(f"The file system of {path} cannot hold a store. Name a file on a local disk with --store.")
+        raise Unusable(tell("refuse.store.bad_file_system", path=path))
     connection.pragma("synchronous", durability)
     connection.pragma("fullfsync", durability == "full")  # without it, macOS acknowledges what a power cut still loses
     connection.execute("BEGIN IMMEDIATE")
@@ -541,11 +540,10 @@ def _check_version(connection: apsw.Connection, path: str) -> int:
     version: int = connection.pragma("user_version")
     tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
     if tables and connection.pragma("application_id") != APPLICATION_ID:
-        raise Unusable(f"{path} is a database of another program. Name another file with --store.")
+        raise Unusable(tell("refuse.store.not_ours", path=path))
     if version > len(MIGRATIONS):
         raise Unusable(
-            f"{path} was written by a newer Rerail (its format is {version}, this one knows {len(MIGRATIONS)}). "
-            "Upgrade: pip install --upgrade rerail",
+            tell("refuse.store.store_newer", path=path, version=version, count=len(MIGRATIONS)),
             code="STORE_NEWER",
         )
     return version

@@ -21,6 +21,7 @@ from typing import Any, Generic, TypeVar
 
 import apsw
 
+from rerail.core.texts import tell
 from rerail.ports import Conflict, Fenced, Taken, Unavailable
 
 T = TypeVar("T")
@@ -116,7 +117,7 @@ class Writer:
     async def write(self, work: Work[T], long: bool = False) -> T:
         """Do the work in a transaction and return once it is durable; what takes long never runs inline."""
         if self._cursor is None:
-            raise Unavailable(f"{self._path} is not open. Open the store first.")
+            raise Unavailable(tell("refuse.store.not_open", path=self._path))
         if not long and self._flying is None and self._average < self._inline_below:
             try:
                 return self._transact(work)
@@ -196,13 +197,11 @@ class Writer:
     def _ready(self) -> apsw.Cursor:
         """The cursor, if the file is still there: SQLite would go on writing into a deleted one and say nothing."""
         if self._cursor is None:
-            raise Unavailable(f"{self._path} is not open. Open the store first.")
+            raise Unavailable(tell("refuse.store.not_open", path=self._path))
         now = time.perf_counter()
         if now - self._looked > LOOK_SECONDS:
             if _identity(self._path) != self._file:
-                raise Unavailable(
-                    f"{self._path} was moved, deleted or replaced while in use. Put it back, then try again."
-                )
+                raise Unavailable(tell("refuse.store.moved", path=self._path))
             self._looked = now
         return self._cursor
 
