@@ -47,6 +47,14 @@ STORIES = {
         "search   skipped   SKIP_OPTIONAL",
         "theme    degraded  a fallback stood in: the model did not answer in time",
     ],
+    "agent.py": [
+        "[sales] North sold 450.",
+        "completed: 3 steps, all succeeded, after 1 retry",
+        "the plan: read → sum → tell",
+        "read failed, model says parameter_error: the table's name was a guess",
+        "read: adjusted_arguments {'table': 'sales_2026_10_north'}",
+        "the model was asked 2 times, 240 tokens",
+    ],
     "reflection.py": [
         "reflection: parameter_error, so adjusted_arguments",
         "adjusted_arguments: {'datasource_id': 'ds_001'}",
