@@ -16,7 +16,8 @@ from rerail.cli.commands_run import Hidden
 from rerail.cli.options import PLAIN, Common
 from rerail.cli.output import Output, clean, one_line
 from rerail.cli.session import Session, store_file
-from rerail.cli.style import icon, span, table
+from rerail.cli.style import icon, table
+from rerail.core.texts import span
 from rerail.core.tools import ToolSpec
 from rerail.errors import RerailError
 from rerail.settings import describe

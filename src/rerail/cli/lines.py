@@ -10,12 +10,12 @@ from rich.text import Text
 
 from rerail.cli.output import Output, clean, one_line
 from rerail.cli.picture import rung_words
-from rerail.cli.style import fitted, icon, size, span
+from rerail.cli.style import fitted, icon, size
 from rerail.core import events as ev
 from rerail.core.events import Record
 from rerail.core.policy import Rung
 from rerail.core.state import State
-from rerail.core.texts import reason_in
+from rerail.core.texts import reason_in, span
 from rerail.core.track import Track
 from rerail.core.verdict import skip_message, status_of
 

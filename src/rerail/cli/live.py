@@ -16,11 +16,11 @@ from rich.text import Text
 from rerail.cli.lines import Teller, is_quiet
 from rerail.cli.output import Output, one_line
 from rerail.cli.picture import Picture, rung_words
-from rerail.cli.style import fitted, icon, span, style_of, table
+from rerail.cli.style import fitted, icon, style_of, table
 from rerail.core import events as ev
 from rerail.core.events import Record
 from rerail.core.plan import When
-from rerail.core.texts import reason_in
+from rerail.core.texts import reason_in, span
 from rerail.core.track import OPEN, WORTH, Phase, Status, Track
 from rerail.core.verdict import skip_message, status_of
 

@@ -12,9 +12,10 @@ from rerail.cli.lines import bare, waited_for_one
 from rerail.cli.live import degraded_words, step_cells
 from rerail.cli.output import Output, one_line
 from rerail.cli.picture import Mending, Picture, rung_words
-from rerail.cli.style import fitted, icon, moment, span, style_of, table
+from rerail.cli.style import fitted, icon, moment, style_of, table
 from rerail.core.commands import Preview, Refusal, retry
 from rerail.core.state import State
+from rerail.core.texts import span
 from rerail.core.track import RunStatus, Status
 from rerail.core.verdict import error_of, run_status, status_of, waiting_on
 from rerail.core.views import RunResult, result

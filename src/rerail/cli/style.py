@@ -42,16 +42,6 @@ def style_of(status: str) -> str:
     return ICONS[status][2] if status in ICONS else ""
 
 
-def span(seconds: float) -> str:
-    """A duration as people say it."""
-    if seconds < 0.0995:
-        return f"{seconds * 1000:.0f} ms"
-    if seconds < 99.5:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
-
-
 def moment(at: float) -> str:
     """A time of this machine's clock on the wall."""
     return datetime.fromtimestamp(at, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")

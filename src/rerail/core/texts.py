@@ -502,6 +502,16 @@ def has(key: str) -> bool:
     return key in TEXTS
 
 
+def span(seconds: float) -> str:
+    """A duration as people say it."""
+    if seconds < 0.0995:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 99.5:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
+
+
 def reason_in(lang: str, code: str, message: str, data: Mapping[str, Any]) -> str:
     """An error's message in a language, if it was made from the catalogue; tools' own words stay as they are."""
     key = f"error.{data.get('text', code)}"

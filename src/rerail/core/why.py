@@ -11,7 +11,7 @@ from rerail.core import events as ev
 from rerail.core.events import Course, Record
 from rerail.core.policy import Rung
 from rerail.core.state import State
-from rerail.core.texts import reason_in, say
+from rerail.core.texts import reason_in, say, span
 from rerail.core.track import RunStatus
 from rerail.core.verdict import error_of, run_status, skip_message, status_of, summary, verdict
 
@@ -113,7 +113,7 @@ class _Teller:
             if event.blob
             else ""
         )
-        line = self.say("why.succeeded", time=time, attempt=event.attempt, elapsed=_span(event.elapsed), output=output)
+        line = self.say("why.succeeded", time=time, attempt=event.attempt, elapsed=span(event.elapsed), output=output)
         return [line, self.say("why.unverified")] if event.unverified else [line]
 
     def failed(self, event: ev.StepFailed, time: str) -> list[str]:
@@ -123,7 +123,7 @@ class _Teller:
             "why.cut_off" if event.lost and not event.elapsed else "why.failed" if event.called else "why.failed_before"
         )
         line = self.say(
-            key, time=time, who=self.who(event.step), attempt=event.attempt, elapsed=_span(event.elapsed),
+            key, time=time, who=self.who(event.step), attempt=event.attempt, elapsed=span(event.elapsed),
             message=message, code=error.code, category=error.category,
         )  # fmt: skip
         return [line, self.say("why.lost")] if event.lost else [line]
@@ -153,9 +153,9 @@ class _Teller:
         if event.crashed:
             return [self.say("why.again")]
         if event.not_now:
-            return [self.say("why.not_now", delay=_span(event.delay))]
+            return [self.say("why.not_now", delay=span(event.delay))]
         return [
-            self.say("why.retry", attempt=event.attempt, of=event.of, delay=_span(event.delay), left=event.retries_left)
+            self.say("why.retry", attempt=event.attempt, of=event.of, delay=span(event.delay), left=event.retries_left)
         ]
 
     def reflected(self, event: ev.Reflected, time: str) -> list[str]:
@@ -186,7 +186,7 @@ class _Teller:
         return [
             self.say(
                 key, time=time, model=event.model, question=event.question, tokens=tokens, cost=cost,
-                elapsed=_span(event.elapsed), problem=event.problem,
+                elapsed=span(event.elapsed), problem=event.problem,
             )
         ]  # fmt: skip
 
@@ -261,13 +261,4 @@ def _shown(value: Any) -> str:
 
 def _clock(seconds: float) -> str:
     """A moment, counted from the start of the run."""
-    return f"{f'+{_span(max(0.0, seconds))}':>8}"
-
-
-def _span(seconds: float) -> str:
-    if seconds < 0.0995:
-        return f"{seconds * 1000:.0f} ms"
-    if seconds < 99.5:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
+    return f"{f'+{span(max(0.0, seconds))}':>8}"

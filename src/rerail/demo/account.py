@@ -16,10 +16,11 @@ import rerail
 from rerail.cli.graph import Graph
 from rerail.cli.output import Output
 from rerail.cli.picture import Picture
-from rerail.cli.style import icon, span
+from rerail.cli.style import icon
 from rerail.core import events as ev
 from rerail.core.events import Record
 from rerail.core.policy import Rung
+from rerail.core.texts import span
 from rerail.core.track import Phase
 from rerail.demo.claims import Claim, Killed, finished_steps, healings
 from rerail.demo.drawing import draw

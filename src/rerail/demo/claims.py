@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rerail.cli.style import span
 from rerail.core import events as ev
 from rerail.core.events import Record
 from rerail.core.policy import Rung
+from rerail.core.texts import span
 from rerail.core.views import RunResult
 from rerail.demo.world import CALLS, EFFECTS, World
 

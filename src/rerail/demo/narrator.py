@@ -12,11 +12,12 @@ import msgspec
 from rich.text import Text
 
 from rerail.cli.output import Output, one_line
-from rerail.cli.style import icon, span
+from rerail.cli.style import icon
 from rerail.core import events as ev
 from rerail.core.events import Record
 from rerail.core.plan import Effect
 from rerail.core.policy import Rung
+from rerail.core.texts import span
 
 Told = tuple[str, str, str]  # icon, step, words
 
