@@ -94,6 +94,11 @@ class ToolsTable(_Table, frozen=True):
     http: dict[str, Any] = {}
 
 
+class McpTable(_Table, frozen=True):
+    servers: dict[str, Any] = {}
+    from_plans: bool = False
+
+
 class ModelTable(_Table, frozen=True):
     timeout: float = 60.0
 
@@ -126,6 +131,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     artifacts: ArtifactsTable = ArtifactsTable()
     store: StoreTable = StoreTable()
     tools: ToolsTable = ToolsTable()
+    mcp: McpTable = McpTable()
     model: ModelTable = ModelTable()
 
     def __post_init__(self) -> None:
@@ -213,7 +219,9 @@ def _value(name: str, value: Any, kind: Any, source: str) -> Any:
     try:
         found = msgspec.convert(value, kind, strict=not isinstance(value, str))
     except msgspec.ValidationError as error:
-        raise SettingsError(f"{name} = {value!r} (from {source}): {error}") from None
+        # What stands in place of the servers may hold their secrets.
+        shown = "…" if name == "mcp.servers" else repr(value)
+        raise SettingsError(f"{name} = {shown} (from {source}): {error}") from None
     choices = CHOICES.get(name)
     if choices is not None and found not in choices:
         near = nearest(str(found), choices)
@@ -245,10 +253,14 @@ def _read(path: Path) -> dict[str, Any]:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise SettingsError(f"cannot read {path}: {error}") from None
-    tools = data.get("tools")
+    # Files and folders are meant relative to the file that names them, wherever the command is typed.
+    tools, mcp = data.get("tools"), data.get("mcp")
     if isinstance(tools, dict) and isinstance(tools.get("modules"), list):
-        # Files are meant relative to the file that names them, wherever the command is typed.
         tools["modules"] = [str(path.parent / name) if str(name).endswith(".py") else name for name in tools["modules"]]
+    servers = mcp.get("servers") if isinstance(mcp, dict) else None
+    for server in servers.values() if isinstance(servers, dict) else ():
+        if isinstance(server, dict) and isinstance(server.get("cwd"), str):
+            server["cwd"] = str(path.parent / server["cwd"])
     return data
 
 
@@ -287,11 +299,15 @@ def overrides_from(pairs: list[str]) -> dict[str, dict[str, Any]]:
 
 
 def describe(settings: Settings, sources: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Every value with its source."""
+    """Every value with its source, as it may be shown: the servers' secrets are hidden."""
+    from rerail.adapters.tools.mcp import discreet
+
     rows = []
     for table in settings.__struct_fields__:
         values = getattr(settings, table)
         for key in values.__struct_fields__:
             name = f"{table}.{key}"
-            rows.append({"key": name, "value": getattr(values, key), "source": sources.get(name, "default")})
+            value = getattr(values, key)
+            shown = discreet(value) if name == "mcp.servers" else value
+            rows.append({"key": name, "value": shown, "source": sources.get(name, "default")})
     return rows

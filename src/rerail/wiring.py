@@ -10,18 +10,22 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from rerail.core.plan import Fault
 from rerail.core.tools import ToolSpec
 from rerail.core.views import RunResult
 from rerail.engine import engine as core
 from rerail.engine.loop import Host
 from rerail.engine.perform import Performer
-from rerail.errors import RerailError, SettingsError, StoreError
+from rerail.errors import PlanError, RerailError, SettingsError, StoreError
 from rerail.plans import Plan
 from rerail.ports import Clock, Mind, Store, Tool
 from rerail.settings import Settings
 from rerail.version import __version__
+
+if TYPE_CHECKING:
+    from rerail.adapters.tools.mcp import McpServer, McpTool
 
 
 class SystemClock:
@@ -102,6 +106,102 @@ def _as_shell(data: Any) -> Any:
     return data if isinstance(data, Mapping) else {"argv": data}
 
 
+class _Toolbox:
+    """An engine's tools and their specs, and the MCP servers that add to both while it is open."""
+
+    def __init__(self, tools: dict[str, Tool], specs: dict[str, ToolSpec], settings: Settings) -> None:
+        self._tools, self._specs = tools, specs
+        self._from_plans = settings.mcp.from_plans
+        self._declared = declared_servers(settings)
+        self._lent: set[str] = set()  # the tools that are there only while the engine is open
+        self._bringing = asyncio.Lock()
+        self._servers: Any = None
+
+    async def open(self) -> None:
+        """Connect to the servers of the settings, and list their tools."""
+        if self._declared:
+            await self._add(self._declared)
+
+    async def bring(self, data: Mapping[str, Any]) -> None:
+        """Connect to the servers of a plan. A plan is data and may come from anywhere: the settings must allow it."""
+        if not data:
+            return
+        async with self._bringing:  # two runs may bring the same server
+            try:
+                await self._add(self._allowed(data))
+            except PlanError:
+                raise
+            except RerailError as error:
+                raise PlanError("the plan cannot be run:", [Fault(error.code, error.message)]) from error
+
+    def _allowed(self, data: Mapping[str, Any]) -> list[McpServer]:
+        from rerail.adapters.tools.mcp import server_from
+
+        wanted = [server_from(name, server, f"mcp.{name}") for name, server in data.items()]
+        known = {server.name: self._known(server.name) for server in wanted}
+        new = [server for server in wanted if known[server.name] != server]
+        if new and not self._from_plans:
+            names = ", ".join(server.name for server in new)
+            words = (
+                f"the plan brings MCP servers of its own ({names}), and a plan may come from anywhere; "
+                "if you trust it, set mcp.from_plans = true, or name the servers in mcp.servers"
+            )
+            raise PlanError("the plan cannot be run:", [Fault("MCP_NOT_ALLOWED", words)])
+        for server in new:
+            if known[server.name] is not None:
+                words = f"mcp.{server.name}: another MCP server of that name is open already; give it another name"
+                raise PlanError("the plan cannot be run:", [Fault("MCP_NAME_TAKEN", words)])
+        return new
+
+    def _known(self, name: str) -> McpServer | None:
+        found: McpServer | None = None if self._servers is None else self._servers.known(name)
+        return found
+
+    async def _add(self, servers: Sequence[McpServer]) -> None:
+        from rerail.adapters.tools.mcp import McpServers
+
+        self._servers = self._servers or McpServers()
+        tools: list[McpTool] = await self._servers.open(servers)
+        try:
+            _require_new_names(tools, self._specs)
+        except SettingsError:
+            await self._servers.close([server.name for server in servers])
+            raise
+        for tool in tools:
+            self._tools[tool.spec.name], self._specs[tool.spec.name] = tool, tool.spec
+            self._lent.add(tool.spec.name)
+
+    async def close(self) -> None:
+        """End the servers; their tools are gone with them."""
+        for name in self._lent:
+            del self._tools[name], self._specs[name]
+        self._lent.clear()
+        if self._servers is not None:
+            await self._servers.close()
+
+
+def declared_servers(settings: Settings) -> list[McpServer]:
+    """The MCP servers that `[mcp]` names; none is started."""
+    if not settings.mcp.servers:
+        return []
+    from rerail.adapters.tools.mcp import server_from
+
+    return [server_from(name, data) for name, data in settings.mcp.servers.items()]
+
+
+def _require_new_names(tools: Iterable[McpTool], known: Mapping[str, ToolSpec]) -> None:
+    taken = {name: spec.provider for name, spec in known.items()}
+    for tool in tools:
+        name, server = tool.spec.name, tool.spec.provider
+        if name in taken:
+            other = f"MCP server {taken[name]!r}" if taken[name] else "a tool of yours"
+            raise SettingsError(
+                f"two tools are named {name!r}: one of MCP server {server!r}, one of {other}",
+                hint=f'write prefix = "{server}." in mcp.servers.{server}, and name the tool {server}.{name} in plans',
+            )
+        taken[name] = server
+
+
 _open_engines: set[int] = set()
 
 
@@ -130,6 +230,7 @@ class Engine(core.Engine):
         found = make_store(address, settings) if isinstance(address, str) else address
         adapters = make_tools(tools, settings)
         specs: dict[str, ToolSpec] = {name: tool.spec for name, tool in adapters.items()}
+        self._toolbox = _Toolbox(adapters, specs, settings)
         clock = clock or SystemClock()
         host = Host(
             store=found,
@@ -157,13 +258,21 @@ class Engine(core.Engine):
         )
 
     async def open(self) -> None:
-        """Open the store and begin to listen to other processes."""
-        await super().open()
+        """Open the MCP servers and the store, and begin to listen to other processes."""
+        await self._toolbox.open()
+        try:
+            await super().open()
+        except BaseException:
+            await self._toolbox.close()
+            raise
         _open_engines.add(id(self))
 
     async def close(self) -> None:
         """Stop live runs as a crash would; the last engine to close also ends the idle worker processes."""
-        await super().close()
+        try:
+            await super().close()
+        finally:
+            await self._toolbox.close()
         _open_engines.discard(id(self))
         processes = sys.modules.get("rerail.adapters.executors.processes")
         if not _open_engines and processes is not None:
@@ -171,8 +280,12 @@ class Engine(core.Engine):
 
     @property
     def tools(self) -> Mapping[str, ToolSpec]:
-        """The tools this engine can call."""
+        """The tools this engine can call; those of MCP servers once it is open."""
         return self._host.specs
+
+    async def equip(self, servers: Mapping[str, Any]) -> None:
+        """Open the MCP servers that a plan brings with it, if the settings allow it; `PlanError` says why not."""
+        await self._toolbox.bring(servers)
 
     async def __aenter__(self) -> Engine:
         await self.open()

@@ -14,7 +14,7 @@ from typing import Any
 from rerail.core.plan import WHEN_WORDS, Check, Effect, Fallback, Fault, Need, Plan, Step, Verify, When
 from rerail.core.schema import nearest, problems
 
-PLAN_KEYS = ("objective", "steps", "follow_up")
+PLAN_KEYS = ("objective", "steps", "follow_up", "mcp")
 PLAN_ALIASES = {"topic": "objective", "goal": "objective", "tasks": "steps"}
 PLAN_IGNORED = frozenset({"id", "sessionId", "name", "version", "createdAt", "updatedAt", "status", "metadata"})
 STEP_ALIASES = {
@@ -62,7 +62,18 @@ def read_plan(data: Any) -> Plan:
             follow_up = read_plan(fields["follow_up"])
         except Unreadable as error:
             faults.append(Fault("BAD_VALUE", f"follow_up: {error}"))
-    return Plan(objective, tuple(read_steps(raw, faults)), follow_up, tuple(faults))
+    mcp = _read_servers(fields.get("mcp"), faults)
+    return Plan(objective, tuple(read_steps(raw, faults)), follow_up, tuple(faults), mcp)
+
+
+def _read_servers(data: Any, faults: list[Fault]) -> dict[str, Any]:
+    """Servers by name, as they were written; what a server may hold is checked by whoever starts it."""
+    if data is None:
+        return {}
+    if not isinstance(data, Mapping) or not all(isinstance(one, Mapping) for one in data.values()):
+        faults.append(Fault("BAD_VALUE", f"mcp: expected servers by name, {{name: {{command: …}}}}, got {_kind(data)}"))
+        return {}
+    return {str(name): dict(server) for name, server in data.items()}
 
 
 def read_steps(raw: Sequence[Any], faults: list[Fault], known: Sequence[str] = ()) -> list[Step]:

@@ -50,6 +50,7 @@ class State:
         self.origin: tuple[str, ...] = ()
         self.memory: dict[str, str] = {}
         self.follow_up: Any = None
+        self.mcp: dict[str, Any] = {}  # the servers that the plan brought with it
         self.revision = 0
         self.fingerprints: dict[str, str] = {}
         self.created_at = 0.0

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import secrets
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -20,7 +20,7 @@ from rerail.core.events import Event, Record
 from rerail.core.fold import evolve
 from rerail.core.memory import Lessons, learn, preferred
 from rerail.core.nearest import nearest
-from rerail.core.plan import Fault, Plan, Step, check
+from rerail.core.plan import Fault, Plan, Step, check, servers_of
 from rerail.core.policy import Policy
 from rerail.core.state import State
 from rerail.core.track import Phase, RunStatus
@@ -157,6 +157,7 @@ class Engine:
         self, plan: Plan, *, parent: str | None = None, by: str | None = None, run_id: str | None = None
     ) -> str:
         """Check a plan and start a run of it; returns the run's id."""
+        await self.equip(servers_of(plan))
         faults = check(plan, self._host.specs)
         if faults:
             raise PlanError("the plan cannot be run; nothing was started:", faults)
@@ -176,7 +177,9 @@ class Engine:
             ev.RunStarted(
                 plan.objective, parent or "", self._policy, by or self._by, self._version, memory, self._origin
             ),
-            ev.PlanAccepted(Plan(plan.objective, plan.steps, plan.follow_up), 1, self._fingerprints(plan)),
+            ev.PlanAccepted(
+                Plan(plan.objective, plan.steps, plan.follow_up, mcp=plan.mcp), 1, self._fingerprints(plan)
+            ),
         )
         try:
             await loop.commit()  # a run that was announced is there, whatever dies next
@@ -185,6 +188,11 @@ class Engine:
             raise
         self._drive(run, loop)
         return run
+
+    async def equip(self, servers: Mapping[str, Any]) -> None:
+        """Open the MCP servers that a plan brings with it; `PlanError` says why they are not opened."""
+        if servers:
+            raise PlanError("the plan cannot be run:", [Fault("MCP_NOT_ALLOWED", "this engine opens no MCP servers")])
 
     async def _let_go(self, loop: RunLoop) -> None:
         with contextlib.suppress(Unavailable, Unusable):
@@ -481,7 +489,7 @@ class Engine:
             self._mend(loop)
             with _refusals():
                 loop.apply(wish)
-            if self._can_drive(loop.state):
+            if await self._can_drive(loop.state):
                 self._drive(run, loop)
                 return
             await loop.commit()
@@ -558,7 +566,7 @@ class Engine:
                 )
         loop = await self._take(run)
         try:
-            self._need_tools(loop.state)
+            await self._need_tools(loop.state)
             self._mend(loop)
             with _refusals():
                 preview = commands.retry(
@@ -639,7 +647,7 @@ class Engine:
         loop = await self._take(run)
         try:
             self._refuse_resume(loop.state)
-            self._need_tools(loop.state)
+            await self._need_tools(loop.state)
             self._mend(loop, by or self._by, resumed=True)
         except RerailError:
             await self._host.store.release(loop.lease)
@@ -767,10 +775,15 @@ class Engine:
         unfinished = (t for t in state.tracks.values() if t.phase not in (Phase.SUCCEEDED, Phase.SKIPPED))
         return list(dict.fromkeys(t.step.tool for t in unfinished if t.step.tool not in known))
 
-    def _can_drive(self, state: State) -> bool:
-        return bool(state.stopped) or not self._missing_tools(state)  # a stopped run calls nothing any more
+    async def _can_drive(self, state: State) -> bool:
+        if state.stopped:
+            return True  # it calls nothing any more
+        with contextlib.suppress(PlanError):  # then some of its tools are missing
+            await self.equip(state.mcp)
+        return not self._missing_tools(state)
 
-    def _need_tools(self, state: State) -> None:
+    async def _need_tools(self, state: State) -> None:
+        await self.equip(state.mcp)
         missing = self._missing_tools(state)
         if missing:
             faults = [
