@@ -294,12 +294,15 @@ def _connection() -> type[Connection]:
     try:
         from rerail.adapters.tools.mcp_client import Connection
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types", "httpx2"):
-            raise
-        raise SettingsError(
-            "MCP servers need the package 'mcp', which is not installed", hint="pip install 'rerail[mcp]'"
-        ) from error
+        raise missing_extra(error) from error
     return Connection
+
+
+def missing_extra(error: ModuleNotFoundError) -> ModuleNotFoundError | SettingsError:
+    """What to tell about a module that is not there: how to get it, if it belongs to the extra."""
+    if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types", "httpx2"):
+        return error
+    return SettingsError("this needs the package 'mcp', which is not installed", hint="pip install 'rerail[mcp]'")
 
 
 async def _listed(connection: Connection) -> list[McpTool]:
