@@ -371,7 +371,14 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("end", ["raise SystemExit(3)", "asyncio.current_task().cancel(); await asyncio.sleep(9)"])
+@pytest.mark.parametrize(
+    "end",
+    [
+        "raise SystemExit(3)",
+        "asyncio.current_task().cancel(); await asyncio.sleep(9)",
+        "closing = asyncio.ensure_future(servers.close()); await asyncio.sleep(0.3); raise SystemExit(3)",
+    ],
+)
 @pytest.mark.parametrize("args", [[], ["--stubborn"]])
 def test_an_event_loop_that_is_torn_down_ends_the_server(bench: Bench, lives: Lives, end: str, args: list[str]) -> None:
     """M2: nobody closes it, and it is gone when the program ends, with all that it started."""

@@ -178,12 +178,15 @@ class _Running(asyncio.SubprocessProtocol):
         assert self._transport is not None
         self._messages.close()
         self.close_stdin()
-        await asyncio.wait([self._ended], timeout=CLOSE_GRACE)
-        if not self._ended.done():
-            self._signal(signal.SIGTERM)
-            await asyncio.wait([self._ended], timeout=TERM_GRACE)
-        # Also if the server went: what it started may not have.
-        self._signal(signal.SIGKILL)
+        try:
+            await asyncio.wait([self._ended], timeout=CLOSE_GRACE)
+            if not self._ended.done():
+                self._signal(signal.SIGTERM)
+                await asyncio.wait([self._ended], timeout=TERM_GRACE)
+        finally:
+            # Also if the server went: what it started may not have. And also if an event loop that is being torn down
+            # cancels this very task: then there is no time left for being gentle.
+            self._signal(signal.SIGKILL)
         await asyncio.shield(self._ended)
         self._transport.close()
 
