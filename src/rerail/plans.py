@@ -27,7 +27,7 @@ class Plan(CorePlan, frozen=True, omit_defaults=True):
         if isinstance(source, Plan):
             return source
         if isinstance(source, CorePlan):
-            return cls(source.objective, source.steps, source.follow_up, source.faults)
+            return cls(source.objective, source.steps, source.follow_up, source.faults, source.mcp)
         data: Any = source
         if isinstance(source, Path) or (isinstance(source, str) and _is_path(source)):
             data = read_data(Path(source))
@@ -39,7 +39,7 @@ class Plan(CorePlan, frozen=True, omit_defaults=True):
             plan = read_plan(data)
         except Unreadable as error:
             raise PlanError(tell("refuse.plan.no_plan", error=error), code="PLAN_UNREADABLE") from error
-        return cls(plan.objective, plan.steps, plan.follow_up, plan.faults)
+        return cls(plan.objective, plan.steps, plan.follow_up, plan.faults, plan.mcp)
 
     def check(self, tools: Mapping[str, ToolShape] | Iterable[Any] | None = None) -> list[Fault]:
         """Every fault of the plan at once; empty if it may run with these tools."""
@@ -52,7 +52,7 @@ class Plan(CorePlan, frozen=True, omit_defaults=True):
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as plain data."""
-        plain: dict[str, Any] = msgspec.to_builtins(CorePlan(self.objective, self.steps, self.follow_up))
+        plain: dict[str, Any] = msgspec.to_builtins(CorePlan(self.objective, self.steps, self.follow_up, mcp=self.mcp))
         return plain
 
 

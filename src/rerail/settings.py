@@ -17,6 +17,7 @@ import msgspec
 from rerail.core.codes import Category
 from rerail.core.nearest import nearest
 from rerail.core.policy import Policy
+from rerail.core.texts import tell
 from rerail.errors import SettingsError
 
 
@@ -95,6 +96,11 @@ class ToolsTable(_Table, frozen=True):
     http: dict[str, Any] = {}
 
 
+class McpTable(_Table, frozen=True):
+    servers: dict[str, Any] = {}
+    from_plans: bool = False
+
+
 class RoleTable(_Table, frozen=True):
     """A role's own model; what it leaves out is the common one's."""
 
@@ -163,6 +169,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     artifacts: ArtifactsTable = ArtifactsTable()
     store: StoreTable = StoreTable()
     tools: ToolsTable = ToolsTable()
+    mcp: McpTable = McpTable()
     model: ModelTable = ModelTable()
 
     def __post_init__(self) -> None:
@@ -226,7 +233,7 @@ def _build(layers: list[tuple[Mapping[str, Any], str]]) -> tuple[Settings, dict[
             if table not in Settings.__struct_fields__:
                 raise SettingsError(_unknown(f"table [{table}]", str(table), Settings.__struct_fields__, source))
             if not isinstance(values, Mapping):
-                raise SettingsError(f"[{table}] is a table of keys (from {source})")
+                raise SettingsError(tell("refuse.settings.no_table", table=table, source=source))
             for key, value in _flat(table, values, source):
                 merged.setdefault(table, {})[key] = value
                 sources[f"{table}.{key}"] = source
@@ -253,7 +260,7 @@ def _flat(table: str, values: Mapping[str, Any], source: str) -> Iterator[tuple[
         elif isinstance(value, Mapping):
             yield from ((f"{key}.{inner}", one) for inner, one in value.items())
         else:
-            raise SettingsError(f"[{table}.{key}] is a table of keys (from {source})")
+            raise SettingsError(tell("refuse.settings.nested_table", table=table, key=key, source=source))
 
 
 def _table(name: str, values: Mapping[str, Any], sources: Mapping[str, str] | str) -> Any:
@@ -283,22 +290,29 @@ def _value(name: str, value: Any, kind: Any, source: str) -> Any:
     try:
         found = msgspec.convert(value, kind, strict=not isinstance(value, str))
     except msgspec.ValidationError as error:
-        raise SettingsError(f"{name} = {value!r} (from {source}): {error}") from None
+        # What stands in place of the servers may hold their secrets.
+        shown = "…" if name == "mcp.servers" else repr(value)
+        raise SettingsError(
+            tell("refuse.settings.wrong_kind", name=name, shown=shown, source=source, error=error)
+        ) from None
     choices = CHOICES.get(name)
     if choices is not None and found not in choices:
         near = nearest(str(found), choices)
-        hint = f"; did you mean {near!r}?" if near else ""
-        raise SettingsError(f"{name} = {found!r} (from {source}): expected one of {', '.join(choices)}{hint}")
+        listed = ", ".join(choices)
+        raise SettingsError(
+            tell("refuse.settings.choices", name=name, found=found, source=source, choices=listed),
+            hint=tell("hint.run.did_you_mean", near=near) if near else "",
+        )
     lowest = LOWEST.get(name)
     if lowest is not None and not all(number >= lowest for number in _numbers(found)):
-        raise SettingsError(f"{name} = {found!r} (from {source}): must be at least {lowest:g}")
+        raise SettingsError(tell("refuse.settings.too_low", name=name, found=found, source=source, lowest=lowest))
     if name in ADDRESSES and found and not re.match(r"https?://[^/?#\s]", found):
-        raise SettingsError(f"{name} = {found!r} (from {source}): write an address such as http://localhost:11434/v1")
+        raise SettingsError(tell("refuse.settings.no_address", name=name, found=found, source=source))
     if name in VARIABLES and found and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", found):
         # Not shown: it may well be the key itself.
-        raise SettingsError(f"{name} (from {source}): name the environment variable that holds the key, not the key")
+        raise SettingsError(tell("refuse.settings.no_variable", name=name, source=source))
     if name == "evaluation.history_window" and not 0 <= found[0] <= found[1]:
-        raise SettingsError(f"{name} = {list(found)!r} (from {source}): write the fewest events first, then the most")
+        raise SettingsError(tell("refuse.settings.window", name=name, found=list(found), source=source))
     return found
 
 
@@ -314,9 +328,9 @@ def _numbers(found: Any) -> Iterator[float]:
 
 def _unknown(what: str, key: str, known: Any, source: str) -> str:
     near = nearest(key, known)
-    return f"unknown setting {what} (from {source})" + (
-        f"; did you mean {near!r}?" if near else f"; known: {', '.join(known)}"
-    )
+    if near:
+        return tell("refuse.settings.unknown_near", what=what, source=source, near=near)
+    return tell("refuse.settings.unknown", what=what, source=source, known=", ".join(known))
 
 
 def _find(folder: Path) -> Path | None:
@@ -331,14 +345,18 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise SettingsError(f"cannot read {path}: {error}") from None
+        raise SettingsError(tell("refuse.settings.cannot_read", path=path, error=error)) from None
     model = data.get("model")
     if isinstance(model, dict) and isinstance(model.get("prompts"), str):
         model["prompts"] = str(path.parent / model["prompts"])
-    tools = data.get("tools")
+    # Files and folders are meant relative to the file that names them, wherever the command is typed.
+    tools, mcp = data.get("tools"), data.get("mcp")
     if isinstance(tools, dict) and isinstance(tools.get("modules"), list):
-        # Files are meant relative to the file that names them, wherever the command is typed.
         tools["modules"] = [str(path.parent / name) if str(name).endswith(".py") else name for name in tools["modules"]]
+    servers = mcp.get("servers") if isinstance(mcp, dict) else None
+    for server in servers.values() if isinstance(servers, dict) else ():
+        if isinstance(server, dict) and isinstance(server.get("cwd"), str):
+            server["cwd"] = str(path.parent / server["cwd"])
     return data
 
 
@@ -376,15 +394,21 @@ def overrides_from(pairs: list[str]) -> dict[str, dict[str, Any]]:
         name, eq, text = pair.partition("=")
         table, dot, key = name.strip().partition(".")
         if not eq or not dot:
-            raise SettingsError(f"--set {pair!r}: write table.key=value, for example retry.max_retries=5")
+            raise SettingsError(tell("refuse.settings.set_how", pair=pair))
         found.setdefault(table, {})[key] = _parsed(text)
     return found
 
 
 def describe(settings: Settings, sources: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Every value with its source."""
+    """Every value with its source, as it may be shown: the servers' secrets are hidden."""
+    from rerail.adapters.tools.mcp import discreet
+
     return [
-        {"key": name, "value": value, "source": sources.get(name, "default")}
+        {
+            "key": name,
+            "value": discreet(value) if name == "mcp.servers" else value,
+            "source": sources.get(name, "default"),
+        }
         for table in settings.__struct_fields__
         for name, value in _rows(table, getattr(settings, table))
     ]

@@ -11,8 +11,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
+from rerail.core.plan import Fault
+from rerail.core.texts import tell
 from rerail.core.tools import ToolSpec
 from rerail.core.views import RunResult
 from rerail.engine import engine as core
@@ -25,6 +27,9 @@ from rerail.plans import Plan
 from rerail.ports import Clock, Mind, Model, Store, Tool
 from rerail.settings import ROLES, RoleTable, Settings
 from rerail.version import __version__
+
+if TYPE_CHECKING:
+    from rerail.adapters.tools.mcp import McpServer, McpTool
 
 
 class SystemClock:
@@ -54,9 +59,9 @@ def make_store(url: str, settings: Settings | None = None) -> Store:
 
         path = url.removeprefix("sqlite:///")
         if not path:
-            raise StoreError(f"the store address {url!r} names no file; write sqlite:///path/to/runs.db")
+            raise StoreError(tell("refuse.settings.store_without_file", url=url))
         return SqliteStore(path, durability="normal" if settings.store.durability == "normal" else "full")
-    raise StoreError(f"unknown store address {url!r}; write sqlite:///path/to/runs.db or memory://")
+    raise StoreError(tell("refuse.settings.store_unknown", url=url))
 
 
 @runtime_checkable
@@ -75,7 +80,7 @@ def make_tools(tools: Iterable[Any], settings: Settings) -> dict[str, Tool]:
     for given in (*map(as_tool, tools), *declared_tools(settings), *named_tools(settings)):
         tool: Tool = given.limited_to(hosts) if hosts and isinstance(given, _LimitedHosts) else given
         if tool.spec.name in found and found[tool.spec.name] is not tool:
-            raise SettingsError(f"two tools are named {tool.spec.name!r}; give one of them another name")
+            raise SettingsError(tell("refuse.settings.two_tools", name=tool.spec.name))
         found[tool.spec.name] = tool
     return found
 
@@ -108,7 +113,7 @@ def make_model(settings: Settings) -> Model | None:
     named = [role for role, own in roles.items() if own.name or table.name]
     addressed = table.base_url or any(own.base_url for own in roles.values())
     if not named and addressed:
-        raise SettingsError("model.base_url is set, but model.name is not; name the model to use there")
+        raise SettingsError(tell("refuse.settings.model_unnamed"))
     if not named:
         return None
     from rerail.adapters.models.roles import RoleModels
@@ -179,6 +184,102 @@ def _as_shell(data: Any) -> Any:
     return data if isinstance(data, Mapping) else {"argv": data}
 
 
+class _Toolbox:
+    """An engine's tools and their specs, and the MCP servers that add to both while it is open."""
+
+    def __init__(self, tools: dict[str, Tool], specs: dict[str, ToolSpec], settings: Settings) -> None:
+        self._tools, self._specs = tools, specs
+        self._from_plans = settings.mcp.from_plans
+        self._declared = declared_servers(settings)
+        self._lent: set[str] = set()  # the tools that are there only while the engine is open
+        self._bringing = asyncio.Lock()
+        self._servers: Any = None
+
+    async def open(self) -> None:
+        """Connect to the servers of the settings, and list their tools."""
+        if self._declared:
+            await self._add(self._declared)
+
+    async def bring(self, data: Mapping[str, Any]) -> None:
+        """Connect to the servers of a plan. A plan is data and may come from anywhere: the settings must allow it."""
+        if not data:
+            return
+        async with self._bringing:  # two runs may bring the same server
+            try:
+                await self._add(self._allowed(data))
+            except PlanError:
+                raise
+            except RerailError as error:
+                raise PlanError(tell("refuse.settings.plan_faulty"), [Fault(error.code, error.message)]) from error
+
+    def _allowed(self, data: Mapping[str, Any]) -> list[McpServer]:
+        from rerail.adapters.tools.mcp import server_from
+
+        wanted = [server_from(name, server, f"mcp.{name}") for name, server in data.items()]
+        known = {server.name: self._known(server.name) for server in wanted}
+        new = [server for server in wanted if known[server.name] != server]
+        if new and not self._from_plans:
+            names = ", ".join(server.name for server in new)
+            words = (
+                f"the plan brings MCP servers of its own ({names}), and a plan may come from anywhere; "
+                "if you trust it, set mcp.from_plans = true, or name the servers in mcp.servers"
+            )
+            raise PlanError(tell("refuse.settings.plan_faulty"), [Fault("MCP_NOT_ALLOWED", words)])
+        for server in new:
+            if known[server.name] is not None:
+                words = f"mcp.{server.name}: another MCP server of that name is open already; give it another name"
+                raise PlanError(tell("refuse.settings.plan_faulty"), [Fault("MCP_NAME_TAKEN", words)])
+        return new
+
+    def _known(self, name: str) -> McpServer | None:
+        found: McpServer | None = None if self._servers is None else self._servers.known(name)
+        return found
+
+    async def _add(self, servers: Sequence[McpServer]) -> None:
+        from rerail.adapters.tools.mcp import McpServers
+
+        self._servers = self._servers or McpServers()
+        tools: list[McpTool] = await self._servers.open(servers)
+        try:
+            _require_new_names(tools, self._specs)
+        except SettingsError:
+            await self._servers.close([server.name for server in servers])
+            raise
+        for tool in tools:
+            self._tools[tool.spec.name], self._specs[tool.spec.name] = tool, tool.spec
+            self._lent.add(tool.spec.name)
+
+    async def close(self) -> None:
+        """End the servers; their tools are gone with them."""
+        for name in self._lent:
+            del self._tools[name], self._specs[name]
+        self._lent.clear()
+        if self._servers is not None:
+            await self._servers.close()
+
+
+def declared_servers(settings: Settings) -> list[McpServer]:
+    """The MCP servers that `[mcp]` names; none is started."""
+    if not settings.mcp.servers:
+        return []
+    from rerail.adapters.tools.mcp import server_from
+
+    return [server_from(name, data) for name, data in settings.mcp.servers.items()]
+
+
+def _require_new_names(tools: Iterable[McpTool], known: Mapping[str, ToolSpec]) -> None:
+    taken = {name: spec.provider for name, spec in known.items()}
+    for tool in tools:
+        name, server = tool.spec.name, tool.spec.provider
+        if name in taken:
+            other = f"MCP server {taken[name]!r}" if taken[name] else "a tool of yours"
+            raise SettingsError(
+                tell("refuse.settings.two_tools_of_servers", name=name, server=server, other=other),
+                hint=tell("hint.settings.two_tools_of_servers", server=server, name=name),
+            )
+        taken[name] = server
+
+
 _open_engines: set[int] = set()
 
 
@@ -208,6 +309,7 @@ class Engine(core.Engine):
         found = make_store(address, settings) if isinstance(address, str) else address
         adapters = make_tools(tools, settings)
         specs: dict[str, ToolSpec] = {name: tool.spec for name, tool in adapters.items()}
+        self._toolbox = _Toolbox(adapters, specs, settings)
         clock = clock or SystemClock()
         mind = make_mind(settings, model)
         host = Host(
@@ -239,13 +341,21 @@ class Engine(core.Engine):
         )
 
     async def open(self) -> None:
-        """Open the store and begin to listen to other processes."""
-        await super().open()
+        """Open the MCP servers and the store, and begin to listen to other processes."""
+        await self._toolbox.open()
+        try:
+            await super().open()
+        except BaseException:
+            await self._toolbox.close()
+            raise
         _open_engines.add(id(self))
 
     async def close(self) -> None:
         """Stop live runs as a crash would; the last engine to close also ends the idle worker processes."""
-        await super().close()
+        try:
+            await super().close()
+        finally:
+            await self._toolbox.close()
         _open_engines.discard(id(self))
         processes = sys.modules.get("rerail.adapters.executors.processes")
         if not _open_engines and processes is not None:
@@ -253,8 +363,12 @@ class Engine(core.Engine):
 
     @property
     def tools(self) -> Mapping[str, ToolSpec]:
-        """The tools this engine can call."""
+        """The tools this engine can call; those of MCP servers once it is open."""
         return self._host.specs
+
+    async def equip(self, servers: Mapping[str, Any]) -> None:
+        """Open the MCP servers that a plan brings with it, if the settings allow it; `PlanError` says why not."""
+        await self._toolbox.bring(servers)
 
     async def __aenter__(self) -> Engine:
         await self.open()
@@ -276,16 +390,16 @@ class Engine(core.Engine):
         says `degraded` (P7).
         """
         if (plan is None) == (objective is None):
-            raise Refused("give either a plan or an objective", "USAGE")
+            raise Refused(tell("refuse.settings.plan_or_objective"), "USAGE")
         if objective is None:
             return await super().start(Plan.load(plan), parent=parent, by=by, run_id=run_id)
         second = Plan.load(fallback) if fallback is not None else None
         if second is not None and (faults := second.check(self.tools)):
-            raise PlanError("the fallback plan cannot be run; nothing was started:", faults)
+            raise PlanError(tell("refuse.settings.fallback_faulty"), faults)
         planned = await self.plan(objective)
         chosen = planned.plan or second
         if chosen is None:
-            raise PlanError(f"no plan was made for the objective: {planned.problem}", code="PLANNING_FAILED")
+            raise PlanError(tell("refuse.settings.planning_failed", problem=planned.problem), code="PLANNING_FAILED")
         return await super().start(chosen, parent=parent, by=by, run_id=run_id, planned=planned)
 
     async def run(self, plan: Any = None, *, objective: str | None = None, fallback: Any = None) -> RunResult:
@@ -329,9 +443,7 @@ def run(
     except RuntimeError:
         pass
     else:
-        raise RerailError(
-            "rerail.run cannot be called inside an event loop; use: async with rerail.Engine(…) as engine"
-        )
+        raise RerailError(tell("refuse.settings.inside_a_loop"))
 
     async def whole() -> RunResult:
         async with Engine(store or "memory://", tools, settings, model) as engine:

@@ -64,6 +64,7 @@ CONTRACT = {
     "artifacts.memory": 10, "artifacts.ttl_hours": 24,
     "store.url": "sqlite:///.rerail/runs.db", "store.durability": "full", "store.reconnect_seconds": 30,
     "model.name": None, "model.base_url": None, "model.temperature": 0, "model.timeout": 60, "model.prices": {},
+    "mcp.servers": {}, "mcp.from_plans": False,
 }  # fmt: skip
 
 
@@ -297,6 +298,22 @@ def tool_names(given: Mapping[str, Any]) -> list[str]:
     return sorted(Engine("memory://", [], given).tools)
 
 
+def names_when_open(given: Mapping[str, Any]) -> list[str]:
+    async def main() -> list[str]:
+        async with Engine("memory://", [], given) as engine:
+            return sorted(engine.tools)
+
+    return asyncio.run(main())
+
+
+def brings_servers(given: Mapping[str, Any]) -> str:
+    """What becomes of a plan that names a server of its own."""
+    plan = {"steps": [{"id": "a", "tool": "a"}], "mcp": {"s": {"command": "no-such-program"}}}
+    with pytest.raises(rerail.PlanError) as refused:
+        rerail.run(plan, settings=given)
+    return refused.value.faults[0].code
+
+
 def http_code(given: Mapping[str, Any]) -> str:
     """What becomes of a request to a host of this machine that nobody listens on."""
     tool = rerail.http("get", "GET", "http://127.0.0.1:9/x")
@@ -383,6 +400,7 @@ def verbose(given: Mapping[str, Any], tmp_path: Path) -> str:
 
 
 MODULE = str(Path(__file__).with_name("_tools_for_settings.py"))
+TIME = {"command": sys.executable, "args": ["-m", "mcp_server_time"]}
 Bite = tuple[Any, Any, Callable[..., Any], Any, Any]
 
 # key → one value, another, what to look at, and what must be seen with each.
@@ -449,6 +467,8 @@ BITES: dict[str, Bite] = {
     ),
     "tools.shell": ({}, {"say": ["echo", "{text}"]}, tool_names, [], ["say"]),
     "tools.http": ({}, {"fetch": {"url": "http://localhost/{id}"}}, tool_names, [], ["fetch"]),
+    "mcp.servers": ({}, {"time": TIME}, names_when_open, [], ["convert_time", "get_current_time"]),
+    "mcp.from_plans": (False, True, brings_servers, "MCP_NOT_ALLOWED", "SETTINGS_INVALID"),
     "model.timeout": (5, 50, mind_wait, 5, 50),
     "model.name": ("a", "b", sent(lambda asked: asked.model), "a", "b"),
     "model.base_url": (

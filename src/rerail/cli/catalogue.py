@@ -20,7 +20,7 @@ class Command(NamedTuple):
 
 
 _RUN, _LOOK = "rerail.cli.commands_run", "rerail.cli.commands_look"
-_ACT, _SETUP = "rerail.cli.commands_act", "rerail.cli.commands_setup"
+_ACT, _SETUP, _SERVE = "rerail.cli.commands_act", "rerail.cli.commands_setup", "rerail.cli.commands_serve"
 _MIND = "rerail.cli.commands_mind"
 
 GROUPS: dict[str, tuple[Command, ...]] = {
@@ -56,6 +56,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command(
             "memory", "[--clear]", "Show which rung mended which failure before; --clear forgets.", f"{_SETUP}:memory"
         ),
+        Command("mcp", "", "Serve other agents over MCP, on stdio or HTTP.", f"{_SERVE}:mcp"),
         Command("doctor", "", "Check that everything a run needs is there.", f"{_SETUP}:doctor"),
         Command("demo", "", "See a plan fail, heal, be killed and finish.", ""),
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -20,7 +20,10 @@ from rerail.cli.render import once_warning, preview_lines
 from rerail.cli.session import Session, ownership
 from rerail.cli.style import icon, style_of, table
 from rerail.core.commands import Preview
-from rerail.errors import Refused, RerailError
+from rerail.core.plan import Fault
+from rerail.core.tools import ToolSpec
+from rerail.errors import PlanError, Refused, RerailError
+from rerail.plans import Plan
 from rerail.wiring import Engine
 
 Hidden = Parameter(parse=False)
@@ -60,7 +63,7 @@ async def run(
     loaded = load_plan(plan) if plan is not None else None
     second = load_plan(fallback) if fallback is not None else None
     sources = session.given
-    async with session.engine(sources, session.load(sources), making=True) as engine:
+    async with session.engine(sources, session.load(sources), making=True, driving=True) as engine:
         above = await engine.find(parent) if parent is not None else None
         started = await engine.start(loaded, objective=objective, fallback=second, parent=above)
         return await stay(engine, out, Picture(started))
@@ -92,8 +95,8 @@ async def check(plan: str, /, *, common: Common = PLAIN, out: Annotated[Output, 
         A YAML or JSON file; - for stdin.
     """
     session = Session(common, out)
-    loaded, specs = load_plan(plan), session.specs()
-    faults = loaded.check(specs)
+    loaded = load_plan(plan)
+    specs, faults = await _checked(session, loaded)
     depth, width = (0, 0) if faults else Graph.of_plan(loaded).measures()
     if out.json:
         listed = [fault.to_dict() for fault in faults]
@@ -107,6 +110,15 @@ async def check(plan: str, /, *, common: Common = PLAIN, out: Annotated[Output, 
         if specs is None:
             out.note(Text(out.say("cli.check.no_tools"), "dim"))
     return 2 if faults else 0
+
+
+async def _checked(session: Session, plan: Plan) -> tuple[Mapping[str, ToolSpec] | None, list[Fault]]:
+    """The tools that the plan meets, and its faults; servers that it may not bring are one of them."""
+    try:
+        specs = await session.specs(plan)
+    except PlanError as refused:
+        return None, [*refused.faults, *plan.check()]
+    return specs, plan.check(specs)
 
 
 async def resume(run: str, /, *, common: Common = PLAIN, out: Annotated[Output, Hidden]) -> int:

@@ -22,7 +22,7 @@ from rerail.core.tools import ToolSpec
 from rerail.errors import RerailError
 from rerail.settings import describe
 from rerail.version import __version__
-from rerail.wiring import declared_tools, make_tools
+from rerail.wiring import declared_tools
 
 
 async def config(*, common: Common = PLAIN, out: Annotated[Output, Hidden]) -> int:
@@ -70,7 +70,7 @@ async def memory(*, clear: bool = False, common: Common = PLAIN, out: Annotated[
 async def tools(*, common: Common = PLAIN, out: Annotated[Output, Hidden]) -> int:
     """List the tools that --tools and the settings give: arguments, effect, timeout, and where each comes from."""
     session = Session(common, out)
-    rows = _tool_rows(session)
+    rows = await _tool_rows(session)
     if out.json:
         out.document(rows)
     elif not rows:
@@ -82,11 +82,13 @@ async def tools(*, common: Common = PLAIN, out: Annotated[Output, Hidden]) -> in
     return 0
 
 
-def _tool_rows(session: Session) -> list[dict[str, Any]]:
+async def _tool_rows(session: Session) -> list[dict[str, Any]]:
     loaded = [(tool, source) for source in session.given for tool in session.load([source])]
-    make_tools([tool for tool, _ in loaded], session.settings)  # two tools of one name are refused here as in a run
     loaded += [(tool, "rerail.toml") for tool in declared_tools(session.settings)]
-    return [_tool_row(tool.spec, source) for tool, source in loaded]
+    sources = {tool.spec.name: source for tool, source in loaded}
+    async with session.toolbox() as engine:  # two tools of one name are refused here as in a run
+        specs = list(engine.tools.values())
+    return [_tool_row(spec, sources.get(spec.name) or f"mcp.servers.{spec.provider}") for spec in specs]
 
 
 def _tool_row(spec: ToolSpec, source: str) -> dict[str, Any]:
@@ -160,7 +162,7 @@ async def doctor(*, common: Common = PLAIN, out: Annotated[Output, Hidden]) -> i
     else:
         files = sorted({source for source in session.sources.values() if source.endswith("rerail.toml")})
         checks.append(Check("settings", True, ", ".join(files) or out.say("cli.doctor.defaults")))
-        checks += [await _store(session), _tools(session)]
+        checks += [await _store(session), await _tools(session)]
     if out.json:
         rows = [check._asdict() for check in checks]
         out.document({"ok": all(check.ok for check in checks), "version": __version__, "checks": rows})
@@ -207,9 +209,9 @@ def _absent(out: Output, file: Path) -> Check:
     return Check("store", False, out.say("cli.doctor.no_place", file=file, folder=folder), out.say("cli.hint.store"))
 
 
-def _tools(session: Session) -> Check:
+async def _tools(session: Session) -> Check:
     try:
-        found = _tool_rows(session)
+        found = await _tool_rows(session)
     except RerailError as error:
         return Check("tools", False, error.message, error.hint)
     detail = session.out.say("cli.doctor.tools", count=len(found), names=", ".join(row["name"] for row in found[:8]))

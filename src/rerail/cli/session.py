@@ -15,16 +15,20 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from rerail.cli.options import Common
 from rerail.cli.output import CannotOpen, Output
 from rerail.core.events import RunStarted
+from rerail.core.plan import servers_of
+from rerail.core.tools import ToolSpec
 from rerail.engine.owner import is_dead, this_process
 from rerail.errors import Refused, RerailError, StoreError
+from rerail.plans import Plan
 from rerail.ports import Tool
-from rerail.settings import Settings, overrides_from
-from rerail.wiring import Engine, SystemClock, make_tools
+from rerail.settings import McpTable, Settings, overrides_from
+from rerail.wiring import Engine, SystemClock
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +72,36 @@ class Session:
 
         return [tool for source in sources for tool in load_tools(source)]
 
-    def specs(self) -> dict[str, Any] | None:
-        """The tools a plan can be checked against; None if no tools are named at all."""
-        found = make_tools(self.load(self.given), self.settings)
-        return {name: tool.spec for name, tool in found.items()} if found else None
+    @asynccontextmanager
+    async def toolbox(self) -> AsyncIterator[Engine]:
+        """An engine for its tools' sake, those of MCP servers included; it keeps nothing."""
+        async with Engine("memory://", self.load(self.given), self.settings) as engine:
+            yield engine
+
+    async def specs(self, plan: Plan) -> dict[str, ToolSpec] | None:
+        """The tools a plan can be checked against, its own servers' included; None if no tools are named at all."""
+        async with self.toolbox() as engine:
+            await engine.equip(servers_of(plan))
+            return dict(engine.tools) or None
 
     # -- Engines ----------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
     async def engine(
-        self, sources: Sequence[str] = (), tools: Sequence[Tool] = (), *, making: bool = False, run: str | None = None
+        self,
+        sources: Sequence[str] = (),
+        tools: Sequence[Tool] = (),
+        *,
+        making: bool = False,
+        driving: bool = False,
+        patient: bool = False,
+        run: str | None = None,
     ) -> AsyncIterator[Engine]:
-        """An open engine with these tools; `making` a store if there is none, else looking only."""
+        """An open engine with these tools; `making` a store if there is none, else looking only.
+
+        MCP servers are opened for those alone who are `driving`: nobody who looks should have to wait for them. The
+        `patient` do without those that do not answer.
+        """
         url = self.settings.store.url
         if not making and _is_missing(url):
             if run is not None:
@@ -89,14 +111,28 @@ class Session:
                 )  # fmt: skip
             url = "memory://"
         try:
-            engine = Engine(url, tools, self.settings, origin=sources)
-            await engine.open()
-        except StoreError as error:
-            raise CannotOpen(error.message, error.code, hint=error.hint) from error
+            engine = await self._opened(url, sources, tools, self.settings if driving else self._without_servers)
+        except RerailError as error:
+            if isinstance(error, StoreError) or not patient:
+                raise
+            engine = await self._opened(url, sources, tools, self._without_servers)
         try:
             yield engine
         finally:
             await engine.close()
+
+    @staticmethod
+    async def _opened(url: str, sources: Sequence[str], tools: Sequence[Tool], settings: Settings) -> Engine:
+        try:
+            engine = Engine(url, tools, settings, origin=sources)
+            await engine.open()
+        except StoreError as error:
+            raise CannotOpen(error.message, error.code, hint=error.hint) from error
+        return engine
+
+    @property
+    def _without_servers(self) -> Settings:
+        return msgspec.structs.replace(self.settings, mcp=McpTable())
 
     @asynccontextmanager
     async def reopened(self, run: str) -> AsyncIterator[tuple[Engine, str]]:
@@ -104,7 +140,7 @@ class Session:
         async with self.engine(run=run) as looking:
             run = await looking.find(run)
             sources = await self._sources_of(looking, run)
-        async with self.engine(sources, self._load_again(run, sources), making=True) as engine:
+        async with self.engine(sources, self._load_again(run, sources), making=True, driving=True) as engine:
             yield engine, run
 
     @asynccontextmanager
@@ -123,7 +159,7 @@ class Session:
             if not patient:
                 raise
             tools = []
-        async with self.engine(sources, tools, making=True) as engine:
+        async with self.engine(sources, tools, making=True, driving=not owner, patient=patient) as engine:
             yield engine, run, owner
 
     async def _sources_of(self, engine: Engine, run: str) -> tuple[str, ...]:

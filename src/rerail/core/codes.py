@@ -58,6 +58,10 @@ ALL: dict[str, Code] = {
         Code("EXIT_STATUS", "The command ended with a non-zero exit status."),
         Code("HTTP_STATUS", "The HTTP response carries an error status."),
         Code("HOST_NOT_ALLOWED", "The HTTP host is not in tools.allow_hosts.", _X),
+        Code("SERVER_UNREACHABLE", "An MCP server could not be started or reached; nothing was sent.", _T),
+        Code("SERVER_MISSING", "An MCP server's command, folder or environment variable is not there.", _X),
+        Code("SERVER_DYING", "An MCP server died again and again without answering a call.", _X),
+        Code("ANSWER_UNREADABLE", "The tool answered, and its answer is not what was agreed.", _O),
         Code("CONFIRM_REFUSED", "A person refused the confirmation gate.", _X),
         Code("RESOLVED_FAILED", "A person declared the step failed.", _X),
         # Why a step did not run.

@@ -15,7 +15,7 @@ from rerail.core.plan import WHEN_WORDS, Check, Effect, Fallback, Fault, Need, P
 from rerail.core.schema import nearest, problems
 from rerail.core.texts import tell
 
-PLAN_KEYS = ("objective", "steps", "follow_up")
+PLAN_KEYS = ("objective", "steps", "follow_up", "mcp")
 PLAN_ALIASES = {"topic": "objective", "goal": "objective", "tasks": "steps"}
 PLAN_IGNORED = frozenset({"id", "sessionId", "name", "version", "createdAt", "updatedAt", "status", "metadata"})
 STEP_ALIASES = {
@@ -63,7 +63,18 @@ def read_plan(data: Any) -> Plan:
             follow_up = read_plan(fields["follow_up"])
         except Unreadable as error:
             faults.append(Fault("BAD_VALUE", tell("refuse.plan.follow_up_unreadable", error=error)))
-    return Plan(objective, tuple(read_steps(raw, faults)), follow_up, tuple(faults))
+    mcp = _read_servers(fields.get("mcp"), faults)
+    return Plan(objective, tuple(read_steps(raw, faults)), follow_up, tuple(faults), mcp)
+
+
+def _read_servers(data: Any, faults: list[Fault]) -> dict[str, Any]:
+    """Servers by name, as they were written; what a server may hold is checked by whoever starts it."""
+    if data is None:
+        return {}
+    if not isinstance(data, Mapping) or not all(isinstance(one, Mapping) for one in data.values()):
+        faults.append(Fault("BAD_VALUE", tell("refuse.plan.servers_by_name", kind=_kind(data))))
+        return {}
+    return {str(name): dict(server) for name, server in data.items()}
 
 
 def read_steps(raw: Sequence[Any], faults: list[Fault], known: Sequence[str] = ()) -> list[Step]:

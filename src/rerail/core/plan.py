@@ -164,6 +164,7 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     steps: tuple[Step, ...] = ()
     follow_up: Plan | None = None
     faults: tuple[Fault, ...] = ()  # what reading found wrong; raised together with all others by `check`
+    mcp: dict[str, Any] = {}  # MCP servers that the plan wants started; they are, if the user's settings allow it
 
     def __post_init__(self) -> None:
         steps: Any = self.steps
@@ -173,6 +174,16 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     def check(self, tools: Mapping[str, ToolShape] | None = None) -> list[Fault]:
         """Every fault of the plan at once; empty if it may run with these tools."""
         return check(self, tools)
+
+
+def servers_of(plan: Plan) -> dict[str, Any]:
+    """The MCP servers of a plan and of what follows it, by name."""
+    found: dict[str, Any] = {}
+    part: Plan | None = plan
+    while part is not None:
+        found = {**part.mcp, **found}
+        part = part.follow_up
+    return found
 
 
 class ToolShape(Protocol):

@@ -51,6 +51,7 @@ class State:
         self.memory: dict[str, str] = {}
         self.follow_up: Any = None
         self.fallback = ""  # why this is not the plan that was wanted, if it is not (P7)
+        self.mcp: dict[str, Any] = {}  # the servers that the plan brought with it
         self.revision = 0
         self.fingerprints: dict[str, str] = {}
         self.created_at = 0.0

@@ -397,6 +397,7 @@ TEXTS: dict[str, dict[str, str]] = {
     "cli.retry.none": {"en": "no run failed or was interrupted", "zh": "没有失败或中断的任务"},
     "cli.retry.would": {"en": "{count} steps would run again", "zh": "将重新执行 {count} 步"},
     "cli.retry.passed": {"en": "--force passed: {checks}", "zh": "--force 越过了：{checks}"},
+    "cli.mcp.serving": {"en": "serving MCP at {url} (Ctrl-C ends it)", "zh": "MCP 服务：{url}（Ctrl-C 结束）"},
     "cli.retry.follow_up": {
         "en": "run {run} completed; its follow-up {target} is retried",
         "zh": "任务 {run} 已完成；重试其后续任务 {target}",

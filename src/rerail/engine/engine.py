@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from rerail.core import events as ev
 from rerail.core.commands import Faulty, Preview, Refusal
 from rerail.core.fold import evolve
 from rerail.core.memory import preferred
-from rerail.core.plan import Plan, Step, check
+from rerail.core.plan import Fault, Plan, Step, check, servers_of
 from rerail.core.policy import Policy
 from rerail.core.state import State
 from rerail.core.texts import tell
@@ -179,6 +179,7 @@ class Engine(Reader):
         planned: Planned | None = None,
     ) -> str:
         """Check a plan and start a run of it; returns the run's id. ``planned`` is what it cost to make the plan."""
+        await self.equip(servers_of(plan))
         faults = check(plan, self._host.specs)
         if faults:
             raise PlanError(tell("refuse.run.plan_faulty"), faults)
@@ -202,7 +203,7 @@ class Engine(Reader):
             ),
             *(planned.consulted() if planned is not None else ()),
             ev.PlanAccepted(
-                Plan(plan.objective, plan.steps, plan.follow_up), 1, self._today.fingerprints(plan),
+                Plan(plan.objective, plan.steps, plan.follow_up, mcp=plan.mcp), 1, self._today.fingerprints(plan),
                 planned.by if planned is not None and not planned.problem else "",
                 planned.problem if planned is not None else "",
             ),
@@ -214,6 +215,12 @@ class Engine(Reader):
             raise
         self._drive(run, loop)
         return run
+
+    async def equip(self, servers: Mapping[str, Any]) -> None:
+        """Open the MCP servers that a plan brings with it; `PlanError` says why they are not opened."""
+        if servers:
+            fault = Fault("MCP_NOT_ALLOWED", tell("refuse.run.no_servers"))
+            raise PlanError(tell("refuse.run.plan_faulty"), [fault])
 
     async def _let_go(self, lease: Lease) -> None:
         """Give a lease back; a store that is out of reach will see that its holder is gone."""
@@ -358,7 +365,7 @@ class Engine(Reader):
             loop.note(*self._today.mending(loop.state, self._by))
             with _refusals():
                 loop.apply(wish)
-            if self._today.can_drive(loop.state):
+            if await self._can_drive(loop.state):
                 self._drive(run, loop)
                 return
             await loop.commit()
@@ -435,7 +442,7 @@ class Engine(Reader):
                 )
         loop = await self._take(run)
         try:
-            self._today.need_tools(loop.state)
+            await self._need_tools(loop.state)
             loop.note(*self._today.mending(loop.state, self._by))
             with _refusals():
                 preview = commands.retry(
@@ -516,7 +523,7 @@ class Engine(Reader):
         loop = await self._take(run)
         try:
             self._refuse_resume(loop.state)
-            self._today.need_tools(loop.state)
+            await self._need_tools(loop.state)
             loop.note(*self._today.mending(loop.state, by or self._by, resumed=True))
         except RerailError:
             await self._let_go(loop.lease)
@@ -576,6 +583,18 @@ class Engine(Reader):
                 raise Refused(who, "RUN_LIVE", hint=tell("hint.run.run_live", run=run))
             await asyncio.sleep(0.05)  # it is done, and its owner about to let go of it
             waited += 0.05
+
+    async def _can_drive(self, state: State) -> bool:
+        """Whether a run can go on here: its tools are at hand, or it calls nothing any more."""
+        if state.stopped:
+            return True
+        with contextlib.suppress(PlanError):  # then some of its tools are missing
+            await self.equip(state.mcp)
+        return self._today.can_drive(state)
+
+    async def _need_tools(self, state: State) -> None:
+        await self.equip(state.mcp)
+        self._today.need_tools(state)
 
     async def _ended(self, head: Head) -> bool:
         """Whether the owner of a run at rest was a worker that should be gone, and now is (T7)."""

@@ -87,7 +87,7 @@ class FunctionTool(Looks, Generic[P, R]):
         shape = read_shape(self.name, self.fn, docs, schema, names)
         self._take(shape)
         described: Options = {**options, "description": options.get("description", docs.summary)}
-        code = [getattr(self.fn, "__qualname__", ""), _source(self.fn)]
+        code = [getattr(self.fn, "__qualname__", ""), source_of(self.fn)]
         self.spec = make_spec(self.name, shape.schema, effect, code, described)
 
     def _take(self, shape: Shape) -> None:
@@ -171,7 +171,7 @@ def _name(fn: Any) -> str:
     return name
 
 
-def _source(fn: Any) -> object:
+def source_of(fn: Any) -> object:
     """What the function does, as text; as bytecode where there is no text."""
     plain = inspect.unwrap(getattr(fn, "func", fn))
     plain = plain if hasattr(plain, "__code__") or inspect.ismethod(plain) else type(plain).__call__
@@ -206,6 +206,16 @@ class Decorator(Protocol):
     def __call__(self, fn: Callable[P, R], /) -> FunctionTool[P, R]: ...
 
 
+class LangChain(Protocol):
+    """A LangChain tool, as far as types can tell without LangChain."""
+
+    name: str
+    description: str
+    handle_tool_error: Any
+
+    def invoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any: ...  # noqa: A002 - LangChain's word
+
+
 @overload
 def tool(
     fn: Callable[P, R],
@@ -230,8 +240,22 @@ def tool(
 ) -> Decorator: ...
 
 
-def tool(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Make a tool of a function: `@tool`, `@tool(effect="once", …)` or `tool(fn, name=…)`."""
+@overload
+def tool(
+    fn: LangChain,
+    /,
+    *,
+    name: str | None = None,
+    schema: Schema | None = None,
+    effect: Effect | str | None = None,
+    **options: Unpack[Options],
+) -> Tool: ...
+
+
+def tool(fn: Any = None, /, **options: Any) -> Any:
+    """Make a tool of a function: `@tool`, `@tool(effect="once", …)` or `tool(fn, name=…)`; of a LangChain tool too."""
+    if fn is not None and (made := _of_langchain(fn, options)) is not None:
+        return made
     if fn is not None:
         return FunctionTool(fn, names=_locals(), **options)
     return lambda wrapped: FunctionTool(wrapped, names=_locals(), **options)
@@ -242,8 +266,19 @@ def _locals() -> Mapping[str, Any]:
     return sys._getframe(2).f_locals
 
 
+def _of_langchain(obj: Any, options: Mapping[str, Any]) -> Tool | None:
+    """A LangChain tool as a tool; None for anything else. Where LangChain is not loaded, nothing is looked at."""
+    if "langchain_core.tools" not in sys.modules:
+        return None
+    from rerail.adapters.tools.langchain import LangChainTool, is_langchain
+
+    return LangChainTool(obj, **options) if is_langchain(obj) else None
+
+
 def as_tool(obj: Any) -> Tool:
-    """A tool as it is, a function as a tool with its defaults; ValueError for anything else."""
+    """A tool as it is, a function or a LangChain tool as a tool with its defaults; ValueError for anything else."""
+    if (made := _of_langchain(obj, {})) is not None:
+        return made
     if is_tool(obj):
         found: Tool = obj
         return found

@@ -25,6 +25,7 @@ from types import CodeType, ModuleType
 from typing import Any, NoReturn
 
 from rerail.adapters.tools.functions import FunctionTool, as_tool, is_tool
+from rerail.adapters.tools.langchain import is_langchain
 from rerail.adapters.tools.specs import unknown
 from rerail.errors import RerailError
 from rerail.ports import Tool
@@ -152,9 +153,9 @@ def _all_in(module: ModuleType) -> list[Tool]:
 
 def _looks_like_a_tool(value: object) -> bool:
     # Statically at first: a module may hold proxies of all kinds, which do things when they are asked for attributes.
-    return isinstance(value, FunctionTool) or (
-        inspect.getattr_static(value, "spec", None) is not None and is_tool(value)
-    )
+    if isinstance(value, FunctionTool) or is_langchain(value):
+        return True
+    return inspect.getattr_static(value, "spec", None) is not None and is_tool(value)
 
 
 def _listed(value: Any, where: str) -> list[Any]:
@@ -176,7 +177,8 @@ def _named(module: ModuleType, name: str, home: str) -> list[Tool]:
                 f"{home} has no {name!r}" + (f"; {near}" if near else ""), "name a tool, a function or a list of them"
             )
         found = getattr(found, part)
-    many = isinstance(found, Iterable) and not is_tool(found) and not callable(found)
+    one = is_langchain(found) or is_tool(found) or callable(found)  # a LangChain tool can be iterated over, too
+    many = isinstance(found, Iterable) and not one
     return _as_tools(_listed(found, name) if many else [found])
 
 

@@ -1,0 +1,317 @@
+"""A connection to an MCP server that is made when needed and made again when it was lost (needs the `mcp` extra).
+
+Rules of this file:
+- Each client lives in a task of its own: a server that is lost may cancel whatever task entered the client.
+- Restarts are bounded: a server that dies again and again is reported, not started for ever.
+- Whatever the SDK raises leaves here as a `ToolError` that says what is known: nothing was sent, the server refused,
+  or the answer is lost (X4).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections import deque
+from collections.abc import Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from typing import Any, Final, TypeVar
+
+import httpx2
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.dispatcher import ProgressFnT
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    CONNECTION_CLOSED,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    REQUEST_TIMEOUT,
+    URL_ELICITATION_REQUIRED,
+    CallToolResult,
+    Implementation,
+    Tool,
+)
+from pydantic import ValidationError
+
+from rerail.adapters.tools.mcp import AnswerLost, McpServer, NotConnected
+from rerail.adapters.tools.mcp_transports import REFUSED, SESSION_GONE, UNREACHABLE, FrankClient, Pipes, Program
+from rerail.core.codes import Category
+from rerail.errors import RateLimited, ToolError
+from rerail.version import __version__
+
+T = TypeVar("T")
+CONNECT_WITHIN: Final = 30.0  # seconds, unless the server's own timeout is longer
+MOST_DEATHS: Final = 3
+DEATHS_WITHIN: Final = 60.0  # seconds
+CLOSE_WITHIN: Final = 5.0  # seconds for a server to take leave
+_MOST_PAGES: Final = 1_000
+_TAIL: Final = 2_000  # characters of a server's last words in a message
+
+
+class Connection:
+    """One server: connected when first needed, and again after it was lost."""
+
+    def __init__(self, server: McpServer) -> None:
+        self.server = server
+        self._held: _Held | None = None
+        self._deaths: deque[float] = deque(maxlen=MOST_DEATHS)  # in a row, with no answer between
+
+    async def tools(self) -> list[Tool]:
+        """What the server offers, on all its pages."""
+        held, client = await self._connected()
+        found: list[Tool] = []
+        cursor: str | None = None
+        for _ in range(_MOST_PAGES):  # a server whose pages go in a circle must not hold us for ever
+            page = await self._asked(held, client.list_tools(cursor=cursor))
+            found += page.tools
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+        return found
+
+    async def call(self, name: str, args: dict[str, Any], progress: ProgressFnT | None = None) -> CallToolResult:
+        """Call a tool; a server that forgot our session refused the call, so it is made again, once."""
+        try:
+            return await self._call(name, args, progress)
+        except _SessionGone:
+            return await self._call(name, args, progress)
+
+    async def _call(self, name: str, args: dict[str, Any], progress: ProgressFnT | None) -> CallToolResult:
+        held, client = await self._connected()
+        answer = await self._asked(held, client.call_tool(name, args, progress_callback=progress))
+        self._deaths.clear()
+        return answer
+
+    async def _connected(self) -> tuple[_Held, Client]:
+        if self._held is None or not self._held.alive:
+            self._refuse_dying()
+            self._held = _Held(self.server)
+        held = self._held
+        try:
+            return held, await held.client()
+        except NotConnected as error:
+            self._died(held)
+            raise error
+
+    def _refuse_dying(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if len(self._deaths) == MOST_DEATHS and now - self._deaths[0] < DEATHS_WITHIN:
+            said = f"; its last words: {self._held.last_words}" if self._held and self._held.last_words else ""
+            raise NotConnected(
+                f"MCP server {self.server.name!r} died {MOST_DEATHS} times within {DEATHS_WITHIN:g} s without "
+                f"answering a call, and is left alone for a while{said}",
+                "SERVER_DYING",
+            )
+
+    def _died(self, held: _Held) -> None:
+        if not held.mourned:  # several calls may notice one death
+            held.mourned = True
+            self._deaths.append(asyncio.get_running_loop().time())
+            held.end()
+
+    async def _asked(self, held: _Held, work: Coroutine[Any, Any, T]) -> T:
+        """What the server answers; what goes wrong, as an error of ours."""
+        try:
+            return await held.during(work)
+        except MCPError as error:
+            failure = _failure(self.server.name, error, held)
+        except (ValidationError, RuntimeError) as error:
+            # It answered, so it did something; but the answer is not what the protocol or its own schema promises.
+            words = f"the answer of MCP server {self.server.name!r} cannot be used: {error}"
+            failure = AnswerLost(words, "ANSWER_UNREADABLE")
+        if isinstance(failure, _SessionGone):
+            held.end()
+        elif isinstance(failure, AnswerLost) and held.ending:
+            self._died(held)
+        raise failure
+
+    async def close(self) -> None:
+        """Let go of the server; a program is ended."""
+        held, self._held = self._held, None
+        if held is not None:
+            await held.close()
+
+
+class _SessionGone(NotConnected):
+    """The server was started anew and refused a call of the old session."""
+
+
+class _Held:
+    """A connected client in a task of its own, from before it is connected until after it is closed."""
+
+    def __init__(self, server: McpServer) -> None:
+        self._server = server
+        self.mourned = False  # its death has been counted
+        self._pipes: Pipes | None = None
+        self._late = False
+        loop = asyncio.get_running_loop()
+        self._ready: asyncio.Future[Client] = loop.create_future()
+        self._closing = asyncio.Event()
+        self._task = loop.create_task(self._hold(), name=f"mcp {server.name}")
+        self._task.add_done_callback(_retrieved)
+
+    @property
+    def ending(self) -> bool:
+        """Whether the connection is over, or about to be."""
+        return self._closing.is_set() or self._task.done()
+
+    @property
+    def alive(self) -> bool:
+        """Whether calls may be made, now or once it is connected."""
+        return not self.ending
+
+    @property
+    def last_words(self) -> str:
+        """The end of what a program wrote to stderr."""
+        return self._pipes.last_words[-_TAIL:] if self._pipes is not None else ""
+
+    async def _hold(self) -> None:
+        async with AsyncExitStack() as stack:
+            transport = await self._transport(stack)
+            client = Client(transport, client_info=Implementation(name="rerail", version=__version__), cache=None)
+            timer = asyncio.get_running_loop().call_later(self._patience, self._give_up)
+            try:
+                await stack.enter_async_context(client)
+            finally:
+                timer.cancel()
+            self._ready.set_result(client)
+            try:
+                await self._closing.wait()
+            finally:
+                self._closing.set()  # also if the SDK gave up: no new call may come to it while it takes its leave
+
+    async def _transport(self, stack: AsyncExitStack) -> AbstractAsyncContextManager[Any]:
+        server = self._server.resolved(os.environ)
+        if server.command:
+            program = Program([server.command, *server.args], server.env, server.cwd)
+            self._pipes = Pipes(program, self._closing.set)
+            return self._pipes
+        # Reading has no limit of its own: a call may take as long as its step allows.
+        limits = httpx2.Timeout(self._patience, read=None)
+        http = await stack.enter_async_context(FrankClient(headers=server.headers, timeout=limits))
+        return streamable_http_client(server.url, http_client=http)
+
+    @property
+    def _patience(self) -> float:
+        return max(CONNECT_WITHIN, self._server.timeout or 0)
+
+    def _give_up(self) -> None:
+        self._late = True
+        self._task.cancel()
+
+    async def client(self) -> Client:
+        """The client, once it is connected; `NotConnected` says why it will not be."""
+        either: list[asyncio.Future[Any]] = [self._ready, self._task]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if self._ready.done():
+            return self._ready.result()
+        raise _not_connected(self._server, self._why(), self.last_words)
+
+    def _why(self) -> BaseException | None:
+        if self._late:
+            return TimeoutError(f"no answer within {self._patience:g} s")
+        return None if self._task.cancelled() else self._task.exception()
+
+    async def during(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do something with the client, for as long as there is one; cancelling it cancels the request."""
+        task = asyncio.ensure_future(work)
+        try:
+            # The SDK wakes the calls of a lost connection by itself. Should it fail to, nobody waits for ever.
+            await asyncio.wait([task, self._task], return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                await asyncio.wait([task], timeout=1.0)
+            if not task.done():
+                raise MCPError(CONNECTION_CLOSED, "Connection closed")
+            return task.result()
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait([task])
+
+    def end(self) -> None:
+        """Begin to close; nobody has to wait for it."""
+        self._closing.set()
+
+    async def close(self) -> None:
+        """Close, and wait until everything is let go of."""
+        self.end()
+        if self._ready.done():
+            await asyncio.wait([self._task], timeout=CLOSE_WITHIN)
+        self._task.cancel()  # still connecting, or still saying goodbye
+        await asyncio.wait([self._task])
+
+
+def _retrieved(task: asyncio.Task[None]) -> None:
+    """Look at a task's exception, so that nobody is warned that no one did; `_why` tells it to those who ask."""
+    if not task.cancelled():
+        task.exception()
+
+
+# --- Errors --------------------------------------------------------------------------------------------------------
+
+_UNKNOWN_TOOL: Final = re.compile(r"\b(?:unknown tool|tool \S{1,100} (?:was )?not found|no such tool)\b", re.IGNORECASE)
+
+
+def _failure(server: str, error: MCPError, held: _Held) -> ToolError:
+    """An error of the protocol as one that says what is known of the call."""
+    message, label = error.message or "no message", f"MCP server {server!r}"
+    match error.code:
+        case code if code in (CONNECTION_CLOSED, REQUEST_TIMEOUT, PARSE_ERROR):
+            said = f"; its last words: {held.last_words}" if held.ending and held.last_words else ""
+            return AnswerLost(f"{label} was lost in the middle of the call: {message}{said}", "CONNECTION_LOST")
+        case code if code == UNREACHABLE:
+            return NotConnected(f"{label} cannot be reached: {message}", "SERVER_UNREACHABLE")
+        case code if code == SESSION_GONE:
+            return _SessionGone(f"{label} does not know our session any more: {message}", "SERVER_UNREACHABLE")
+        case code if code == REFUSED:
+            return _refused(label, message, error.data)
+        case code if code == METHOD_NOT_FOUND or (code == INVALID_PARAMS and _UNKNOWN_TOOL.search(message)):
+            return ToolError(f"{label}: {message}", "TOOL_UNKNOWN")
+        case code if code == INVALID_PARAMS:
+            return ToolError(f"{label}: {message}", "ARGS_INVALID")
+        case code if code == URL_ELICITATION_REQUIRED:
+            return ToolError(f"{label} wants somebody to sign in first: {message}", None, Category.PERMANENT)
+    return ToolError(f"{label}: {message}")
+
+
+def _refused(label: str, message: str, data: Any) -> ToolError:
+    told: Mapping[str, Any] = data if isinstance(data, Mapping) else {}
+    status, wait = told.get("status"), str(told.get("retry_after") or "")
+    message = f"{label} answered with HTTP status {status}: {message}"
+    if status in (429, 503) and re.fullmatch(r"[0-9]{1,6}", wait):
+        return RateLimited(message, float(wait))
+    return ToolError(message, "HTTP_STATUS", status=status)
+
+
+def _not_connected(server: McpServer, error: BaseException | None, last_words: str) -> NotConnected:
+    """Why there is no connection; a program that is not there will not be there a moment later."""
+    label = f"MCP server {server.name!r}"
+    found = _leaf(error)
+    match found:
+        case NotConnected():
+            return found
+        case FileNotFoundError() if server.cwd is not None and found.filename == server.cwd:
+            return NotConnected(f"{label}: there is no folder {server.cwd!r}", "SERVER_MISSING")
+        case FileNotFoundError() | PermissionError() | NotADirectoryError():
+            reason = "command not found; install it, or name its path"
+            reason = reason if isinstance(found, FileNotFoundError) else str(found.strerror)
+            return NotConnected(f"{label}: {server.command}: {reason}", "SERVER_MISSING")
+        case MCPError() if found.code == REFUSED and isinstance(found.data, Mapping):
+            status = found.data.get("status")
+            return NotConnected(f"{label} answered with HTTP status {status}: {found.message}", status=status)
+        case None:
+            reason = "it was closed"
+        case _:
+            reason = str(found) or type(found).__name__
+    how = f"cannot be started: {reason}" if server.command else f"cannot be reached at {server.place}: {reason}"
+    said = f"; its last words: {last_words}" if last_words else ""
+    return NotConnected(f"{label} {how}{said}", "SERVER_UNREACHABLE")
+
+
+def _leaf(error: BaseException | None) -> BaseException | None:
+    """The first exception inside nested groups: the SDK runs in task groups, which wrap whatever happens."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,277 @@
+"""The two ways to reach an MCP server: a program's pipes, and HTTP (needs the `mcp` extra).
+
+Rules of this file:
+- A program is one session: leaving the transport ends it and everything that it started, TERM first, then KILL, also
+  when the whole event loop is being torn down. The SDK's own stdio transport gives up there.
+- An error says how sure it is. HTTP errors are told apart here, because what comes later knows only JSON-RPC: nothing
+  was sent (`UNREACHABLE`), the server refused (`REFUSED`, `SESSION_GONE`), or the answer is lost (`CONNECTION_CLOSED`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import math
+import os
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Final
+
+import anyio
+import httpx2
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.client.stdio import get_default_environment
+from mcp.shared.message import SessionMessage
+from mcp_types import CONNECTION_CLOSED, jsonrpc_message_adapter
+
+from rerail.adapters.executors.endings import finished, uninterrupted
+
+# Codes of our own beside JSON-RPC's, in the range that it leaves to implementations.
+UNREACHABLE: Final = -32090
+REFUSED: Final = -32091
+SESSION_GONE: Final = -32092
+
+CLOSE_GRACE: Final = 1.0  # seconds for a server to go by itself once its stdin is closed
+TERM_GRACE: Final = 1.0  # seconds after SIGTERM before SIGKILL
+_DRAIN: Final = 0.5  # seconds for output that is still in the pipe when the program has ended
+_MOST_STDERR: Final = 16_000  # bytes; of more, the end is kept
+_SNIPPET: Final = 300
+
+Incoming = SessionMessage | Exception
+
+
+# --- Programs ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What to start. As with other MCP clients, of our own environment it gets only what is safe to hand on."""
+
+    argv: Sequence[str]
+    env: Mapping[str, str] = field(default_factory=dict)
+    cwd: str | None = None
+
+
+class Pipes:
+    """A program's stdin and stdout as the SDK's pair of streams."""
+
+    def __init__(self, program: Program, on_end: Callable[[], None]) -> None:
+        """`on_end` is called when the program has ended, or has closed its stdout."""
+        self._program, self._on_end = program, on_end
+        self._running: _Running | None = None
+        self._closing = contextlib.ExitStack()
+
+    async def __aenter__(self) -> tuple[MemoryObjectReceiveStream[Incoming], _Stdin]:
+        send, receive = anyio.create_memory_object_stream[Incoming](math.inf)
+        self._closing.callback(send.close)
+        self._closing.callback(receive.close)
+        try:
+            # Cancelled half-way, asyncio would not end what was started.
+            running, cancelled = await uninterrupted(_start(self._program, send, self._on_end))
+        except BaseException:
+            self._closing.close()
+            raise
+        self._running = running
+        if cancelled:
+            await self.__aexit__(None, None, None)
+            raise asyncio.CancelledError
+        return receive, _Stdin(running)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._running is not None
+        with self._closing:
+            await finished(self._running.stop())
+
+    @property
+    def last_words(self) -> str:
+        """The end of what the program wrote to stderr."""
+        return "" if self._running is None else self._running.stderr.decode("utf-8", "replace").strip()
+
+
+class _Stdin:
+    """Messages into the program, one a line."""
+
+    def __init__(self, running: _Running) -> None:
+        self._running = running
+
+    async def send(self, item: SessionMessage, /) -> None:
+        self._running.write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+
+    async def aclose(self) -> None:
+        self._running.close_stdin()
+
+    async def __aenter__(self) -> _Stdin:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class _Running(asyncio.SubprocessProtocol):
+    """A program under way: its messages go to the session as they come, its stderr is kept for error messages."""
+
+    def __init__(self, messages: MemoryObjectSendStream[Incoming], on_end: Callable[[], None]) -> None:
+        self.stderr = bytearray()
+        self._messages, self._on_end = messages, on_end
+        self._line = bytearray()
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.SubprocessTransport)
+        self._transport = transport
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd == 2:
+            self.stderr += data
+            del self.stderr[:-_MOST_STDERR]
+            return
+        *lines, rest = (self._line + data).split(b"\n")
+        self._line = bytearray(rest)
+        for line in lines:
+            self._deliver(bytes(line))
+
+    def _deliver(self, line: bytes) -> None:
+        if not line.strip():
+            return
+        try:
+            item: Incoming = SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+        except ValueError as error:  # a server that prints; the session notes it and goes on
+            item = error
+        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # the session is gone
+            self._messages.send_nowait(item)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        if fd == 1:
+            self._messages.close()
+            self._on_end()
+
+    def process_exited(self) -> None:
+        if not self._ended.done():
+            self._ended.set_result(None)
+        # What it left running may hold the pipe open for ever; nothing more is to be expected from it.
+        asyncio.get_running_loop().call_later(_DRAIN, self._messages.close)
+        self._on_end()
+
+    def write(self, data: bytes) -> None:
+        assert self._transport is not None
+        pipe = self._transport.get_pipe_transport(0)
+        if self._ended.done() or not isinstance(pipe, asyncio.WriteTransport) or pipe.is_closing():
+            raise anyio.BrokenResourceError
+        pipe.write(data)
+
+    def close_stdin(self) -> None:
+        assert self._transport is not None
+        pipe = self._transport.get_pipe_transport(0)
+        if pipe is not None:
+            pipe.close()
+
+    async def stop(self) -> None:
+        """End it with everything that it started, gently at first, and let go of the pipes."""
+        assert self._transport is not None
+        self._messages.close()
+        self.close_stdin()
+        try:
+            await asyncio.wait([self._ended], timeout=CLOSE_GRACE)
+            if not self._ended.done():
+                self._signal(signal.SIGTERM)
+                await asyncio.wait([self._ended], timeout=TERM_GRACE)
+        finally:
+            # Also if the server went: what it started may not have. And also if an event loop that is being torn down
+            # cancels this very task: then there is no time left for being gentle.
+            self._signal(signal.SIGKILL)
+        await asyncio.shield(self._ended)
+        self._transport.close()
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._transport is not None
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._transport.get_pid(), number)
+
+
+async def _start(program: Program, messages: MemoryObjectSendStream[Incoming], on_end: Callable[[], None]) -> _Running:
+    _, running = await asyncio.get_running_loop().subprocess_exec(
+        lambda: _Running(messages, on_end),
+        *program.argv,
+        cwd=program.cwd,
+        env={**get_default_environment(), **program.env},
+        start_new_session=True,
+    )
+    return running
+
+
+# --- HTTP ----------------------------------------------------------------------------------------------------------
+
+
+class FrankClient(httpx2.AsyncClient):
+    """An HTTP client that answers for a server that cannot: an error of the network becomes one of JSON-RPC.
+
+    Raised inside the SDK's transport, a refused connection would end the whole session, and every other call with it.
+    """
+
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        """Send a request; a JSON-RPC request gets a JSON-RPC answer, whatever happens."""
+        if request.method != "POST":
+            return await super().send(request, **options)
+        number = _number_of(request)
+        try:
+            response = await super().send(request, **options)
+            if not response.headers.get("content-type", "").startswith("text/event-stream"):
+                await response.aread()  # here, so that an answer that breaks off is an answer to this request alone
+        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol) as error:
+            return _answer(request, number, UNREACHABLE, str(error) or type(error).__name__)
+        except httpx2.TransportError as error:
+            return _answer(request, number, CONNECTION_CLOSED, str(error) or type(error).__name__)
+        if response.status_code < 400 or number is None:
+            return response
+        await response.aclose()
+        return _refusal(request, number, response)
+
+
+def _number_of(request: httpx2.Request) -> Any:
+    """The id of a JSON-RPC request; None for a notification, which nobody waits for."""
+    try:
+        return json.loads(request.content).get("id")
+    except (ValueError, AttributeError, httpx2.RequestNotRead):
+        return None
+
+
+def _answer(request: httpx2.Request, number: Any, code: int, message: str, data: Any = None) -> httpx2.Response:
+    if number is None:
+        return httpx2.Response(202, request=request)
+    error = {"code": code, "message": message} | ({} if data is None else {"data": data})
+    return httpx2.Response(503, request=request, json={"jsonrpc": "2.0", "id": number, "error": error})
+
+
+def _refusal(request: httpx2.Request, number: Any, response: httpx2.Response) -> httpx2.Response:
+    """What the server said, if it speaks JSON-RPC; else its status as such an error."""
+    body = b""
+    with contextlib.suppress(httpx2.ResponseNotRead):  # an error as a stream of events
+        body = response.content
+    told = _told(body)
+    in_session = "mcp-session-id" in request.headers
+    # -32000 is what servers say when they mean no particular error, and what the SDK says of a lost connection.
+    if told.get("code", CONNECTION_CLOSED) != CONNECTION_CLOSED and not (in_session and response.status_code == 404):
+        return _answer(request, number, told["code"], str(told.get("message", "")), told.get("data"))
+    message = str(told.get("message") or body[:_SNIPPET].decode("utf-8", "replace").strip() or response.reason_phrase)
+    # A server that was started anew does not know the session any more.
+    gone = in_session and (
+        response.status_code == 404 or (response.status_code == 400 and "session" in message.lower())
+    )
+    data = {"status": response.status_code, "retry_after": response.headers.get("retry-after")}
+    return _answer(request, number, SESSION_GONE if gone else REFUSED, message, data)
+
+
+def _told(body: bytes) -> dict[str, Any]:
+    try:
+        error = json.loads(body)["error"]
+    except (ValueError, KeyError, TypeError):
+        return {}
+    return error if isinstance(error, dict) and isinstance(error.get("code"), int) else {}

@@ -1,0 +1,428 @@
+"""Rerail as an MCP server: other agents submit plans, watch them, mend them (needs the `mcp` extra).
+
+Rules of this file:
+- A tool here is a row of a table: what a model reads, the schema that its arguments must fit, and a few lines that call
+  the façade. Results are the dicts that `--json` prints.
+- What is refused is an answer, with the code and the hint that a person would get; never a traceback.
+- A plan is data: it is never taken for the name of a file, it starts no programs, and it may only use the tools that
+  the server was started with.
+- Whoever waits may leave: a request that is cancelled or takes too long ends the waiting, not the run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+from mcp.server import Server, ServerRequestContext
+from mcp_types import (
+    CallToolRequestParams,
+    CallToolResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+    TextContent,
+    Tool,
+    ToolAnnotations,
+)
+
+from rerail.core.plan import Fault, servers_of
+from rerail.core.schema import Schema
+from rerail.core.texts import tell
+from rerail.core.views import RunResult
+from rerail.errors import PlanError, Refused, RerailError
+from rerail.plans import Plan, parse_data
+from rerail.version import __version__
+from rerail.wiring import Engine
+
+BY: Final = "mcp"  # who did it, in the history
+WAIT: Final = 50.0  # seconds: most hosts give a call about a minute
+
+INSTRUCTIONS: Final = """\
+Rerail runs plans made of tool calls and keeps them alive: each run is durable, retries and repairs what fails, and can
+be picked up again. A plan is {"objective": text, "steps": [{"id", "tool", "args", "needs"}]}; an argument may refer to
+an earlier output as "${step.path}", which also makes it wait for that step. Steps run as soon as their needs are done.
+
+Usual order: list_tools (what steps may call), check_plan (every fault at once), run_plan. If a run comes back with
+status "running", use wait_run. If it failed, read failed_steps and why_run, then retry_run (dry_run first shows what
+would be called again): only what failed and what depends on it runs again. If it is "waiting", somebody must act:
+confirm_step, resolve_step or resume_run, as waiting_on says. Where a hint says `rerail retry RUN`, use retry_run.\
+"""
+
+
+# --- What a model reads --------------------------------------------------------------------------------------------
+
+_RUN: Final = {"type": "string", "minLength": 1, "description": "The run's id, or an unambiguous beginning of it."}
+_STEP: Final = {"type": "string", "description": "The id of the step."}
+_REASON: Final = {"type": "string", "description": "Why, for the history."}
+_WAIT: Final = {
+    "type": "number",
+    "minimum": 0,
+    "default": WAIT,
+    "description": "How many seconds to wait for the run to come to rest; it goes on by itself after that.",
+}
+_PLAN: Final = {
+    "type": ["object", "string"],
+    "description": (
+        "The plan: an object with objective and steps, or the same as YAML or JSON text. A step has id, tool and args, "
+        "and may have needs, critical, timeout, retries, alternatives, fallback, confirm, check and verify."
+    ),
+}
+
+
+def _object(required: tuple[str, ...] = (), **properties: Any) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+_LOOK: Final = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+_ACT: Final = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=False)
+_ALWAYS: Final = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True)
+_END: Final = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True)
+
+Args = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """One call: what it was given, and a line back to whoever waits for it."""
+
+    engine: Engine
+    args: Args
+    tell: Callable[[float, float | None, str], Awaitable[None]]
+
+    def given(self, name: str, default: Any = None) -> Any:
+        value = self.args.get(name)
+        return default if value is None else value
+
+
+Answer = Callable[[_Request], Awaitable[dict[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    """A tool of the server: what a model reads, and what happens."""
+
+    description: str
+    shape: dict[str, Any]
+    annotations: ToolAnnotations
+    answer: Answer
+
+
+_OFFERS: dict[str, _Offer] = {}
+
+
+def _offer(
+    annotations: ToolAnnotations, required: tuple[str, ...] = (), **properties: Any
+) -> Callable[[Answer], Answer]:
+    """Put a tool on the table; its name and description are the function's."""
+
+    def put(answer: Answer) -> Answer:
+        words = " ".join((answer.__doc__ or "").split())
+        _OFFERS[answer.__name__] = _Offer(words, _object(required, **properties), annotations, answer)
+        return answer
+
+    return put
+
+
+# --- Plans ---------------------------------------------------------------------------------------------------------
+
+
+def _plan(request: _Request) -> Plan:
+    given = request.args["plan"]
+    data = parse_data(given, "the plan") if isinstance(given, str) else given
+    if not isinstance(data, Mapping | list):  # a text would be taken for a file's name, and files are not for everyone
+        raise PlanError(tell("refuse.mcp.no_plan"), code="PLAN_UNREADABLE")
+    return Plan.load(data)
+
+
+@_offer(_LOOK)
+async def list_tools(request: _Request) -> dict[str, Any]:
+    """List the tools that steps of a plan may call: name, description, JSON schema of the arguments, and effect (what
+    calling it twice does: read = nothing, repeatable = the same again, once = must not happen twice)."""
+    specs = request.engine.tools.values()
+    return {
+        "tools": [
+            {"name": spec.name, "description": spec.description, "effect": str(spec.effect), "timeout": spec.timeout,
+             "alternatives": list(spec.alternatives), "provider": spec.provider or None, "schema": spec.schema.source}
+            for spec in specs
+        ]
+    }  # fmt: skip
+
+
+@_offer(_LOOK, ("plan",), plan=_PLAN)
+async def check_plan(request: _Request) -> dict[str, Any]:
+    """Check a plan without running anything: every fault at once, each with the step it is in and what to write
+    instead."""
+    plan = _plan(request)
+    faults = [*await _refused_servers(request.engine, plan), *plan.check(request.engine.tools)]
+    listed = [{"code": fault.code, "step": fault.step or None, "message": fault.message} for fault in faults]
+    return {"ok": not faults, "steps": len(plan.steps), "tools_checked": True, "faults": listed}
+
+
+async def _refused_servers(engine: Engine, plan: Plan) -> Sequence[Fault]:
+    try:
+        await engine.equip(servers_of(plan))
+    except PlanError as refused:
+        return refused.faults
+    return ()
+
+
+@_offer(_ACT, ("plan",), plan=_PLAN, wait_seconds=_WAIT)
+async def run_plan(request: _Request) -> dict[str, Any]:
+    """Run a plan and wait for it: returns the run's id, status, each step's output or error, and a verdict (success,
+    complete, degraded). With status "running" it is not done yet: use wait_run."""
+    return await _attended(request, await request.engine.start(_plan(request), by=BY))
+
+
+@_offer(_ACT, ("plan",), plan=_PLAN)
+async def start_plan(request: _Request) -> dict[str, Any]:
+    """Start a plan and return at once with the run's id; wait_run and show_run tell what became of it."""
+    return (await request.engine.show(await request.engine.start(_plan(request), by=BY))).to_dict()
+
+
+# --- Runs ----------------------------------------------------------------------------------------------------------
+
+
+@_offer(
+    _LOOK,
+    status={
+        "type": "array",
+        "items": {"enum": ["pending", "running", "waiting", "completed", "failed", "cancelled"]},
+        "description": "Only runs of these; all, if left out.",
+    },
+    limit={"type": "integer", "minimum": 1, "maximum": 1000, "default": 20},
+)
+async def list_runs(request: _Request) -> dict[str, Any]:
+    """List the runs, newest first: id, status, objective, and whether one was interrupted (then resume_run)."""
+    return {"runs": await request.engine.list(status=request.given("status", ()), limit=request.given("limit", 20))}
+
+
+@_offer(_LOOK, ("run",), run=_RUN)
+async def show_run(request: _Request) -> dict[str, Any]:
+    """Show a run as it is now: status, verdict, each step with output or error, and what it waits for."""
+    return (await request.engine.show(request.args["run"])).to_dict()
+
+
+@_offer(_LOOK, ("run",), run=_RUN, seconds=_WAIT)
+async def wait_run(request: _Request) -> dict[str, Any]:
+    """Wait until a run is at rest or waits for somebody, and show it; with status "running" it takes longer still."""
+    run = await request.engine.find(request.args["run"])
+    return await _attended(request, run, request.given("seconds", WAIT))
+
+
+@_offer(_LOOK, ("run",), run=_RUN, step=_STEP)
+async def why_run(request: _Request) -> dict[str, Any]:
+    """Tell the story of a run, or of one of its steps: what was tried, what went wrong, and why it ended so."""
+    run, step = await request.engine.find(request.args["run"]), request.given("step")
+    return {"run_id": run, "step": step, "story": (await request.engine.why(run, step)).splitlines()}
+
+
+@_offer(
+    _ACT,
+    ("run",),
+    run=_RUN,
+    steps={"type": "array", "items": {"type": "string"}, "description": "Only these steps, and what depends on them."},
+    stage={"type": "string", "description": "Resume from this stage."},
+    clean={"type": "boolean", "default": False, "description": "Start over: everything runs again."},
+    force={"type": "boolean", "default": False, "description": "Pass the retry limit, a permanent error, a success."},
+    dry_run={"type": "boolean", "default": False, "description": "Only show what would run again, and why."},
+    confirmed={"type": "boolean", "default": False, "description": "Needed with clean, once its dry run was seen."},
+    wait_seconds=_WAIT,
+)
+async def retry_run(request: _Request) -> dict[str, Any]:
+    """Do again exactly what failed and what depends on it; what succeeded is kept and not called again. A dry_run shows
+    before: roots, rerun (each with why), kept, and once (effects that would happen twice)."""
+    engine, dry = request.engine, bool(request.given("dry_run"))
+    wanted = {
+        "steps": request.given("steps"), "stage": request.given("stage"), "clean": bool(request.given("clean")),
+        "force": bool(request.given("force")), "by": BY,
+    }  # fmt: skip
+    if wanted["clean"] and not dry and not request.given("confirmed"):
+        raise Refused(
+            tell("refuse.mcp.starts_over"), "CONFIRM_NEEDED",
+            hint=tell("hint.mcp.starts_over"),
+        )  # fmt: skip
+    run, preview = await engine.begin_retry(request.args["run"], dry_run=dry, **wanted)
+    if dry:
+        assert preview is not None
+        return {"run_id": run, **preview.to_dict()}
+    return await _attended(request, run)
+
+
+@_offer(_ACT, ("run",), run=_RUN, wait_seconds=_WAIT)
+async def resume_run(request: _Request) -> dict[str, Any]:
+    """Continue an interrupted or paused run; nothing that is done is called again."""
+    return await _attended(request, await request.engine.begin_resume(request.args["run"], by=BY))
+
+
+@_offer(_ALWAYS, ("run",), run=_RUN)
+async def pause_run(request: _Request) -> dict[str, Any]:
+    """Start nothing more in a run until resume_run; calls under way end."""
+    await request.engine.pause(request.args["run"], by=BY)
+    return await show_run(request)
+
+
+@_offer(_END, ("run",), run=_RUN, reason=_REASON)
+async def cancel_run(request: _Request) -> dict[str, Any]:
+    """End a run: calls under way are cancelled, nothing more starts. retry_run can take it up again."""
+    await request.engine.cancel(request.args["run"], by=BY, reason=request.given("reason", ""))
+    return await _attended(request, await request.engine.find(request.args["run"]), 5.0)
+
+
+# --- Steps ---------------------------------------------------------------------------------------------------------
+
+
+@_offer(_ACT, ("run", "step"), run=_RUN, step=_STEP, reason=_REASON, wait_seconds=_WAIT)
+async def skip_step(request: _Request) -> dict[str, Any]:
+    """Do without a step: those that need it go on, with nothing in its place, and the verdict says so."""
+    run, step = request.args["run"], request.args["step"]
+    await request.engine.skip(run, step, by=BY, reason=request.given("reason", ""))
+    return await _attended(request, await request.engine.find(run))
+
+
+@_offer(
+    _ACT,
+    ("run",),
+    run=_RUN,
+    step={"type": "string", "description": "The step; may be left out if only one waits."},
+    refuse={"type": "boolean", "default": False, "description": "Say no: the step fails."},
+    wait_seconds=_WAIT,
+)
+async def confirm_step(request: _Request) -> dict[str, Any]:
+    """Let a step run that waits for somebody to agree, or refuse it. The plan asked for a person's word: ask yours."""
+    run = request.args["run"]
+    await request.engine.confirm(run, request.given("step"), refuse=bool(request.given("refuse")), by=BY)
+    return await _attended(request, await request.engine.find(run))
+
+
+@_offer(
+    _ACT,
+    ("run", "step", "outcome"),
+    run=_RUN,
+    step=_STEP,
+    outcome={
+        "enum": ["succeeded", "failed", "rerun"],
+        "description": "succeeded: it happened, and value is its output; failed: it did not; rerun: call it again.",
+    },
+    value={"description": "The step's output, with outcome succeeded: any JSON value."},
+    wait_seconds=_WAIT,
+)
+async def resolve_step(request: _Request) -> dict[str, Any]:
+    """Say what became of a step in doubt: one that must not happen twice, and whose answer was lost. Look at the world
+    before you answer."""
+    run, step, outcome = (request.args[name] for name in ("run", "step", "outcome"))
+    succeeded = request.args.get("value") if outcome == "succeeded" else ...
+    await request.engine.resolve(
+        run, step, succeeded=succeeded, failed=outcome == "failed", rerun=outcome == "rerun", by=BY
+    )
+    return await _attended(request, await request.engine.find(run))
+
+
+@_offer(
+    _ACT,
+    ("run", "steps"),
+    run=_RUN,
+    steps={"type": "array", "items": {"type": "object"}, "minItems": 1, "description": "Steps as in a plan."},
+)
+async def add_steps(request: _Request) -> dict[str, Any]:
+    """Add steps to a run that is not at rest; a change with faults is refused and the plan stays as it was."""
+    await request.engine.add(request.args["run"], request.args["steps"], by=BY)
+    return await show_run(request)
+
+
+# --- Waiting -------------------------------------------------------------------------------------------------------
+
+
+async def _attended(request: _Request, run: str, seconds: float | None = None) -> dict[str, Any]:
+    """A run once it is at rest, waits for somebody, or the time is over; told about meanwhile."""
+    limit = request.given("wait_seconds", WAIT) if seconds is None else seconds
+    telling = asyncio.ensure_future(_tell(request, run))
+    try:
+        return (await _waited(request.engine, run, limit)).to_dict()
+    finally:
+        telling.cancel()
+        with contextlib.suppress(asyncio.CancelledError, RerailError):  # what is wrong with the store, `wait` tells
+            await telling
+
+
+async def _waited(engine: Engine, run: str, seconds: float) -> RunResult:
+    try:
+        async with asyncio.timeout(seconds):
+            return await engine.wait(run)
+    except TimeoutError:
+        return await engine.show(run)
+
+
+async def _tell(request: _Request, run: str) -> None:
+    """Report each step's end as progress: how many are done, of how many, and what the last one came to."""
+    ends = {"step_succeeded": "succeeded", "step_failed": "failed", "step_skipped": "skipped"}
+    before = (await request.engine.show(run)).seq
+    told = 0.0
+    async for record in request.engine.watch(run, max(0, before - 1)):
+        what = ends.get(record.type)
+        if what is None:
+            continue
+        rows = (await request.engine.show(run)).steps.values()
+        done = sum(row.status in ("succeeded", "degraded", "failed", "skipped") for row in rows)
+        told = max(told + 0.001, float(done))  # each report says more than the one before: so wants the protocol
+        await request.tell(told, float(len(rows)), f"{getattr(record.event, 'step', '')}: {what}")
+
+
+# --- The server ----------------------------------------------------------------------------------------------------
+
+
+def make_server(engine: Engine) -> Server[dict[str, Any]]:
+    """An MCP server that hands out an open engine."""
+    schemas = {name: Schema(offer.shape) for name, offer in _OFFERS.items()}
+
+    async def list_offers(_: ServerRequestContext[Any], __: PaginatedRequestParams | None) -> ListToolsResult:
+        return ListToolsResult(
+            tools=[
+                Tool(name=name, description=offer.description, input_schema=offer.shape, annotations=offer.annotations)
+                for name, offer in _OFFERS.items()
+            ]
+        )
+
+    async def call(ctx: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
+        args = params.arguments or {}
+        try:
+            _refuse_odd(params.name, schemas, args)
+            request = _Request(engine, args, ctx.session.report_progress)
+            return _result(await _OFFERS[params.name].answer(request))
+        except RerailError as error:
+            return _result(error.to_dict(), str(error))
+
+    return Server(
+        "rerail",
+        version=__version__,
+        title="Rerail",
+        instructions=INSTRUCTIONS,
+        on_list_tools=list_offers,
+        on_call_tool=call,
+    )
+
+
+def _refuse_odd(name: str, schemas: Mapping[str, Schema], args: Args) -> None:
+    if name not in schemas:
+        raise Refused(
+            tell("refuse.mcp.tool_unknown", name=name),
+            "USAGE",
+            hint=tell("hint.mcp.tool_unknown", schemas=", ".join(schemas)),
+        )
+    if faults := schemas[name].faults(dict(args)):
+        raise Refused("; ".join(map(str, faults)), "ARGS_INVALID", hint=tell("hint.mcp.see_schema"))
+
+
+def _result(value: dict[str, Any], error: str = "") -> CallToolResult:
+    """An answer twice, as the protocol wants it: as data, and as text for those who only read text."""
+    plain: dict[str, Any] = msgspec.to_builtins(value)
+    text = error or msgspec.json.encode(plain).decode()
+    return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=plain, is_error=bool(error))

@@ -1,0 +1,46 @@
+"""What the how-to pages show is true: their settings are settings, their plans load, their code runs."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from tests.examples.test_docs import blocks
+
+import rerail
+from rerail.adapters.tools.loading import load_tools
+from rerail.cli.catalogue import COMMANDS
+from rerail.wiring import declared_servers
+
+PAGES = sorted((Path(__file__).resolve().parents[2] / "docs" / "howto").glob("*.md"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_settings_and_plans_of_a_page(page: Path) -> None:
+    """P1, SPEC 11: every TOML block holds known keys only, every YAML block is a plan, every command exists."""
+    text = page.read_text("utf-8")
+    for block in blocks(text, "toml"):
+        settings = rerail.Settings.load(tomllib.loads(block))
+        assert declared_servers(settings)
+    plans = blocks(text, "yaml")
+    assert plans
+    for block in plans:
+        assert rerail.Plan.load(block).check() == []
+    for block in blocks(text, "json"):
+        json.loads(block)
+    words = re.findall(r"^\$ rerail (\w+)", text, re.MULTILINE)
+    assert words
+    assert set(words) <= set(COMMANDS)
+
+
+def test_the_langchain_page_runs(tmp_path: Path) -> None:
+    """M2: its tools and its plan, together."""
+    page = next(page for page in PAGES if page.stem == "langchain").read_text("utf-8")
+    (tmp_path / "tools.py").write_text(blocks(page, "python")[0])
+    result = rerail.run(blocks(page, "yaml")[0], load_tools(tmp_path / "tools.py"))
+    assert result.success
+    assert result.steps["words"].output == 2
+    assert str(load_tools(tmp_path / "tools.py")[1].spec.effect) == "read"

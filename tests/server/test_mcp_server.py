@@ -1,0 +1,416 @@
+"""Rerail as an MCP server: real processes, driven by the SDK's own client over stdio and HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+
+TOOLS = '''
+"""Tools that print, wait and count."""
+
+import asyncio, os
+from pathlib import Path
+import rerail
+
+print("printed while loading")
+os.write(1, b"written while loading\\n")
+HERE = Path(__file__).parent
+
+
+def note(ctx):
+    with (HERE / "calls.txt").open("a") as file:
+        file.write(ctx.step + "\\n")
+
+
+@rerail.tool
+def noisy(ctx: rerail.Context, value: object = 1):
+    """Print in every way there is, and give the value back."""
+    note(ctx)
+    print("printed")
+    os.write(1, b"written\\n")
+    os.system("echo from a child; cat")
+    return value
+
+
+@rerail.tool
+async def needs_file(name: str, ctx: rerail.Context):
+    """Fail until there is a file of that name."""
+    note(ctx)
+    if not (HERE / name).exists():
+        raise rerail.ToolError(f"no {name}", category="tool_error")
+    return name
+
+
+@rerail.tool
+async def hold(name: str, ctx: rerail.Context):
+    """Wait until there is a file of that name."""
+    note(ctx)
+    while not (HERE / name).exists():
+        await asyncio.sleep(0.01)
+    return name
+
+
+@rerail.tool(effect="once", timeout=0.2)
+async def send(ctx: rerail.Context):
+    """Act, and never answer."""
+    note(ctx)
+    await asyncio.sleep(30)
+'''
+
+ENVIRON = {
+    "RERAIL_RETRY_MAX_RETRY_ROUNDS": "0",
+    "RERAIL_REFLECTION_MAX_STEP_RETRIES": "0",
+    "RERAIL_STORE_DURABILITY": "normal",
+    "PYTHONPATH": str(Path(__file__).resolve().parents[2] / "src"),
+}
+COMMAND = ["-m", "rerail.cli", "mcp", "--tools", "toolbox.py"]
+CHAIN: dict[str, Any] = {
+    "objective": "a chain",
+    "steps": [
+        {"id": "a", "tool": "noisy", "args": {"value": "hi"}},
+        {"id": "b", "tool": "needs_file", "args": {"name": "go"}, "needs": ["a"]},
+        {"id": "c", "tool": "noisy", "args": {"value": "${b}"}},
+    ],
+}
+
+
+@dataclass
+class Place:
+    """A folder with tools, and servers in it."""
+
+    folder: Path
+    started: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    @property
+    def calls(self) -> list[str]:
+        file = self.folder / "calls.txt"
+        return file.read_text().split() if file.exists() else []
+
+    @asynccontextmanager
+    async def stdio(self, *words: str) -> AsyncIterator[Client]:
+        """The SDK's client of a server on stdio; what the server says on stderr is kept."""
+        server = StdioServerParameters(
+            command=sys.executable, args=[*COMMAND, *words], env=ENVIRON, cwd=str(self.folder)
+        )
+        with (self.folder / "stderr.txt").open("a") as errors:
+            async with Client(stdio_client(server, errlog=errors)) as client:
+                yield client
+
+    def http(self, *words: str, **environ: str) -> tuple[subprocess.Popen[str], str]:
+        """A server on a port of its own, and its address."""
+        process = subprocess.Popen(
+            [sys.executable, *COMMAND, "--http", "127.0.0.1:0", *words],
+            cwd=self.folder, env={**os.environ, **ENVIRON, **environ}, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self.started.append(process)
+        assert process.stderr is not None
+        for line in process.stderr:
+            if found := re.search(r"http://\S+", line):
+                return process, found[0]
+        raise AssertionError("the server did not start")
+
+    def close(self) -> None:
+        for process in self.started:
+            process.kill()
+            process.communicate()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    """A folder with tools."""
+    (tmp_path / "toolbox.py").write_text(TOOLS)
+    found = Place(tmp_path)
+    yield found
+    found.close()
+
+
+async def ask(client: Client, name: str, *, refused: bool = False, **args: Any) -> dict[str, Any]:
+    """What a tool of the server answers: data, and the same as text."""
+    answer = await client.call_tool(name, args)
+    assert answer.is_error is refused, answer
+    assert isinstance(answer.structured_content, dict)
+    if not refused:
+        assert json.loads(answer.content[0].text) == answer.structured_content  # type: ignore[union-attr]
+    return answer.structured_content
+
+
+# -- What is offered ----------------------------------------------------------------------------------------------
+
+
+async def test_a_model_can_tell_what_there_is(place: Place) -> None:
+    """I7: every tool says what it does and whether it changes anything; the instructions say in which order."""
+    async with place.stdio() as client:
+        offered = {tool.name: tool for tool in (await client.list_tools()).tools}
+        assert "retry_run" in (client.session.instructions or "")
+        tools = await ask(client, "list_tools")
+    assert set(offered) == {
+        "list_tools", "check_plan", "run_plan", "start_plan", "list_runs", "show_run", "wait_run", "why_run",
+        "retry_run", "resume_run", "pause_run", "cancel_run", "skip_step", "confirm_step", "resolve_step", "add_steps",
+    }  # fmt: skip
+    looking = {name for name, tool in offered.items() if tool.annotations and tool.annotations.read_only_hint}
+    assert looking == {"list_tools", "check_plan", "list_runs", "show_run", "wait_run", "why_run"}
+    for tool in offered.values():
+        assert len(tool.description or "") > 60
+        assert tool.input_schema["additionalProperties"] is False
+    assert {tool["name"]: tool["effect"] for tool in tools["tools"]} == {
+        "noisy": "repeatable", "needs_file": "repeatable", "hold": "repeatable", "send": "once",
+    }  # fmt: skip
+
+
+# -- A whole story, over both wires -------------------------------------------------------------------------------
+
+
+async def story(client: Client, place: Place) -> str:
+    """A plan that fails is looked at, tried on paper, retried and completed; returns the run's id."""
+    checked = await ask(client, "check_plan", plan={"steps": [{"id": "a", "tool": "noisi", "needs": ["z"]}]})
+    assert [fault["code"] for fault in checked["faults"]] == ["UNKNOWN_NEED", "UNKNOWN_TOOL"]
+    assert (await ask(client, "check_plan", plan=json.dumps(CHAIN)))["ok"] is True
+    told: list[tuple[float, str | None]] = []
+
+    async def tell(progress: float, total: float | None, message: str | None) -> None:
+        told.append((progress, message))
+
+    ran = (await client.call_tool("run_plan", {"plan": CHAIN}, progress_callback=tell)).structured_content
+    assert ran is not None
+    assert (ran["status"], ran["success"]) == ("failed", False)
+    assert [row["id"] for row in ran["failed_steps"]] == ["b"]
+    assert "a: succeeded" in [message for _, message in told]
+    assert [progress for progress, _ in told] == sorted({progress for progress, _ in told})
+    run = str(ran["run_id"])
+    assert any("no go" in line for line in (await ask(client, "why_run", run=run, step="b"))["story"])
+    preview = await ask(client, "retry_run", run=run[:6], dry_run=True)
+    assert ([row["step"] for row in preview["rerun"]], preview["kept"]) == (["b", "c"], ["a"])
+    assert place.calls == ["a", "b"]
+    (place.folder / "go").write_text("")
+    mended = await ask(client, "retry_run", run=run)
+    assert (mended["status"], mended["steps"]["c"]["output"]) == ("completed", "go")
+    assert place.calls == ["a", "b", "b", "c"]
+    rows = (await ask(client, "list_runs", status=["completed"]))["runs"]
+    assert [row["run_id"] for row in rows] == [run]
+    return run
+
+
+async def test_a_plan_fails_and_is_retried_over_stdio(place: Place) -> None:
+    """I7, X3: nothing that tools print reaches the protocol; the command line sees the same run."""
+    async with place.stdio() as client:
+        run = await story(client, place)
+    said = (place.folder / "stderr.txt").read_text()
+    assert "printed while loading" in said
+    assert "from a child" in said
+    assert "Traceback" not in said
+    shown = subprocess.run(
+        [sys.executable, "-m", "rerail.cli", "show", run, "--json"],
+        cwd=place.folder, env={**os.environ, **ENVIRON}, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert json.loads(shown.stdout)["status"] == "completed"
+
+
+async def test_a_plan_fails_and_is_retried_over_http(place: Place) -> None:
+    """I7: the same, and the server ends when it is told to."""
+    process, url = place.http()
+    async with Client(url) as client:
+        await story(client, place)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 0
+
+
+# -- People's actions ---------------------------------------------------------------------------------------------
+
+
+async def test_whoever_waits_may_leave(place: Place) -> None:
+    """I7: a run goes on without those who wait for it, and is found again."""
+    plan = {"steps": [{"id": "a", "tool": "hold", "args": {"name": "go"}}]}
+    async with place.stdio() as client:
+        early = await ask(client, "run_plan", plan=plan, wait_seconds=0.3)
+        assert early["status"] == "running"
+        run = early["run_id"]
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await client.call_tool("wait_run", {"run": run})
+        assert (await ask(client, "show_run", run=run))["status"] == "running"
+        (place.folder / "go").write_text("")
+        assert (await ask(client, "wait_run", run=run))["status"] == "completed"
+    assert place.calls == ["a"]
+
+
+async def test_a_run_that_waits_for_somebody(place: Place) -> None:
+    """X7, E3: confirm, refuse, resolve, skip, add, pause, resume and cancel."""
+    gate = {"id": "a", "tool": "noisy", "confirm": "really?"}
+    async with place.stdio() as client:
+        run = (await ask(client, "run_plan", plan={"steps": [gate]}))["run_id"]
+        assert (await ask(client, "confirm_step", run=run))["status"] == "completed"
+        run = (await ask(client, "run_plan", plan={"steps": [gate]}))["run_id"]
+        assert (await ask(client, "confirm_step", run=run, step="a", refuse=True))["status"] == "failed"
+        run = (await ask(client, "run_plan", plan={"steps": [gate]}))["run_id"]
+        assert (await ask(client, "skip_step", run=run, step="a", reason="no"))["status"] == "completed"
+        doubtful = await ask(client, "run_plan", plan={"steps": [{"id": "s", "tool": "send"}]})
+        assert doubtful["steps"]["s"]["status"] == "in_doubt"
+        settled = await ask(
+            client, "resolve_step", run=doubtful["run_id"], step="s", outcome="succeeded", value={"ok": 1}
+        )
+        assert settled["steps"]["s"]["output"] == {"ok": 1}
+        held = {"steps": [{"id": "h", "tool": "hold", "args": {"name": "never"}}]}
+        run = (await ask(client, "start_plan", plan=held))["run_id"]
+        added = await ask(client, "add_steps", run=run, steps=[{"id": "n", "tool": "noisy", "needs": ["h"]}])
+        assert list(added["steps"]) == ["h", "n"]
+        await ask(client, "pause_run", run=run)
+        await ask(client, "resume_run", run=run, wait_seconds=0.1)
+        assert (await ask(client, "cancel_run", run=run, reason="enough"))["status"] == "cancelled"
+    assert place.calls.count("s") == 1
+
+
+async def test_what_is_refused_is_an_answer(place: Place) -> None:
+    """X7: with our code and hint, and no traceback."""
+    async with place.stdio() as client:
+        done = (await ask(client, "run_plan", plan={"steps": [{"id": "a", "tool": "noisy"}]}))["run_id"]
+        for name, args, code in (
+            ("show_run", {"run": "nope"}, "RUN_UNKNOWN"),
+            ("show_run", {}, "ARGS_INVALID"),
+            ("show_run", {"runn": done}, "ARGS_INVALID"),
+            ("retry_run", {"run": done}, "RUN_COMPLETED"),
+            ("retry_run", {"run": done, "clean": True}, "CONFIRM_NEEDED"),
+            ("resume_run", {"run": done}, "RUN_AT_REST"),
+            ("confirm_step", {"run": done}, None),
+            ("why_run", {"run": done, "step": "z"}, "STEP_UNKNOWN"),
+            ("run_plan", {"plan": {"steps": [{"id": "a", "tool": "noisi"}]}}, "PLAN_INVALID"),
+            ("run_plan", {"plan": "no: [plan"}, "PLAN_UNREADABLE"),
+            ("no_such_tool", {}, "USAGE"),
+        ):
+            error = (await ask(client, name, refused=True, **args))["error"]
+            assert code is None or error["code"] == code, (name, error)
+            assert error["message"]
+        near = await client.call_tool("show_run", {"runn": done})
+        assert 'did you mean "run"' in near.content[0].text  # type: ignore[union-attr]
+        assert (await ask(client, "retry_run", run=done, clean=True, confirmed=True))["status"] == "completed"
+    assert "Traceback" not in (place.folder / "stderr.txt").read_text()
+
+
+async def test_a_plan_is_data(place: Place) -> None:
+    """M4: no file is read for it, no program started, even if the settings allow that to people."""
+    (place.folder / "rerail.toml").write_text("[mcp]\nfrom_plans = true\n")
+    (place.folder / "plan.yaml").write_text(json.dumps(CHAIN))
+    brings = {**CHAIN, "mcp": {"s": {"command": "touch", "args": [str(place.folder / "touched")]}}}
+    async with place.stdio() as client:
+        for plan in ("plan.yaml", str(place.folder / "plan.yaml")):
+            error = (await ask(client, "run_plan", refused=True, plan=plan))["error"]
+            assert error["code"] == "PLAN_UNREADABLE"
+        error = (await ask(client, "run_plan", refused=True, plan=brings))["error"]
+        assert error["faults"][0]["code"] == "MCP_NOT_ALLOWED"
+        assert (await ask(client, "check_plan", plan=brings))["faults"][0]["code"] == "MCP_NOT_ALLOWED"
+        assert (await ask(client, "list_runs"))["runs"] == []
+    assert not (place.folder / "touched").exists()
+
+
+# -- Ends ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_server_whose_host_leaves_lets_go_of_its_runs(place: Place) -> None:
+    """E1: as if it had crashed: the run is interrupted, and another one resumes it."""
+    plan = {"steps": [{"id": "a", "tool": "hold", "args": {"name": "go"}}]}
+
+    async def first() -> str:
+        async with place.stdio() as client:
+            return str((await ask(client, "start_plan", plan=plan))["run_id"])
+
+    async def second(run: str) -> dict[str, Any]:
+        async with place.stdio() as client:
+            (row,) = (await ask(client, "list_runs"))["runs"]
+            assert row["interrupted"] is True
+            (place.folder / "go").write_text("")
+            return await ask(client, "resume_run", run=run)
+
+    run = asyncio.run(first())
+    assert asyncio.run(second(run))["status"] == "completed"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_server_on_stdio_obeys_signals(place: Place, number: signal.Signals) -> None:
+    """T7: although its stdin is still open."""
+    process = subprocess.Popen(
+        [sys.executable, *COMMAND], cwd=place.folder, env={**os.environ, **ENVIRON},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    place.started.append(process)
+    ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write("no message\n" + json.dumps(ping) + "\n")
+    process.stdin.flush()
+    assert "jsonrpc" in process.stdout.readline()
+    process.send_signal(number)
+    assert process.wait(20) == 0
+    out, err = process.communicate()
+    assert "Traceback" not in err
+    assert all(json.loads(line) for line in out.splitlines())
+
+
+# -- Who may come in ----------------------------------------------------------------------------------------------
+
+
+def refused(place: Place, *words: str, **environ: str) -> str:
+    """Why the server does not start."""
+    done = subprocess.run(
+        [sys.executable, *COMMAND, *words], cwd=place.folder, env={**os.environ, **ENVIRON, **environ},
+        capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def test_other_machines_are_kept_out(place: Place) -> None:
+    """I4: unless the user says otherwise, twice."""
+    for words, environ in (((), {}), (("--expose",), {}), ((), {"RERAIL_TOKEN": "t"})):
+        assert "--expose" in refused(place, "--http", "0.0.0.0:0", *words, **environ)
+    assert "HOST:PORT" in refused(place, "--http", "here")
+    assert "in use" in _on_a_taken_port(place)
+
+
+def _on_a_taken_port(place: Place) -> str:
+    _, url = place.http()
+    port = re.search(r":(\d+)/", url)
+    assert port is not None
+    return refused(place, "--http", f"127.0.0.1:{port[1]}")
+
+
+async def test_a_token_is_asked_for(place: Place) -> None:
+    """I4: also on this machine, if there is one; and a page of another site gets no answer."""
+    _, url = place.http(RERAIL_TOKEN="hunter2")
+    async with httpx2.AsyncClient() as web:
+        assert (await web.post(url, json={})).status_code == 401
+        assert (await web.post(url, json={}, headers={"authorization": "Bearer wrong"})).status_code == 401
+        known = {"authorization": "Bearer hunter2"}
+        rebound = await web.post(url, json={}, headers={**known, "host": "evil.example"})
+        assert rebound.status_code in (403, 421)
+        async with (
+            httpx2.AsyncClient(headers=known) as known_web,
+            Client(streamable_http_client(url, http_client=known_web)) as client,
+        ):
+            assert (await ask(client, "list_runs"))["runs"] == []
+
+
+def test_without_the_extra_the_command_says_what_to_install(place: Place) -> None:
+    """M2: and nothing else is harmed."""
+    code = (
+        "import sys\nfor name in ('mcp', 'mcp_types'): sys.modules[name] = None\n"
+        "from rerail.cli import main\nsys.exit(main(['mcp']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=place.folder, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "pip install 'rerail[mcp]'" in done.stderr
