@@ -119,6 +119,7 @@ def _step_failed(state: State, event: ev.StepFailed, at: float) -> None:
     if event.not_now is None and state.policy.minds:
         _remember(state, track, event)
     if _doubtful(track, event):
+        track.healing().lost = event.lost
         track.question = "verify" if track.call is not None and track.call.verifiable else ""
         state.move(track, Phase.DOUBT)
     else:
@@ -140,6 +141,8 @@ def _remember(state: State, track: Track, event: ev.StepFailed) -> None:
 def _doubtful(track: Track, event: ev.StepFailed) -> bool:
     """Whether the effect may have happened, and repeating the call could repeat it (or somebody can look)."""
     call = track.call
+    if event.look and event.called and call is not None and call.verifiable:
+        return True
     return event.lost and event.called and call is not None and (call.effect is Effect.ONCE or call.verifiable)
 
 
@@ -152,7 +155,7 @@ def _step_verified(state: State, event: ev.StepVerified, at: float) -> None:
         result = Result(event.output, event.digest, event.size, event.blob, event.attempt)
         result.effect, result.hole, result.by = track.call.effect, event.hole, "verify"
         state.settle(track, result)
-    elif event.effect == "absent" or track.call.effect is not Effect.ONCE:
+    elif event.effect == "absent" or track.call.effect is not Effect.ONCE or not track.healing().lost:
         state.move(track, Phase.HURT)
 
 

@@ -133,6 +133,7 @@ class Heal:
         "crashes",
         "failures",
         "fallback",
+        "lost",
         "not_now",
         "producer",
         "repairs",
@@ -156,6 +157,7 @@ class Heal:
         self.category: Category | None = None
         self.failures: list[dict[str, Any]] = []  # the latest failed attempts, as a mind gets to see them
         self.asked = -1  # the attempt that a mind was asked to think about
+        self.lost = False  # the answer of the latest call is lost, rather than a failure somebody looks behind
         self.thought: ev.Reflected | None = None  # what a mind, not the rules, made of the latest failure
 
 
