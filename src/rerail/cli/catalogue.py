@@ -44,6 +44,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
     "cli.help.acting": (
         Command("confirm", "RUN [STEP]", "Let a step that waits for it run, or refuse it.", f"{_ACT}:confirm"),
         Command("resolve", "RUN STEP", "Say what became of a step in doubt.", f"{_ACT}:resolve"),
+        Command("repair", "RUN STEP", "Change a step that failed, and do it again.", f"{_ACT}:repair"),
         Command("skip", "RUN STEP", "Do without a step.", f"{_ACT}:skip"),
         Command("add", "RUN STEPS_FILE", "Add steps to a live run.", f"{_ACT}:add"),
         Command("pause", "RUN", "Start nothing more until the run is resumed.", f"{_ACT}:pause"),

@@ -415,7 +415,7 @@ def _acted(state: State, event: ev.Acted, at: float) -> None:
         state.settle(track, result)
     if event.course != Course():
         state.judged = None
-        state.redirect(event.course, new_round=event.action in ("retry", "resolve"))
+        state.redirect(event.course, new_round=event.action in ("retry", "resolve", "repair"))
 
 
 def _cancelled(state: State, event: ev.Cancelled, at: float) -> None:

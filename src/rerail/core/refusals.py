@@ -51,6 +51,8 @@ REFUSALS: dict[str, dict[str, str]] = {
     "refuse.run.tools_missing": {"en": "run {run} cannot go on without its tools:"},
     "refuse.run.change_refused": {"en": "the change was refused; the plan stays as it was"},
     "refuse.run.no_servers": {"en": "this engine opens no MCP servers"},
+    "refuse.run.repair_unchanged": {"en": "nothing of the step changes; give args, tool or needs"},
+    "refuse.run.no_object": {"en": '{text!r} is no JSON object; write it as {{"name": value}}'},
     "refuse.run.plan_faulty": {"en": "the plan cannot be run; nothing was started:"},
     "refuse.run.resolve_how": {"en": "say exactly one of succeeded=VALUE, failed=True, rerun=True"},
     "refuse.run.driven_by": {"en": "run {run} is being driven by process {owner}"},

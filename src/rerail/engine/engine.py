@@ -332,6 +332,10 @@ class Engine(Reader):
         plain = tuple(msgspec.to_builtins(step) if isinstance(step, Step) else step for step in steps)
         await self._act(run, Wish("add", by or self._by, steps=plain))
 
+    async def repair(self, run: str, step: str, *, by: str | None = None, **changes: Any) -> None:
+        """Change a step that did not succeed (`tool`, `args`, `needs`, …) and do it, and what depends on it, again."""
+        await self._act(run, Wish("repair", by or self._by, step, value=changes))
+
     async def _act(self, run: str, wish: Wish) -> None:
         """Bring a wish to the run's owner; with no living owner, apply it here (T7)."""
         run = await self.find(run)

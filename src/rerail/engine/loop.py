@@ -462,8 +462,7 @@ class RunLoop:
         try:
             args: dict[str, Any] = resolve(template, lookup)
         except MissingPath as missing:
-            ref = missing.ref
-            raise _Before(from_code("PATH_MISSING", ref=str(ref), step=ref.step)) from missing
+            raise _Before(_path_missing(missing)) from missing
         if lookup.missing:
             raise _NotYet(lookup.missing)
         if lookup.holes:
@@ -485,7 +484,11 @@ class RunLoop:
             step = next(iter(lookup.holes))
             ref = next(str(ref) for ref in template.refs if ref.step == step)
             argument = ".".join(map(str, faults[0].path)) or "?"
-            raise _Before(from_code("HOLE_NOT_ACCEPTED", step=step, ref=ref, argument=argument))
+            result = self.state.tracks[step].result
+            text = "HOLE_LOST" if result is not None and result.hole else None  # else it was skipped
+            raise _Before(
+                from_code("HOLE_NOT_ACCEPTED", text, step=step, ref=ref, argument=argument, run=self.state.run)
+            )
 
     def _launch_of(self, track: Track, attempt: int, tool: Tool, spec: ToolSpec, args: dict[str, Any]) -> Launch:
         step = track.step
@@ -529,7 +532,7 @@ class RunLoop:
         try:
             args: dict[str, Any] = resolve(template, lookup)
         except MissingPath as missing:
-            raise _Before(from_code("PATH_MISSING", ref=str(missing.ref), step=missing.ref.step)) from missing
+            raise _Before(_path_missing(missing)) from missing
         if lookup.missing:
             raise _NotYet(lookup.missing)
         return args
@@ -732,6 +735,10 @@ class _Lookup:
             self.missing[result.digest] = step
             return HOLE
         return unpack(data)
+
+
+def _path_missing(missing: MissingPath) -> ev.Error:
+    return from_code("PATH_MISSING", ref=str(missing.ref), step=missing.ref.step, there=missing.there)
 
 
 def _plain(message: Any) -> str:
