@@ -57,12 +57,14 @@ def _track(state: State, step: str) -> Track:
     return track
 
 
-def _not_at_rest(state: State) -> None:
+def not_at_rest(state: State) -> None:
+    """Refuse what only a run under way can do, with the command that fits."""
     if state.rest is not None:
+        completed = state.rest.status == RunStatus.COMPLETED
         raise Refusal(
             "RUN_AT_REST",
             tell("refuse.run.run_at_rest", run=state.run, status=state.rest.status),
-            tell("hint.run.run_at_rest", run=state.run),
+            tell("hint.run.run_completed" if completed else "hint.run.run_at_rest", run=state.run),
         )
 
 
@@ -71,7 +73,7 @@ def _not_at_rest(state: State) -> None:
 
 def pause(state: State, by: str) -> list[Event]:
     """Start nothing more until somebody resumes the run."""
-    _not_at_rest(state)
+    not_at_rest(state)
     if state.paused:
         raise Refusal(
             "RUN_PAUSED", tell("refuse.run.run_paused", run=state.run), tell("hint.run.run_paused", run=state.run)
@@ -81,13 +83,13 @@ def pause(state: State, by: str) -> list[Event]:
 
 def cancel(state: State, by: str, reason: str = "") -> list[Event]:
     """End the run: calls under way are cancelled, nothing more starts."""
-    _not_at_rest(state)
+    not_at_rest(state)
     return [] if state.stopped == "RUN_CANCELLED" else [ev.Cancelled(by, reason)]
 
 
 def resume(state: State, by: str) -> list[Event]:
     """Go on with a paused run."""
-    _not_at_rest(state)
+    not_at_rest(state)
     if not state.paused:
         raise Refusal("RUN_LIVE", tell("refuse.run.run_live", run=state.run), tell("hint.run.run_live", run=state.run))
     return [ev.Resumed(by, reason="paused", paused=True)]
@@ -109,7 +111,7 @@ def skip(state: State, step: str, by: str, reason: str = "") -> list[Event]:
 
 def confirm(state: State, step: str | None, by: str, *, refuse: bool = False) -> list[Event]:
     """Let a gated step run, or refuse it."""
-    _not_at_rest(state)
+    not_at_rest(state)
     if step is None:
         if len(state.gates) != 1:
             waiting = ", ".join(track.id for track in state.gates.values()) or "none"
@@ -196,7 +198,7 @@ def _reopened(state: State, steps: list[str], by: str, operation: str) -> list[E
 
 def add(state: State, steps: Sequence[Step], tools: Tools, by: str, faults: Iterable[Fault] = ()) -> list[Event]:
     """Add steps to a live run; a bad change is refused and the old plan stays (P5)."""
-    _not_at_rest(state)
+    not_at_rest(state)
     found = [*faults, *new_faults(state, steps, tools)]
     if found or not steps:
         raise Faulty(found or [Fault("NO_STEPS", tell("refuse.run.no_steps"))])

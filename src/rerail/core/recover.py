@@ -96,6 +96,7 @@ def choose(case: Case) -> list[Event]:
     """The first rung that applies, with what was thought of the failure."""
     state = case.state
     if state.stopped:
+        case.refuse(f"the run was stopped: {state.stopped}")
         return [_reflected(case, Rung.FAIL)]
     for rung in _rungs(state, case.track, case.reflection):
         taken = RUNGS[rung](case)

@@ -542,12 +542,8 @@ class Engine(Reader):
                 "RUN_UNKNOWN",
                 hint=tell("hint.run.run_without_plan"),
             )
-        if state.rest is not None:
-            raise Refused(
-                tell("refuse.run.run_at_rest", run=state.run, status=state.rest.status),
-                "RUN_AT_REST",
-                hint=tell("hint.run.run_at_rest", run=state.run),
-            )
+        with _refusals():
+            commands.not_at_rest(state)
         if state.waiting and not state.paused:
             if state.gates:
                 raise Refused(
