@@ -42,7 +42,8 @@ TEXTS: dict[str, dict[str, str]] = {
     "error.ARTIFACT_GONE": {"en": "the output of step {step!r} is gone or damaged ({reason})"},
     "error.TOOL_UNKNOWN": {"en": "no tool named {tool!r} was given to this run"},
     "error.OUTPUT_NOT_JSON": {
-        "en": "the tool returned {type}, which is not JSON; return dicts, lists, texts, numbers, booleans or None"
+        "en": "the tool returned {type} that is not JSON ({reason}); return dicts with text keys, lists, texts, finite"
+        " numbers, booleans or None"
     },
     "error.OUTPUT_TOO_LARGE": {
         "en": "the tool returned {size:,} bytes, over the limit of {limit:,}; use a file, or raise tools.max_output"

@@ -196,9 +196,10 @@ class Performer:
         """An answer that says it succeeded, checked before it is believed; what remains to be verified comes back."""
         try:
             packed = pack(output)
-        except NotJson:
-            kind = type(output).__name__
-            return self._failed(launch, Failure(from_code("OUTPUT_NOT_JSON", type=kind), lost=_once(launch)))
+        except NotJson as error:
+            kind, reason = type(output).__name__, str(error)[:200]
+            told = from_code("OUTPUT_NOT_JSON", type=kind, reason=reason)
+            return self._failed(launch, Failure(told, lost=_once(launch)))
         if len(packed.data) > self.max_output:
             error = from_code("OUTPUT_TOO_LARGE", size=len(packed.data), limit=self.max_output)
             return self._failed(launch, Failure(error, lost=_once(launch)))
