@@ -403,6 +403,8 @@ class RunLoop:
         except _Before as problem:
             self._fetched.pop(track.id, None)
             return self._fail_before(track, problem.error, now)
+        if action.rung is not Rung.FALLBACK and (done := self.state.repeats(track, action.tool, args)):
+            return self._fail_before(track, from_code("ONCE_REPEATED", step=done), now)
         if spec.probes:
             seen = (track.id, action.attempt)
             if seen not in self._probed:
@@ -429,7 +431,7 @@ class RunLoop:
                 blob = packed.digest
                 self._blobs[blob] = packed.data
         return ev.StepStarted(
-            track.id, action.attempt, action.tool, track.step.effect or launch.spec.effect, inline, blob,
+            track.id, action.attempt, action.tool, launch.effect, inline, blob,
             action.rung, launch.before, launch.spec.verifiable or track.step.verify is not None,
         )  # fmt: skip
 
@@ -483,7 +485,8 @@ class RunLoop:
     def _launch_of(self, track: Track, attempt: int, tool: Tool, spec: ToolSpec, args: dict[str, Any]) -> Launch:
         step = track.step
         timeout = step.timeout or spec.timeout or self.state.policy.step_timeout
-        launch = Launch(step, attempt, tool, spec, args, None, timeout)
+        effect = self.state.effect_of(track, spec.name, spec.effect)
+        launch = Launch(step, attempt, tool, spec, args, None, timeout, effect)
         if getattr(tool, "wants_context", True) or step.verify is not None or spec.verifiable or spec.probes:
             launch.ctx = self._context(track, attempt, args, timeout)
         if step.produces:

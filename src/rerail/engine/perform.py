@@ -51,6 +51,7 @@ class Launch:
     args: dict[str, Any]
     ctx: Any
     timeout: float
+    effect: Effect = Effect.REPEATABLE
     before: Any = None
     workspace: Path | None = None  # where the files are that the step produces, if it does
     verify_args: dict[str, Any] | None = None
@@ -333,7 +334,7 @@ class Performer:
 
 def _once(launch: Launch) -> bool:
     """Whether the call did something that must not happen twice: an answer we cannot keep is then a lost one."""
-    return (launch.step.effect or launch.spec.effect) is Effect.ONCE
+    return launch.effect is Effect.ONCE
 
 
 def _usage(launch: Launch) -> tuple[int, float]:
