@@ -41,6 +41,7 @@ from rerail.engine.perform import Launch, Outcome, Performer
 from rerail.engine.wishes import Wish, error_for, grant
 from rerail.errors import RerailError, StoreError
 from rerail.mind import judge, reflect, repair, replan
+from rerail.mind.questions import consulted
 from rerail.ports import (
     Answer,
     Batch,
@@ -656,12 +657,7 @@ class RunLoop:
         action, answer = said.action, said.answer
         by = getattr(self.host.mind, "name", "mind")
         for call in answer.consultations:
-            self._record(
-                ev.Consulted(
-                    action.question, action.step, call.model, call.input_tokens, call.output_tokens, call.cost,
-                    call.elapsed, call.problem,
-                ), now,
-            )  # fmt: skip
+            self._record(consulted(action.question, action.step, call), now)
         for event in self._conclusions(action, answer, by, now):
             self._record(event, now)
 

@@ -27,7 +27,8 @@ from rerail.core.values import NotJson, Packed, holds, pack, unpack
 from rerail.engine.failures import Failure, Patterns, from_code, from_exception, from_returned, says_failed
 from rerail.engine.files import unmet, unmet_files
 from rerail.engine.outputs import INLINE
-from rerail.ports import Answer, Clock, Mind, Question, Tool
+from rerail.mind import words
+from rerail.ports import Answer, Clock, Mind, Question, Tool, Unanswered
 
 GRACE = 2.0  # seconds that a cancelled call gets to clean up before it is left behind
 VERIFY_TIMEOUT = 60.0
@@ -315,12 +316,23 @@ class Performer:
 
     async def ask(self, mind: Mind, question: Question, seconds: float) -> Answer:
         """What a mind answers, or why it did not."""
+        answer = Answer()
         try:
             async with asyncio.timeout(seconds):
                 given = await mind.answer(question)
+            answer = given if isinstance(given, Answer) else Answer(given)
+            words.refuse_odd(answer.value)
+            return answer
+        except Unanswered as broken:
+            cause = broken.__cause__ or broken
+            return Answer(None, broken.consultations, from_exception(cause, self.patterns).error.message)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            return Answer(failed="the mind gave up")  # it was not cancelled by us: asking again would not end
         except Exception as error:
-            return Answer(failed=from_exception(error, self.patterns).error.message)
-        return given if isinstance(given, Answer) else Answer(given)
+            return Answer(None, answer.consultations, from_exception(error, self.patterns).error.message)
 
     async def probe(self, launch: Launch) -> Any:
         """A look before the call, to compare with afterwards; None if it fails."""
