@@ -64,13 +64,21 @@ def shown(value: Any, limit: int) -> str:
     """A JSON value as text of at most so many characters."""
     if isinstance(value, Sample):
         return cut(value.text, limit - 24) + f" ({value.size:,} bytes in all)"
-    return cut(msgspec.json.encode(value).decode(), limit)
+    return cut(as_json(value), limit)
+
+
+def as_json(value: Any) -> str:
+    """A value as JSON; one that is none (a schema may hold anything) in Python's words for it."""
+    try:
+        return msgspec.json.encode(value, enc_hook=repr).decode()
+    except (TypeError, ValueError, RecursionError):
+        return ascii(value)
 
 
 def name(text: Any) -> str:
     """An id or a tool's name where it stands in a line of ours: quoted if it could be taken for more than a name."""
     words = str(text)
-    return words if _NAME.fullmatch(words) else msgspec.json.encode(words.encode("utf-8", "replace").decode()).decode()
+    return words if _NAME.fullmatch(words) else as_json(words)
 
 
 # -- The parts of a question ------------------------------------------------------------------------------------------
@@ -121,7 +129,7 @@ def _as_many(lines: Sequence[str], room: int, what: str) -> str:
 
 def _tool(spec: ToolSpec, schema: bool, words: int) -> str:
     said = cut(" ".join(spec.description.split()), words) if words else ""
-    shape = f" args: {msgspec.json.encode(spec.schema.source).decode()}" if schema else ""
+    shape = f" args: {as_json(spec.schema.source)}" if schema else ""
     return f"- {name(spec.name)} [{spec.effect}]{': ' if said else ''}{said}{shape}"
 
 
@@ -160,7 +168,7 @@ def attempts(rows: Sequence[Mapping[str, Any]], room: int) -> str:
 def events(rows: Sequence[Mapping[str, Any]], fewest: int, room: int) -> str:
     """The latest events, one a line; as many as there is room for, but never fewer than `fewest`."""
     share = max(160, room // max(1, len(rows)))
-    lines = [cut(msgspec.json.encode(row).decode(), min(600, share)) for row in rows]
+    lines = [cut(as_json(row), min(600, share)) for row in rows]
     while len(lines) > fewest and sum(map(len, lines)) > room:
         lines.pop(0)
     return "\n".join(lines) or "none"
