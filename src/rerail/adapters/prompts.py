@@ -32,7 +32,7 @@ class Prompts:
         if path is None:
             return shipped(role)
         try:
-            text = path.read_text(encoding="utf-8")
+            text = path.read_text(encoding="utf-8-sig")  # editors leave marks
             QUESTIONS[role].ask(Question(role, "", "", "", (), {}), text, 10_000)
         except (OSError, UnicodeDecodeError, BadTemplate) as error:
             raise SettingsError(f"cannot use the prompt {str(path)!r}: {error}") from None
