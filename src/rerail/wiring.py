@@ -282,7 +282,12 @@ class Engine(core.Engine):
         second = Plan.load(fallback) if fallback is not None else None
         if second is not None and (faults := second.check(self.tools)):
             raise PlanError("the fallback plan cannot be run; nothing was started:", faults)
-        planned = await self.plan(objective)
+        try:
+            planned = await self.plan(objective)
+        except Refused as nobody:
+            if second is None:
+                raise
+            planned = core.Planned(None, problem=nobody.message)
         chosen = planned.plan or second
         if chosen is None:
             raise PlanError(f"no plan was made for the objective: {planned.problem}", code="PLANNING_FAILED")
