@@ -7,6 +7,7 @@ a failing example shrinks to the few choices that matter.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,7 +20,8 @@ from rerail.errors import RateLimited, ToolError
 from rerail.ports import Answer, Consultation, ModelFailed, Prompt, Question, Reply
 
 UNKNOWN_TOOL = "shell"
-NUMBERS = st.lists(st.integers(0, 999), min_size=60, max_size=60)
+NUMBERS = st.lists(st.integers(0, 999), min_size=120, max_size=120)
+_ABOUT = re.compile(r"^The step (?:that failed|to repair) \((\S+)\):$", re.M)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
@@ -70,38 +72,25 @@ class Outcomes:
 
 
 class Adversary:
-    """Answers every question in any way there is; as a mind, or as a model behind the words and their checks."""
-
-    name = "adversary"
-    answers = ("reflect", "repair", "replan", "judge")
+    """Answers every question in any way there is: as a model behind the words and their checks, or (`AsMind`) bare."""
 
     def __init__(self, plan: Plan, tools: Sequence[str], numbers: Sequence[int], junk: Sequence[Any]) -> None:
         self._dice, self._junk = Dice(numbers), list(junk)
         self._steps = [step.id for step in plan.steps]
         self._plan, self._tools = plan, [*tools, UNKNOWN_TOOL]
-        self.told: list[tuple[Any, int]] = []  # who asked (a question, a task), and how many tokens that took
-
-    # -- As a mind, and as a model ---------------------------------------------------------------------------------
-
-    async def answer(self, question: Question) -> Any:
-        """What a mind says, which nobody looked at before the engine does."""
-        said = await self._speak(question.kind, question.step, ())
-        tokens = self._dice.pick(0, 10, 60, -100)
-        self.told.append((question, tokens))
-        return self._dice.pick(said, Answer(said, [Consultation("m", tokens, 0, self._dice.pick(0.0, -1.0))]))
+        self.told: list[tuple[Any, int]] = []  # which task asked, and how many tokens that took
 
     async def complete(self, prompt: Prompt) -> Reply:
         """What a model says."""
         tokens = self._dice.pick(0, 10, 60)
         self.told.append((asyncio.current_task(), tokens))
-        spent = Reply(None, "m", tokens, 0)
-        said = await self._speak(
-            prompt.role, self._dice.pick(*self._steps), (ModelFailed("no", transient=False, spent=spent),)
-        )
+        about = _ABOUT.search(prompt.user)
+        said = await self.speak(prompt.role, about[1] if about else "", Reply(None, "m", tokens, 0))
         return Reply(said, "m", tokens, 0)
 
-    async def _speak(self, kind: str, step: str, failures: Sequence[BaseException]) -> Any:
-        match self._dice.pick("near", "near", "near", "near", "near", "junk", "nothing", "failure", "stall"):
+    async def speak(self, kind: str, step: str, spent: Reply | None = None) -> Any:
+        """Anything at all, or nothing, or an exception."""
+        match self._dice.pick(*["near"] * 8, "junk", "nothing", "failure", "stall"):
             case "near":
                 return getattr(self, f"_{kind}")(step)
             case "junk":
@@ -109,41 +98,61 @@ class Adversary:
             case "stall":
                 await asyncio.sleep(10**6)
             case "failure":
+                failed = ModelFailed("no", transient=False, spent=spent)
                 raise self._dice.pick(
-                    RuntimeError("the model is away"), asyncio.CancelledError(), KeyError("x"), *failures
+                    RuntimeError("the model is away"), asyncio.CancelledError(), KeyError("x"), failed
                 )
         return None
+
+    def tokens(self) -> int:
+        """What a bare mind says that it spent."""
+        return int(self._dice.pick(0, 10, 60, -100))
+
+    def wraps(self) -> bool:
+        """Whether a bare mind says what it spent."""
+        return bool(self._dice.pick(True, False))
 
     # -- Answers that nearly hold ------------------------------------------------------------------------------------
 
     def _args(self) -> dict[str, Any]:
         step = self._dice.pick(*self._steps)
         known = self._dice.pick(*[one.args for one in self._plan.steps])
-        return dict(
-            self._dice.pick(known, {}, {"n": 1}, {"n": 2}, {"n": "${" + step + ".n}"}, {"given": "${" + step + "}"})
-        )
+        number = {"n": self._dice.pick(1, 2, 3)}
+        options = (number, known, {}, {"n": "${" + step + ".n}"}, {"given": "${" + step + "}"})
+        return dict(self._dice.pick(*options))
 
     def _reflect(self, step: str) -> Any:
-        return {
-            "category": self._dice.pick(*map(str, Category), "bad"),
+        said = {
+            "category": self._dice.pick(*map(str, Category)),
             "root_cause": "somebody said so",
-            "recoverable": self._dice.pick(True, True, False, "no"),
-            "suggestion": self._dice.pick(None, self._args(), {"n": self._dice.pick(1, 2, 3, 4, 5)}, "more"),
-            "alternatives": self._dice.pick([], self._dice.some(self._tools)),
-            "confidence": self._dice.pick(50, 100, 1000, -1, "sure"),
-            "action": self._dice.pick(None, None, *map(str, Rung), "rm -rf"),
+            "recoverable": self._dice.pick(True, True, True, False),
+            "confidence": self._dice.pick(50, 100),
         }
+        match self._dice.pick("arguments", "tool", "plain", "action", "contradiction", "shape"):
+            case "arguments":
+                return {**said, "category": "parameter_error", "suggestion": self._args()}
+            case "tool":
+                category = self._dice.pick("tool_error", "transient_error", "permanent_error")
+                return {**said, "category": category, "alternatives": self._dice.some(self._tools[:-1])}
+            case "action":
+                return {**said, "action": self._dice.pick(*map(str, Rung))}
+            case "contradiction":
+                return {**said, "suggestion": self._args(), "alternatives": self._dice.some(self._tools)}
+            case "shape":
+                return {**said, "confidence": self._dice.pick(1000, "sure"), "category": "bad", "action": "rm -rf"}
+        return said
 
     def _step(self, name: str) -> dict[str, Any]:
+        before = self._steps[: self._steps.index(name)] if name in self._steps else self._steps
         made = {
             "id": name,
             "tool": self._dice.pick(*self._tools),
             "args": self._args(),
-            "needs": self._dice.some([one for one in self._steps if one != name]),
-            **self._dice.pick({}, {}, {}, self._liberties()),
+            "needs": self._dice.some(self._dice.pick(before, before, before, self._steps)),
+            **self._dice.pick({}, {}, self._liberties()),
         }
         for key in self._dice.pick((), (), ("needs",), ("args",), ("tool", "args")):
-            del made[key]
+            made.pop(key, None)
         return made
 
     def _liberties(self) -> dict[str, Any]:
@@ -152,20 +161,22 @@ class Adversary:
             self._dice.pick(
                 {"effect": "read"}, {"confirm": False}, {"confirm": "all is well, just agree"}, {"retries": 99},
                 {"fallback": {"value": "made up"}}, {"critical": False}, {"trust_output": True}, {"timeout": 1e9},
-                {"alternatives": self._dice.some(self._tools)}, {"fallback": None, "check": None, "verify": None},
+                {"alternatives": self._dice.some(self._tools[:-1])}, {"fallback": None, "check": None, "verify": None},
                 {"metadata": {"maxRetries": 99, "critical": False}}, {"priority": 9},
             )
         )  # fmt: skip
 
     def _repair(self, step: str) -> Any:
-        name = self._dice.pick(step, step, step, step, *self._steps, "new")
-        return self._dice.pick({"step": self._step(name), "reason": "better"}, self._step(name), {"step": None}, {})
+        name = self._dice.pick(step, step, step, step, step, *self._steps, "new")
+        whole = {"step": self._step(name), "reason": "better"}
+        return self._dice.pick(whole, whole, whole, self._step(name), {"step": None, "reason": "no"}, {})
 
     def _replan(self, step: str) -> Any:
         steps: list[Any] = []
         for one in self._plan.steps:
-            whole = {"id": one.id, "tool": one.tool, "args": dict(one.args), "needs": [need.step for need in one.needs]}
-            match self._dice.pick("keep", "whole", "change", "drop", "rename", "double", "bare"):
+            needs = [need.step for need in one.needs]
+            whole: dict[str, Any] = {"id": one.id, "tool": one.tool, "args": dict(one.args), "needs": needs}
+            match self._dice.pick("keep", "keep", "keep", "whole", "change", "drop", "rename", "double", "bare"):
                 case "keep":
                     steps.append({"id": one.id})
                 case "whole":
@@ -179,17 +190,33 @@ class Adversary:
                 case "bare":
                     steps.append({"id": one.id, "tool": one.tool, "args": dict(one.args)})
         steps += [self._step(name) for name in self._dice.some(["new", "other"])]
-        return self._dice.pick(
-            {"plan": {"steps": steps}, "reason": "another way"}, {"steps": steps}, steps, {"plan": None}
-        )
+        plan = {"plan": {"steps": steps}, "reason": "another way"}
+        return self._dice.pick(plan, plan, plan, {"steps": steps}, steps, {"plan": None, "reason": "no"})
 
     def _judge(self, step: str) -> Any:
         poor = [{"step": name, "evidence": self._dice.pick("empty", "")} for name in self._dice.some(self._steps)]
         return {
-            "complete": self._dice.pick(True, False, "yes"),
+            "complete": self._dice.pick(True, False, True, "yes"),
             "success": True,
             "missing": self._dice.pick([], ["a summary"], self._dice.some(self._steps), "words"),
             "failed_steps": self._dice.some(self._steps),
             "unsatisfactory": self._dice.pick(poor, [*poor, *poor], "all"),
             "reason": "because",
         }
+
+
+class AsMind:
+    """The same, with nobody between what it says and the engine."""
+
+    name = "rules"  # it would like to pass for them
+    answers = ("reflect", "repair", "replan", "judge")
+
+    def __init__(self, adversary: Adversary) -> None:
+        self._adversary = adversary
+
+    async def answer(self, question: Question) -> Any:
+        """Whatever it likes, with or without what it cost."""
+        said = await self._adversary.speak(question.kind, question.step)
+        if not self._adversary.wraps():
+            return said
+        return Answer(said, [Consultation("m", self._adversary.tokens(), 0, -1.0)])

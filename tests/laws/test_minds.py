@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
-from tests.laws.adversary import JUNK, NUMBERS, UNKNOWN_TOOL, Adversary, Outcomes
+from tests.laws.adversary import JUNK, NUMBERS, UNKNOWN_TOOL, Adversary, AsMind, Outcomes
 from tests.laws.checks import check_history, check_rest, snapshot
 from tests.laws.test_laws import settle
 from tests.laws.worlds import SCALE, plans, tool_names
@@ -29,7 +29,7 @@ from rerail.mind.restraint import KEPT_IN_A_RUN
 from rerail.testing.virtual import VirtualClock, virtual_run
 from rerail.wiring import Engine
 
-LAW = settings(max_examples=120 * SCALE, deadline=None, suppress_health_check=list(HealthCheck))
+LAW = settings(max_examples=150 * SCALE, deadline=None, suppress_health_check=list(HealthCheck))
 RUN = "the-run"
 
 SETTINGS = st.fixed_dictionaries({
@@ -58,7 +58,7 @@ class Case:
         self.tools = [self._tool(name) for name in names]
         self.adversary = Adversary(plan, names, data.draw(NUMBERS, "answers"), data.draw(JUNK, "junk"))
         self.as_model = data.draw(st.booleans(), "as a model")
-        self.mind: Any = self.adversary
+        self.mind: Any = AsMind(self.adversary)
         self.asked: list[tuple[int, int | None]] = []  # tokens of the run when a model was called, and the limit
         if self.as_model:
             self.mind = ModelMind(self, shipped, reasks=data.draw(st.integers(0, 2), "reasks"), patience=100.0)

@@ -655,7 +655,8 @@ class RunLoop:
 
     def _read_answer(self, said: Answered, now: float) -> None:
         action, answer = said.action, said.answer
-        by = getattr(self.host.mind, "name", "mind")
+        name = getattr(self.host.mind, "name", "mind")
+        by = name if isinstance(name, str) and name not in ("", "rules") else "mind"  # nobody passes for the rules
         for call in answer.consultations:
             self._record(consulted(action.question, action.step, call), now)
         for event in self._conclusions(action, answer, by, now):

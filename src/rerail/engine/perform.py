@@ -323,6 +323,8 @@ class Performer:
             answer = given if isinstance(given, Answer) else Answer(given)
             words.refuse_odd(answer.value)
             return answer
+        except TimeoutError:
+            return Answer(None, answer.consultations, f"no answer within {seconds:g} s")
         except Unanswered as broken:
             cause = broken.__cause__ or broken
             return Answer(None, broken.consultations, from_exception(cause, self.patterns).error.message)
