@@ -84,7 +84,9 @@ REFUSALS: dict[str, dict[str, str]] = {
     "hint.run.run_id_invalid": {
         "en": "use up to {limit} printable characters, no slash and no colon, not beginning with - ~ or a dot"
     },
-    "hint.run.no_model": {"en": "name one with model.name (docs/howto/models.md; pip install 'rerail[llm]'), or give a plan"},
+    "hint.run.no_model": {
+        "en": "name one with model.name (docs/howto/models.md; pip install 'rerail[llm]'), or give a plan"
+    },
     "hint.run.store_newer": {"en": "upgrade rerail"},
     "hint.run.run_ambiguous": {"en": "type more of the id"},
     "hint.run.artifact_gone": {"en": "use: rerail retry {run}"},

@@ -40,6 +40,10 @@ TEXTS: dict[str, dict[str, str]] = {
         " accept null; say what it was: rerail resolve {run} {step} --succeeded VALUE"
     },
     "error.ARTIFACT_GONE": {"en": "the output of step {step!r} is gone or damaged ({reason})"},
+    "error.ONCE_REPEATED": {
+        "en": "the call would repeat what step {step!r} has done, or may have; that must not happen twice",
+        "zh": "该调用会重复步骤 {step!r} 已经产生或可能已经产生的效果，而它不得发生两次",
+    },
     "error.TOOL_UNKNOWN": {"en": "no tool named {tool!r} was given to this run"},
     "error.OUTPUT_NOT_JSON": {
         "en": "the tool returned {type} that is not JSON ({reason}); return dicts with text keys, lists, texts, finite"

@@ -29,6 +29,7 @@ from rerail.engine.today import Today, pretend_mended
 from rerail.engine.wishes import Wish, encode_answer, error_for, raise_answer, storable
 from rerail.errors import PlanError, Refused, RerailError, StoreError
 from rerail.mind import plan as planning
+from rerail.mind.questions import consulted
 from rerail.ports import Conflict, Consultation, Fenced, Head, Lease, Question, Taken, Unavailable, Unusable
 
 INBOX_EVERY = 0.2
@@ -49,10 +50,7 @@ class Planned:
 
     def consulted(self) -> list[ev.Event]:
         """The calls of the model, as the run that follows records them."""
-        return [
-            ev.Consulted("plan", "", c.model, c.input_tokens, c.output_tokens, c.cost, c.elapsed, c.problem)
-            for c in self.consultations
-        ]
+        return [consulted("plan", "", call) for call in self.consultations]
 
 
 class Engine(Reader):

@@ -30,7 +30,8 @@ from rerail.engine.failures import Failure, Patterns, from_code, from_exception,
 from rerail.engine.files import unmet, unmet_files
 from rerail.engine.outputs import INLINE
 from rerail.errors import ToolError
-from rerail.ports import Answer, Clock, Mind, Question, Tool
+from rerail.mind import words
+from rerail.ports import Answer, Clock, Mind, Question, Tool, Unanswered
 
 GRACE = 2.0  # seconds that a cancelled call gets to clean up before it is left behind
 VERIFY_TIMEOUT = 60.0
@@ -54,6 +55,7 @@ class Launch:
     args: dict[str, Any]
     ctx: Any
     timeout: float
+    effect: Effect = Effect.REPEATABLE
     before: Any = None
     workspace: Path | None = None  # where the files are that the step produces, if it does
     verify_args: dict[str, Any] | None = None
@@ -196,8 +198,8 @@ class Performer:
         """An answer that says it succeeded, checked before it is believed; what remains to be verified comes back."""
         try:
             packed = pack(output)
-        except NotJson as error:
-            kind, reason = type(output).__name__, str(error)[:200]
+        except NotJson as odd:
+            kind, reason = type(output).__name__, str(odd)[:200]
             told = from_code("OUTPUT_NOT_JSON", type=kind, reason=reason)
             return self._failed(launch, Failure(told, lost=_once(launch)))
         if len(packed.data) > self.max_output:
@@ -340,12 +342,25 @@ class Performer:
 
     async def ask(self, mind: Mind, question: Question, seconds: float) -> Answer:
         """What a mind answers, or why it did not."""
+        answer = Answer()
         try:
             async with asyncio.timeout(seconds):
                 given = await mind.answer(question)
+            answer = given if isinstance(given, Answer) else Answer(given)
+            words.refuse_odd(answer.value)
+            return answer
+        except TimeoutError:
+            return Answer(None, answer.consultations, f"no answer within {seconds:g} s")
+        except Unanswered as broken:
+            cause = broken.__cause__ or broken
+            return Answer(None, broken.consultations, from_exception(cause, self.patterns).error.message)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            return Answer(failed="the mind gave up")  # it was not cancelled by us: asking again would not end
         except Exception as error:
-            return Answer(failed=from_exception(error, self.patterns).error.message)
-        return given if isinstance(given, Answer) else Answer(given)
+            return Answer(None, answer.consultations, from_exception(error, self.patterns).error.message)
 
     async def probe(self, launch: Launch) -> Any:
         """A look before the call, to compare with afterwards; None if it fails."""
@@ -360,7 +375,7 @@ class Performer:
 
 def _once(launch: Launch) -> bool:
     """Whether the call did something that must not happen twice: an answer we cannot keep is then a lost one."""
-    return (launch.step.effect or launch.spec.effect) is Effect.ONCE
+    return launch.effect is Effect.ONCE
 
 
 def _usage(launch: Launch) -> tuple[int, float]:
