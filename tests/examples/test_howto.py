@@ -24,9 +24,9 @@ def test_the_settings_and_plans_of_a_page(page: Path) -> None:
     text = page.read_text("utf-8")
     for block in blocks(text, "toml"):
         settings = rerail.Settings.load(tomllib.loads(block))
-        assert declared_servers(settings)
+        assert page.stem == "models" or declared_servers(settings)
     plans = blocks(text, "yaml")
-    assert plans
+    assert plans or page.stem == "models"  # there the model makes them
     for block in plans:
         assert rerail.Plan.load(block).check() == []
     for block in blocks(text, "json"):

@@ -217,7 +217,7 @@ async def _preview(engine: Engine, out: Output, run: str, wanted: _Wanted) -> in
     if out.json:
         out.document({"run_id": target, **preview.to_dict()})
     else:
-        out.print(*preview_lines(out, target, preview))
+        out.print(*preview_lines(out, Picture.of(target, await engine.events(target)), preview))
     return 0
 
 

@@ -61,11 +61,18 @@ TEXTS: dict[str, dict[str, str]] = {
         "en": "optional step skipped after {retries:retry|retries}: {reason}",
         "zh": "可选步骤在重试 {retries} 次后跳过：{reason}",
     },
+    "skip.SKIP_OPTIONAL_UNTRIED": {
+        "en": "optional step skipped without a retry: {reason}",
+        "zh": "可选步骤未重试即跳过：{reason}",
+    },
     "skip.SKIP_USER": {"en": "skipped by {by}", "zh": "由 {by} 跳过"},
     "skip.SKIP_CONDITION": {"en": "not needed: it runs only if {steps} fails", "zh": "不需要：仅当 {steps} 失败时执行"},
     "skip.BREAKER_OPEN": {"en": "never started: too many different steps failed in a row"},
     "skip.BUDGET_EXCEEDED": {"en": "never started: a budget of the run was used up"},
     "skip.RUN_CANCELLED": {"en": "never started: the run was cancelled"},
+    # Why no more steps are started.
+    "stop.BREAKER_OPEN": {"en": "too many different steps failed in a row", "zh": "连续失败的步骤过多"},
+    "stop.BUDGET_EXCEEDED": {"en": "a budget of the run was used up", "zh": "任务预算已用完"},
     # Why a result may be out of date, or is less than whole.
     "stale.once": {"en": "its inputs changed, but its effect must not happen twice"},
     "stale.stopped": {"en": "it was to be done again, and the run stopped before it was"},
@@ -78,8 +85,10 @@ TEXTS: dict[str, dict[str, str]] = {
     "summary.degraded": {"en": "done, but not whole: {degraded:step|steps} degraded and {skipped} skipped of {total}"},
     "summary.fallback_plan": {"en": "done by the fallback plan ({total:step|steps}), planning failed: {reason}"},
     "summary.failed": {"en": "{names}; {consequences:step|steps} skipped because of that"},
+    "summary.failed_alone": {"en": "{names}"},
     "summary.cancelled": {"en": "{never} of {total:step|steps} never started"},
-    "summary.stopped": {"en": "stopped early ({code}): {names} failed, {never} of {total:step|steps} never started"},
+    "summary.stopped": {"en": "stopped early, {reason}; failed: {names}; {never} of {total:step|steps} never started"},
+    "summary.stopped_last": {"en": "stopped early, {reason}; failed: {names}"},
     "summary.waiting": {"en": "for a person: {on}"},
     "summary.running": {"en": "{done} of {total:step|steps} done"},
     "summary.incomplete": {"en": "all steps succeeded, but the goal is not reached: {missing}"},
@@ -101,6 +110,7 @@ TEXTS: dict[str, dict[str, str]] = {
     "why.kept_stale": {"en": "{time}  kept although its inputs changed: its effect must not happen twice"},
     "why.renewed": {"en": "{time}  its inputs changed, so it runs again"},
     "why.retry": {"en": "          → retry {attempt} of {of} in {delay} ({left} left after that)"},
+    "why.retry_now": {"en": "          → retry {attempt} of {of} at once ({left} left after that)"},
     "why.again": {"en": "          → called again, at no cost: that its process died was not its fault"},
     "why.not_now": {
         "en": "          → the tool said 'not now': waiting {delay} (counts neither as failure nor as retry)"
@@ -124,10 +134,10 @@ TEXTS: dict[str, dict[str, str]] = {
     "why.declined": {"en": "{time}  no {question}: {reason}"},
     "why.rejected": {"en": "{time}  a change by {by} was refused: {faults}"},
     "why.replanned": {"en": "{time}  new plan (revision {revision}) by {by}: {reason}"},
-    "why.round": {"en": "{time}  retry round {round} by {by}: {roots}; {size} steps in the chain"},
+    "why.round": {"en": "{time}  retry round {round} by {by}: {roots}; {size:step|steps} in the chain"},
     "why.acted": {"en": "{time}  {by}: {action}{what}"},
     "why.resumed": {"en": "{time}  resumed by {by}{lost}"},
-    "why.stopped": {"en": "{time}  the run stopped starting steps: {code} ({reason})"},
+    "why.stopped": {"en": "{time}  no more steps are started: {words} ({reason}) [{code}]"},
     "why.cancelled": {"en": "{time}  cancelled by {by}"},
     "why.waiting": {"en": "{time}  waiting for: {on}"},
     "why.done": {"en": "{time}  {status}: {summary}"},
@@ -228,7 +238,7 @@ TEXTS: dict[str, dict[str, str]] = {
     # One event, one line.
     "cli.line.run_started": {"en": "run {run} started by {by}: {objective}", "zh": "{by} 启动任务 {run}：{objective}"},
     "cli.line.plan_accepted": {
-        "en": "plan of {count} steps (revision {revision})",
+        "en": "plan of {count:step|steps} (revision {revision})",
         "zh": "计划共 {count} 步（第 {revision} 版）",
     },
     "cli.line.plan_rejected": {"en": "a change by {by} was refused: {faults}", "zh": "{by} 的修改被拒绝：{faults}"},
@@ -247,15 +257,15 @@ TEXTS: dict[str, dict[str, str]] = {
         "zh": "任务 {run}：步骤 {step} 已跳过：{message}（依赖：{needs}）",
     },
     "cli.line.round": {
-        "en": "retry {round} by {by}: {roots}; {size} steps in the chain",
+        "en": "retry {round} by {by}: {roots}; {size:step|steps} in the chain",
         "zh": "{by} 发起第 {round} 轮重试：{roots}；链上共 {size} 步",
     },
     "cli.line.round_automatic": {
-        "en": "automatic retry {round}: {roots}; {size} steps in the chain",
+        "en": "automatic retry {round}: {roots}; {size:step|steps} in the chain",
         "zh": "自动重试第 {round} 轮：{roots}；链上共 {size} 步",
     },
     "cli.line.round_done": {
-        "en": "retry {round} is over: {done} steps ended well; still failed: {failed}",
+        "en": "retry {round} is over: {done:step|steps} ended well; still failed: {failed}",
         "zh": "第 {round} 轮重试结束：{done} 步成功；仍失败：{failed}",
     },
     "cli.line.replanned": {
@@ -272,8 +282,8 @@ TEXTS: dict[str, dict[str, str]] = {
     "cli.line.acted": {"en": "{by}: {action} {what}"},
     "cli.line.cancelled": {"en": "cancelled by {by} {reason}", "zh": "{by} 取消了任务 {reason}"},
     "cli.line.stopped": {
-        "en": "no more steps are started: {code} ({reason})",
-        "zh": "不再启动步骤：{code}（{reason}）",
+        "en": "no more steps are started: {words} ({reason}) [{code}]",
+        "zh": "不再启动步骤：{words}（{reason}）[{code}]",
     },
     "cli.line.done": {"en": "{status}: {summary}"},
     "cli.line.started": {"en": "calls {tool}", "zh": "调用 {tool}"},
@@ -310,6 +320,10 @@ TEXTS: dict[str, dict[str, str]] = {
         "en": "attempt {attempt} of {of} in {delay} ({left} left after that)",
         "zh": "{delay} 后第 {attempt}/{of} 次尝试（之后还剩 {left} 次）",
     },
+    "cli.line.retry_now": {
+        "en": "attempt {attempt} of {of} at once ({left} left after that)",
+        "zh": "立即第 {attempt}/{of} 次尝试（之后还剩 {left} 次）",
+    },
     "cli.line.wait": {"en": "waits {delay}, as its tool asked", "zh": "按工具要求等待 {delay}"},
     "cli.line.give_up": {"en": "nothing left to try ({category})", "zh": "没有可尝试的办法了（{category}）"},
     "cli.line.asked.reflect": {"en": "a mind is asked what to make of it", "zh": "请求反思"},
@@ -340,10 +354,10 @@ TEXTS: dict[str, dict[str, str]] = {
     "cli.healed.waits": {"en": "waited {count}× as asked", "zh": "按要求等待 {count} 次"},
     "cli.healed.retries": {"en": "retried {count}×", "zh": "重试 {count} 次"},
     "cli.healed.verified": {"en": "its answer was lost, its effect found", "zh": "结果丢失，但核实效果存在"},
-    "cli.healed.rounds": {"en": "done again in {count} round(s)", "zh": "在 {count} 轮重试中重新执行"},
+    "cli.healed.rounds": {"en": "done again in {count:round|rounds}", "zh": "在 {count} 轮重试中重新执行"},
     "cli.healed.again": {"en": "called again", "zh": "重新调用"},
     # While it runs.
-    "cli.live.so_far": {"en": "{done} of {total} steps succeeded", "zh": "{total} 步中已成功 {done} 步"},
+    "cli.live.so_far": {"en": "{done} of {total:step|steps} succeeded", "zh": "{total} 步中已成功 {done} 步"},
     "cli.live.more": {"en": "… and {count} more", "zh": "… 还有 {count} 个"},
     "cli.live.attempts": {"en": "{count}×", "zh": "{count} 次"},
     "cli.live.attempts_left": {"en": "{count}×, {left} left", "zh": "{count} 次，剩 {left} 次"},
@@ -357,6 +371,25 @@ TEXTS: dict[str, dict[str, str]] = {
         "en": "{tool}, attempt {attempts}: {message} [{code}, {category}]",
         "zh": "{tool}，第 {attempts} 次：{message} [{code}, {category}]",
     },
+    "cli.report.reason_uncalled": {
+        "en": "{tool}, never called: {message} [{code}, {category}]",
+        "zh": "{tool}，未调用：{message} [{code}, {category}]",
+    },
+    "cli.report.in_doubt": {"en": "In doubt", "zh": "结果不明"},
+    "cli.report.stopped": {"en": "Stopped early", "zh": "提前停止"},
+    "cli.report.breaker": {
+        "en": "{count:different step|different steps} failed in a row with no success between, so nothing more was "
+        "started: fix the cause, then retry",
+        "zh": "连续 {count} 个步骤失败，因此不再启动新步骤：请排除原因后重试",
+    },
+    "cli.report.breaker_setting": {
+        "en": "reflection.max_consecutive_failures = {limit} sets how many it takes; 0 switches it off",
+        "zh": "由 reflection.max_consecutive_failures = {limit} 设定；0 表示关闭",
+    },
+    "cli.report.budget": {
+        "en": "a budget of the run was used up ({names}): raise it with --set, then retry",
+        "zh": "任务预算已用完（{names}）：用 --set 提高后重试",
+    },
     "cli.report.consequences": {"en": "Skipped because of that", "zh": "因此跳过"},
     "cli.report.never": {"en": "Never started", "zh": "未启动"},
     "cli.report.degraded": {"en": "Degraded", "zh": "降级"},
@@ -366,19 +399,19 @@ TEXTS: dict[str, dict[str, str]] = {
     "cli.report.waiting": {"en": "Waiting for somebody", "zh": "等待人工处理"},
     "cli.report.next": {"en": "Next", "zh": "下一步"},
     "cli.show.title": {
-        "en": "run {run} · started {at} · {retries} retries · plan revision {revision}",
+        "en": "run {run} · started {at} · {retries:retry|retries} · plan revision {revision}",
         "zh": "任务 {run} · 开始于 {at} · 重试 {retries} 次 · 计划第 {revision} 版",
     },
     "cli.show.owner": {"en": "driven by process {owner}", "zh": "由进程 {owner} 执行"},
     "cli.show.hidden": {
-        "en": "{count} steps not shown; see them all with --all",
+        "en": "{count:step|steps} not shown; see them all with --all",
         "zh": "有 {count} 步未显示；用 --all 查看全部",
     },
     "cli.ls.none": {"en": "no runs", "zh": "没有任务"},
     "cli.ls.more": {"en": "there are more; see them with --limit 0", "zh": "还有更多；用 --limit 0 查看"},
     "cli.artifacts.none": {"en": "no artifacts", "zh": "没有产物"},
-    "cli.check.ok": {"en": "ok: {steps} steps, depth {depth}, width {width}"},
-    "cli.check.faults": {"en": "{count} faults:", "zh": "{count} 个错误："},
+    "cli.check.ok": {"en": "ok: {steps:step|steps}, depth {depth}, width {width}"},
+    "cli.check.faults": {"en": "{count:fault|faults}:", "zh": "{count} 个错误："},
     "cli.check.no_tools": {
         "en": "tools and arguments were not checked; pass --tools to check them too",
         "zh": "没有检查工具和参数；加上 --tools 一并检查",
@@ -395,7 +428,7 @@ TEXTS: dict[str, dict[str, str]] = {
     "cli.retry.which": {"en": "name a run, or say --all-failed", "zh": "请给出任务编号，或使用 --all-failed"},
     "cli.retry.all_or_steps": {"en": "--all-failed takes neither --step nor --stage"},
     "cli.retry.none": {"en": "no run failed or was interrupted", "zh": "没有失败或中断的任务"},
-    "cli.retry.would": {"en": "{count} steps would run again", "zh": "将重新执行 {count} 步"},
+    "cli.retry.would": {"en": "{count:step|steps} would run again", "zh": "将重新执行 {count} 步"},
     "cli.retry.passed": {"en": "--force passed: {checks}", "zh": "--force 越过了：{checks}"},
     "cli.mcp.serving": {"en": "serving MCP at {url} (Ctrl-C ends it)", "zh": "MCP 服务：{url}（Ctrl-C 结束）"},
     "cli.retry.follow_up": {
@@ -403,7 +436,7 @@ TEXTS: dict[str, dict[str, str]] = {
         "zh": "任务 {run} 已完成；重试其后续任务 {target}",
     },
     "cli.preview.title": {
-        "en": "retry of {run}: {count} of {total} steps, nothing has run yet",
+        "en": "retry of {run}: {count} of {total:step|steps}, nothing has run yet",
         "zh": "重试 {run}：{total} 步中的 {count} 步，尚未执行",
     },
     "cli.preview.roots": {"en": "Roots: {roots}", "zh": "根源：{roots}"},
@@ -418,7 +451,7 @@ TEXTS: dict[str, dict[str, str]] = {
         "zh": "按上次估计：{seconds}（工具用时 {tools}）",
     },
     "cli.clean.about": {
-        "en": "run {run} would start over: all {count} steps run again",
+        "en": "run {run} would start over: {count:step runs|steps run} again",
         "zh": "任务 {run} 将从头开始：{count} 步全部重新执行",
     },
     "cli.clean.ask": {"en": "Start over? [y/N]", "zh": "从头开始？[y/N]"},
@@ -501,6 +534,11 @@ def retold(text: str, lang: str) -> str:
 def has(key: str) -> bool:
     """Whether the catalogue knows the key."""
     return key in TEXTS
+
+
+def at_once(seconds: float) -> bool:
+    """Whether a wait is none at all: "in 0 ms" is nothing that people say."""
+    return seconds < 0.0005
 
 
 def span(seconds: float) -> str:

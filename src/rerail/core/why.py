@@ -11,7 +11,7 @@ from rerail.core import events as ev
 from rerail.core.events import Course, Record
 from rerail.core.policy import Rung
 from rerail.core.state import State
-from rerail.core.texts import reason_in, say, span
+from rerail.core.texts import at_once, reason_in, say, span
 from rerail.core.track import RunStatus
 from rerail.core.verdict import error_of, run_status, skip_message, status_of, summary, verdict
 
@@ -154,9 +154,8 @@ class _Teller:
             return [self.say("why.again")]
         if event.not_now:
             return [self.say("why.not_now", delay=span(event.delay))]
-        return [
-            self.say("why.retry", attempt=event.attempt, of=event.of, delay=span(event.delay), left=event.retries_left)
-        ]
+        key = "why.retry_now" if at_once(event.delay) else "why.retry"
+        return [self.say(key, attempt=event.attempt, of=event.of, delay=span(event.delay), left=event.retries_left)]
 
     def reflected(self, event: ev.Reflected, time: str) -> list[str]:
         lines = [self.say("why.refused", reason=reason) for reason in event.refused]
@@ -215,7 +214,8 @@ class _Teller:
         return [self.say("why.resumed", time=time, by=event.by, lost=lost)]
 
     def stopped(self, event: ev.Stopped, time: str) -> list[str]:
-        return [self.say("why.stopped", time=time, code=event.code, reason=event.reason)]
+        words = self.say(f"stop.{event.code}")
+        return [self.say("why.stopped", time=time, words=words, code=event.code, reason=event.reason)]
 
     def cancelled(self, event: ev.Cancelled, time: str) -> list[str]:
         return [self.say("why.cancelled", time=time, by=event.by or "a person")]

@@ -163,7 +163,7 @@ async def check_plan(request: _Request) -> dict[str, Any]:
     instead."""
     plan = _plan(request)
     faults = [*await _refused_servers(request.engine, plan), *plan.check(request.engine.tools)]
-    listed = [{"code": fault.code, "step": fault.step or None, "message": fault.message} for fault in faults]
+    listed = [fault.to_dict() for fault in faults]
     return {"ok": not faults, "steps": len(plan.steps), "tools_checked": True, "faults": listed}
 
 
