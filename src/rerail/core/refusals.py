@@ -77,7 +77,9 @@ REFUSALS: dict[str, dict[str, str]] = {
     "hint.run.run_waits_confirm": {"en": "use: rerail confirm {run}"},
     "hint.run.retry_limit": {"en": "use: rerail retry {run} --clean to start over, or --force to pass the limit"},
     "hint.run.not_retryable": {"en": "fix its cause, then retry with --force"},
-    "hint.run.run_completed": {"en": "use: rerail retry {run} --force to do it again"},
+    "hint.run.run_completed": {
+        "en": "use: rerail retry {run} --force --step STEP; without --step for what was degraded or skipped"
+    },
     "hint.run.step_succeeded": {"en": "use --force to run it again"},
     "hint.run.run_id_invalid": {
         "en": "use up to {limit} printable characters, no slash and no colon, not beginning with - ~ or a dot"

@@ -79,6 +79,13 @@ TEXTS: dict[str, dict[str, str]] = {
     "stale.upstream": {"en": "a step it was made from failed when it was tried again"},
     "degraded.fallback": {"en": "a fallback stood in: {reason}", "zh": "使用了降级结果：{reason}"},
     "degraded.hole": {"en": "made without the output of step {step!r}, which was skipped"},
+    # What may go wrong with a plan that may run.
+    "warn.plan.hole": {
+        "en": "argument {argument!r} is made from step {other!r}, which may be skipped, and {tool!r} does not accept "
+        "null there: let it (str | None), or give {other!r} a fallback",
+        "zh": "参数 {argument!r} 来自可选步骤 {other!r}，而 {tool!r} 在此不接受空值："
+        "请允许空值（str | None），或为 {other!r} 提供 fallback",
+    },
     # Summaries (V7).
     "summary.success": {"en": "{total:step|steps}, all succeeded"},
     "summary.healed": {"en": "{total:step|steps}, all succeeded, after {retries:retry|retries}"},
@@ -103,6 +110,8 @@ TEXTS: dict[str, dict[str, str]] = {
     "why.failed": {"en": "{time}  {who}attempt {attempt} failed after {elapsed}: {message} [{code}, {category}]"},
     "why.cut_off": {"en": "{time}  {who}attempt {attempt} was cut off: {message}"},
     "why.failed_before": {"en": "{time}  {who}failed before its tool was called: {message} [{code}, {category}]"},
+    "why.place": {"en": "          at {place}"},
+    "why.confirm": {"en": " for a confirmation"},
     "why.lost": {"en": "          its answer is lost: the effect may or may not have happened"},
     "why.verified": {"en": "{time}  {who}looked whether the effect is there: {effect}{reason}"},
     "why.skipped": {"en": "{time}  {message} [{code}]"},
@@ -186,6 +195,11 @@ TEXTS: dict[str, dict[str, str]] = {
     },
     "cli.hint.no_store": {"en": "name the store with --store, or go to the folder where the run was started"},
     "cli.hint.store": {"en": "name another place with --store"},
+    "cli.error.store_missing": {"en": "there is no store {url}", "zh": "存储 {url} 不存在"},
+    "cli.hint.undecorated": {
+        "en": "{file} has a function {name!r} without @rerail.tool",
+        "zh": "{file} 中的函数 {name!r} 没有 @rerail.tool",
+    },
     "cli.hint.tools": {"en": "load tools with --tools file.py or --tools module:attr; see them with: rerail tools"},
     "cli.error.origin": {"en": "the tools of run {run} cannot be loaded again: {reason}"},
     "cli.hint.origin": {"en": "say where they are now with --tools file.py"},
@@ -208,6 +222,59 @@ TEXTS: dict[str, dict[str, str]] = {
         "RUN is a run's id or the beginning of it. More: rerail COMMAND --help",
         "zh": "通用选项：--store FILE  --tools FILE.py  --json  --lang en|zh  --set table.key=value  --no-color  -q\n"
         "RUN 是任务编号或其开头。更多：rerail 命令 --help",
+    },
+    "cli.command.run": {"en": "Run a plan and stay with it to its end.", "zh": "执行计划直到结束。"},
+    "cli.command.start": {
+        "en": "Start a plan (stays attached for now, like run).",
+        "zh": "启动计划（目前与 run 一样保持连接）。",
+    },
+    "cli.command.plan": {"en": "Make a plan with the model; run nothing.", "zh": "用模型生成计划；不执行。"},
+    "cli.command.check": {"en": "List every fault of a plan; run nothing.", "zh": "列出计划的所有错误；不执行。"},
+    "cli.command.retry": {
+        "en": "Do again what failed and what depends on it.",
+        "zh": "重新执行失败的步骤及依赖它们的步骤。",
+    },
+    "cli.command.resume": {"en": "Continue an interrupted or paused run.", "zh": "继续中断或暂停的任务。"},
+    "cli.command.ls": {"en": "List the runs, newest first.", "zh": "列出任务，最新的在前。"},
+    "cli.command.show": {"en": "Show a run: its steps and its verdict.", "zh": "显示任务：步骤和结论。"},
+    "cli.command.why": {"en": "Tell the story of a run or of one step.", "zh": "讲述任务或某一步的经过。"},
+    "cli.command.logs": {"en": "Print everything that happened, line by line.", "zh": "逐行打印发生的一切。"},
+    "cli.command.watch": {"en": "Follow a run live, whoever drives it.", "zh": "实时跟踪任务，无论由谁执行。"},
+    "cli.command.graph": {
+        "en": "Draw the steps as a tree, as Mermaid or as SVG.",
+        "zh": "把步骤画成树、Mermaid 或 SVG。",
+    },
+    "cli.command.artifacts": {
+        "en": "List what the steps made, or print one.",
+        "zh": "列出各步骤的产物，或打印其中一个。",
+    },
+    "cli.command.confirm": {
+        "en": "Let a step that waits for it run, or refuse it.",
+        "zh": "批准或拒绝等待确认的步骤。",
+    },
+    "cli.command.resolve": {"en": "Say what became of a step in doubt.", "zh": "说明结果不明的步骤究竟如何。"},
+    "cli.command.skip": {"en": "Do without a step.", "zh": "略过一个步骤。"},
+    "cli.command.add": {"en": "Add steps to a live run.", "zh": "向进行中的任务添加步骤。"},
+    "cli.command.pause": {"en": "Start nothing more until the run is resumed.", "zh": "恢复之前不再启动新步骤。"},
+    "cli.command.cancel": {"en": "End a run.", "zh": "结束任务。"},
+    "cli.command.tools": {"en": "List the tools that can be called.", "zh": "列出可调用的工具。"},
+    "cli.command.config": {"en": "Print every setting and where it comes from.", "zh": "打印每项设置及其来源。"},
+    "cli.command.prompts": {
+        "en": "Show what models are told, or copy it to change it.",
+        "zh": "显示给模型的提示词，或复制出来修改。",
+    },
+    "cli.command.memory": {
+        "en": "Show which rung mended which failure before; --clear forgets.",
+        "zh": "显示哪种恢复方式修复过哪种失败；--clear 清除。",
+    },
+    "cli.command.mcp": {
+        "en": "Serve other agents over MCP, on stdio or HTTP.",
+        "zh": "通过 MCP（stdio 或 HTTP）为其他智能体服务。",
+    },
+    "cli.command.doctor": {"en": "Check that everything a run needs is there.", "zh": "检查任务所需的一切是否就绪。"},
+    "cli.command.demo": {
+        "en": "See a plan fail, heal, be killed and finish.",
+        "zh": "观看一个计划失败、修复、被杀死并完成。",
     },
     "cli.status.pending": {"en": "pending", "zh": "待执行"},
     "cli.status.running": {"en": "running", "zh": "执行中"},
@@ -416,6 +483,7 @@ TEXTS: dict[str, dict[str, str]] = {
         "en": "tools and arguments were not checked; pass --tools to check them too",
         "zh": "没有检查工具和参数；加上 --tools 一并检查",
     },
+    "cli.check.warning": {"en": "warning:", "zh": "警告："},
     "cli.handed_over": {
         "en": "done: process {owner} drives run {run} and took it",
         "zh": "已交给执行任务 {run} 的进程 {owner}",
@@ -423,6 +491,10 @@ TEXTS: dict[str, dict[str, str]] = {
     "cli.resolve.which": {
         "en": "say exactly one of --succeeded VALUE, --failed, --rerun",
         "zh": "请给出 --succeeded VALUE、--failed、--rerun 之一",
+    },
+    "cli.resolve.as_text": {
+        "en": "note: the value is not JSON, so it is taken as a text: {value}",
+        "zh": "注意：该值不是 JSON，按文本处理：{value}",
     },
     # Retrying.
     "cli.retry.which": {"en": "name a run, or say --all-failed", "zh": "请给出任务编号，或使用 --all-failed"},

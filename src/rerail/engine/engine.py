@@ -539,10 +539,12 @@ class Engine(Reader):
                 hint=tell("hint.run.run_without_plan"),
             )
         if state.rest is not None:
+            completed = state.rest.status == RunStatus.COMPLETED
+            hint = "hint.run.run_completed" if completed else "hint.run.run_at_rest"
             raise Refused(
                 tell("refuse.run.run_at_rest", run=state.run, status=state.rest.status),
                 "RUN_AT_REST",
-                hint=tell("hint.run.run_at_rest", run=state.run),
+                hint=tell(hint, run=state.run),
             )
         if state.waiting and not state.paused:
             if state.gates:
