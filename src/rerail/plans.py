@@ -116,7 +116,7 @@ def _parse_yaml(text: str, name: str) -> Any:
     try:
         return yaml.load(text, Loader=_loader())  # noqa: S506 - a subclass of the safe loader
     except yaml.YAMLError as error:
-        detail = " ".join(str(error).split())
+        detail = " ".join(str(error).split()).replace('"<unicode string>"', name)
         raise PlanError(tell("refuse.plan.no_yaml", name=name, detail=detail), code="PLAN_UNREADABLE") from None
     except RecursionError:
         raise PlanError(tell("refuse.plan.too_deep", name=name), code="PLAN_UNREADABLE") from None

@@ -401,7 +401,7 @@ class Engine(core.Engine):
         except Refused as nobody:
             if second is None:
                 raise
-            planned = core.Planned(None, problem=nobody.message)
+            planned = core.Planned(None, problem=str(nobody.message))
         chosen = planned.plan or second
         if chosen is None:
             raise PlanError(tell("refuse.settings.planning_failed", problem=planned.problem), code="PLANNING_FAILED")

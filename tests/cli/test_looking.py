@@ -176,7 +176,7 @@ def test_check_lists_every_fault(here: Here) -> None:
 
 
 STDIN = [
-    (("check",), '{"steps": [{"id": "a", "tool": "ok"}]}', 0, "ok: 1 steps"),
+    (("check",), '{"steps": [{"id": "a", "tool": "ok"}]}', 0, "ok: 1 step"),
     (("graph",), "steps: [{id: a, tool: ok}]", 0, "a  ok"),
     (("run", "--tools", "toolbox.py", "-q"), "steps: [{id: a, tool: ok}]", 0, "✓ completed"),
     (("check",), "{a: [", 2, ""),

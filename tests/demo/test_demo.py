@@ -80,6 +80,12 @@ def test_it_ends_well_and_says_so(played: Played) -> None:
     assert "\x1b" not in played.said
 
 
+def test_nobody_waits_for_nothing(played: Played) -> None:
+    """A call that is repeated without a wait is repeated at once."""
+    assert "does no harm: calls it again at once" in played.said
+    assert not re.search(r"\bin 0 ms", played.said)
+
+
 def test_a_process_is_really_killed_in_the_middle(played: Played) -> None:
     """E1, E2: the history goes on in another process; nothing had ended before, and calls were cut off."""
     assert not Path(f"/proc/{played.killed_pid}").exists()

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rerail.cli.catalogue import COMMANDS, FLAGS, GROUPS, READS_STDIN, STDIN, VALUED
+from rerail.cli.catalogue import COMMANDS, FLAGS, GROUPS, LANGS, READS_STDIN, STDIN, VALUED
 from rerail.core.nearest import nearest
 from rerail.core.texts import say
 from rerail.version import __version__
@@ -20,6 +20,7 @@ from rerail.version import __version__
 if TYPE_CHECKING:
     from inspect import BoundArguments
 
+    from rerail.cli.catalogue import Command
     from rerail.cli.options import Common
     from rerail.cli.output import Output
 
@@ -33,8 +34,10 @@ def run(argv: Sequence[str] | None = None) -> int:
     if not words or words[0] in ("--help", "-h", "help"):
         return _help(words[1:])
     if words[0] == "--version":
-        _write(f"{__version__}\n")
+        _write(f'{{"version": "{__version__}"}}\n' if "--json" in words else f"{__version__}\n")
         return 0
+    if _takes(words, 0) and "--json" not in words and set(_langs(words)) <= set(LANGS):
+        return _help(words)  # options alone, and nothing to do
     if words[0] == "demo":  # it reads its own options
         from rerail.cli.commands_setup import run_demo
 
@@ -47,12 +50,16 @@ def run(argv: Sequence[str] | None = None) -> int:
 def _options_last(words: list[str]) -> list[str]:
     """The words with the options that stand before the command moved behind it."""
     at = 0
-    while at < len(words) and words[at].startswith("-"):
-        if words[at] in FLAGS or words[at].split("=")[0] in VALUED:
-            at += 2 if words[at] in VALUED else 1
-        else:
-            break
+    while at < len(words) and (taken := _takes(words, at)):
+        at += taken
     return words[at : at + 1] + words[:at] + words[at + 1 :] if at < len(words) else words
+
+
+def _takes(words: list[str], at: int) -> int:
+    """How many words the option there takes up; 0 if it is none of those that may stand before a command."""
+    if words[at] in FLAGS or words[at].split("=")[0] in VALUED:
+        return 2 if words[at] in VALUED else 1
+    return 0
 
 
 # -- Help and mistakes --------------------------------------------------------------------------------------------
@@ -63,8 +70,14 @@ def _help(words: list[str]) -> int:
         return run([words[0], "--help"])
     from rerail.cli.language import chosen_lang
 
-    _write(help_text(chosen_lang(None)))
+    _write(help_text(chosen_lang(next((lang for lang in _langs(words) if lang in LANGS), None))))
     return 0
+
+
+def _langs(words: list[str]) -> list[str]:
+    """The languages that were asked for."""
+    asked = [words[at + 1] for at, word in enumerate(words[:-1]) if word == "--lang"]
+    return asked + [word.partition("=")[2] for word in words if word.startswith("--lang=")]
 
 
 def help_text(lang: str = "en") -> str:
@@ -73,9 +86,13 @@ def help_text(lang: str = "en") -> str:
     width = max(len(f"{c.name} {c.usage}") for c in COMMANDS.values()) + 2
     for title, commands in GROUPS.items():
         lines += ["", say(title, lang)]
-        lines += [f"  {f'{c.name} {c.usage}':<{width}}{c.help}" for c in commands]
+        lines += [f"  {f'{c.name} {c.usage}':<{width}}{_about(c, lang)}" for c in commands]
     lines += ["", say("cli.help.everywhere", lang), ""]
     return "\n".join(lines)
+
+
+def _about(command: Command, lang: str) -> str:
+    return say(f"cli.command.{command.name}", lang)
 
 
 def _write(text: str) -> None:

@@ -11,11 +11,10 @@ from typing import NamedTuple
 
 
 class Command(NamedTuple):
-    """A command: its name, what it does in one line, and the function behind it."""
+    """A command: its name, what it takes, and the function behind it; what it does is a text of the catalogue."""
 
     name: str
     usage: str
-    help: str
     path: str
 
 
@@ -25,45 +24,45 @@ _MIND = "rerail.cli.commands_mind"
 
 GROUPS: dict[str, tuple[Command, ...]] = {
     "cli.help.running": (
-        Command("run", "PLAN | --objective", "Run a plan and stay with it to its end.", f"{_RUN}:run"),
-        Command("start", "PLAN", "Start a plan (stays attached for now, like run).", f"{_RUN}:start"),
-        Command("plan", "OBJECTIVE", "Make a plan with the model; run nothing.", f"{_MIND}:plan"),
-        Command("check", "PLAN", "List every fault of a plan; run nothing.", f"{_RUN}:check"),
-        Command("retry", "RUN | --all-failed", "Do again what failed and what depends on it.", f"{_RUN}:retry"),
-        Command("resume", "RUN", "Continue an interrupted or paused run.", f"{_RUN}:resume"),
+        Command("run", "PLAN | --objective", f"{_RUN}:run"),
+        Command("start", "PLAN", f"{_RUN}:start"),
+        Command("plan", "OBJECTIVE", f"{_MIND}:plan"),
+        Command("check", "PLAN", f"{_RUN}:check"),
+        Command("retry", "RUN | --all-failed", f"{_RUN}:retry"),
+        Command("resume", "RUN", f"{_RUN}:resume"),
     ),
     "cli.help.looking": (
-        Command("ls", "", "List the runs, newest first.", f"{_LOOK}:ls"),
-        Command("show", "RUN", "Show a run: its steps and its verdict.", f"{_LOOK}:show"),
-        Command("why", "RUN [STEP]", "Tell the story of a run or of one step.", f"{_LOOK}:why"),
-        Command("logs", "RUN", "Print everything that happened, line by line.", f"{_LOOK}:logs"),
-        Command("watch", "RUN", "Follow a run live, whoever drives it.", f"{_LOOK}:watch"),
-        Command("graph", "RUN | PLAN", "Draw the steps as a tree, as Mermaid or as SVG.", f"{_LOOK}:graph"),
-        Command("artifacts", "RUN [NAME]", "List what the steps made, or print one.", f"{_LOOK}:artifacts"),
+        Command("ls", "", f"{_LOOK}:ls"),
+        Command("show", "RUN", f"{_LOOK}:show"),
+        Command("why", "RUN [STEP]", f"{_LOOK}:why"),
+        Command("logs", "RUN", f"{_LOOK}:logs"),
+        Command("watch", "RUN", f"{_LOOK}:watch"),
+        Command("graph", "RUN | PLAN", f"{_LOOK}:graph"),
+        Command("artifacts", "RUN [NAME]", f"{_LOOK}:artifacts"),
     ),
     "cli.help.acting": (
-        Command("confirm", "RUN [STEP]", "Let a step that waits for it run, or refuse it.", f"{_ACT}:confirm"),
-        Command("resolve", "RUN STEP", "Say what became of a step in doubt.", f"{_ACT}:resolve"),
-        Command("repair", "RUN STEP", "Change a step that failed, and do it again.", f"{_ACT}:repair"),
-        Command("skip", "RUN STEP", "Do without a step.", f"{_ACT}:skip"),
-        Command("add", "RUN STEPS_FILE", "Add steps to a live run.", f"{_ACT}:add"),
-        Command("pause", "RUN", "Start nothing more until the run is resumed.", f"{_ACT}:pause"),
-        Command("cancel", "RUN", "End a run.", f"{_ACT}:cancel"),
+        Command("confirm", "RUN [STEP]", f"{_ACT}:confirm"),
+        Command("resolve", "RUN STEP", f"{_ACT}:resolve"),
+        Command("repair", "RUN STEP", f"{_ACT}:repair"),
+        Command("skip", "RUN STEP", f"{_ACT}:skip"),
+        Command("add", "RUN STEPS_FILE", f"{_ACT}:add"),
+        Command("pause", "RUN", f"{_ACT}:pause"),
+        Command("cancel", "RUN", f"{_ACT}:cancel"),
     ),
     "cli.help.setup": (
-        Command("tools", "", "List the tools that can be called.", f"{_SETUP}:tools"),
-        Command("config", "", "Print every setting and where it comes from.", f"{_SETUP}:config"),
-        Command("prompts", "show|eject", "Show what models are told, or copy it to change it.", f"{_MIND}:prompts"),
-        Command(
-            "memory", "[--clear]", "Show which rung mended which failure before; --clear forgets.", f"{_SETUP}:memory"
-        ),
-        Command("mcp", "", "Serve other agents over MCP, on stdio or HTTP.", f"{_SERVE}:mcp"),
-        Command("doctor", "", "Check that everything a run needs is there.", f"{_SETUP}:doctor"),
-        Command("demo", "", "See a plan fail, heal, be killed and finish.", ""),
+        Command("tools", "", f"{_SETUP}:tools"),
+        Command("config", "", f"{_SETUP}:config"),
+        Command("prompts", "show|eject", f"{_MIND}:prompts"),
+        Command("memory", "[--clear]", f"{_SETUP}:memory"),
+        Command("mcp", "", f"{_SERVE}:mcp"),
+        Command("doctor", "", f"{_SETUP}:doctor"),
+        Command("demo", "", ""),
     ),
 }
 
 COMMANDS: dict[str, Command] = {command.name: command for group in GROUPS.values() for command in group}
+
+LANGS = ("en", "zh")
 
 # Options that every command takes, and which of them take a value: they may also stand before the command.
 FLAGS = ("--json", "--no-color", "--quiet", "-q")

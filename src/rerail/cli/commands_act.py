@@ -9,12 +9,13 @@ from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
 from cyclopts import Parameter
+from rich.text import Text
 
 from rerail.cli.attend import Attended, exit_code, show_report, stay
 from rerail.cli.commands_run import Hidden, handed_over
 from rerail.cli.inputs import as_mapping, as_value, load_steps
 from rerail.cli.options import FLAG, PLAIN, Common
-from rerail.cli.output import Output
+from rerail.cli.output import Output, one_line
 from rerail.cli.picture import Picture
 from rerail.cli.session import Session, ownership
 from rerail.wiring import Engine
@@ -74,8 +75,11 @@ async def resolve(
     if [succeeded is not None, failed, rerun].count(True) != 1:
         return out.usage(out.say("cli.resolve.which"), f"rerail resolve {run} {step} --succeeded VALUE")
 
+    value = as_value(succeeded) if succeeded is not None else ...
+    if isinstance(value, str) and value == succeeded and value.lstrip()[:1] in ("{", "["):
+        out.note(Text(out.say("cli.resolve.as_text", value=one_line(value, 80)), "yellow"))
+
     async def act(engine: Engine, found: str) -> None:
-        value = as_value(succeeded) if succeeded is not None else ...
         await engine.resolve(found, step, succeeded=value, failed=failed, rerun=rerun)
 
     return await _act(run, act, common, out)

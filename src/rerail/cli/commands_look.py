@@ -24,6 +24,7 @@ from rerail.cli.render import report, runs_table, steps_table
 from rerail.cli.session import Session, ownership
 from rerail.cli.style import moment, size, table
 from rerail.core.events import Record
+from rerail.core.why import failures
 from rerail.errors import PlanError, RerailError
 from rerail.wiring import Engine
 
@@ -46,7 +47,9 @@ async def ls(
     limit
         How many; 0 for all.
     """
-    async with Session(common, out).engine() as engine:
+    session = Session(common, out)
+    session.require_store()
+    async with session.engine() as engine:
         rows = await _chosen(engine, status, limit)
     more = len(rows) > limit > 0
     rows = rows[:limit] if limit > 0 else rows
@@ -132,6 +135,8 @@ def _print_value(out: Output, value: Any) -> int:
 async def why(run: str, step: str | None = None, /, *, common: Common = PLAIN, out: Annotated[Output, Hidden]) -> int:
     """Tell the story of a run, or of one of its steps: what happened, in order, and why.
 
+    With --json the failed attempts come along, each with its traceback.
+
     Parameters
     ----------
     run
@@ -143,7 +148,8 @@ async def why(run: str, step: str | None = None, /, *, common: Common = PLAIN, o
         found = await engine.find(run)
         if out.json:
             told = await engine.why(found, step)  # JSON never changes with the language
-            out.document({"run_id": found, "step": step, "story": told.splitlines()})
+            failed = failures(await engine.events(found), step)
+            out.document({"run_id": found, "step": step, "story": told.splitlines(), "failures": failed})
         else:
             out.print(*(Text(clean(line)) for line in (await engine.why(found, step, out.lang)).splitlines()))
     return 0
@@ -161,7 +167,7 @@ async def logs(
 ) -> int:
     """Print everything that happened, one line an event, tools' own log lines included.
 
-    With --json the events are one list; with --follow it is printed when the run has come to rest.
+    With --json one document is printed, a list of events; with --follow too, at the end, when the run is at rest.
 
     Parameters
     ----------
@@ -223,7 +229,7 @@ class _Log:
 async def watch(run: str, /, *, common: Common = PLAIN, out: Annotated[Output, Hidden]) -> int:
     """Follow a run live, whoever drives it, until it is at rest or waits for a person.
 
-    With --json the events of the run are printed as one list, at the end. The exit code is that of the run.
+    With --json one document is printed, at the end: a list of the run's events. The exit code is that of the run.
 
     Parameters
     ----------

@@ -20,6 +20,7 @@ from rerail.cli.render import once_warning, preview_lines
 from rerail.cli.session import Session, ownership
 from rerail.cli.style import icon, style_of, table
 from rerail.core.commands import Preview
+from rerail.core.holes import hole_warnings
 from rerail.core.plan import Fault
 from rerail.core.tools import ToolSpec
 from rerail.errors import PlanError, Refused, RerailError
@@ -65,7 +66,13 @@ async def run(
     sources = session.given
     async with session.engine(sources, session.load(sources), making=True, driving=True) as engine:
         above = await engine.find(parent) if parent is not None else None
-        started = await engine.start(loaded, objective=objective, fallback=second, parent=above)
+        try:
+            started = await engine.start(loaded, objective=objective, fallback=second, parent=above)
+        except PlanError as error:
+            plans = [plan for plan in (loaded, second) if plan is not None]
+            hints = [hint for plan in plans for hint in session.undecorated(plan, engine.tools)]
+            error.hint = "; ".join(hints) or error.hint
+            raise
         return await stay(engine, out, Picture(started))
 
 
@@ -87,7 +94,8 @@ async def start(
 async def check(plan: str, /, *, common: Common = PLAIN, out: Annotated[Output, Hidden]) -> int:
     """List every fault of a plan; run nothing.
 
-    With --tools the tools and their arguments are checked as well.
+    With --tools the tools and their arguments are checked as well, and warnings tell what may go wrong: an argument
+    that is made from an optional step's output and does not accept null. Warnings leave the exit code at 0.
 
     Parameters
     ----------
@@ -97,19 +105,28 @@ async def check(plan: str, /, *, common: Common = PLAIN, out: Annotated[Output, 
     session = Session(common, out)
     loaded = load_plan(plan)
     specs, faults = await _checked(session, loaded)
+    hints = session.undecorated(loaded, specs) if faults and specs is not None else []
+    warnings = hole_warnings(loaded, specs) if not faults and specs is not None else []
     depth, width = (0, 0) if faults else Graph.of_plan(loaded).measures()
     if out.json:
-        listed = [fault.to_dict() for fault in faults]
         found = {"ok": not faults, "steps": len(loaded.steps), "depth": depth, "width": width}
-        out.document({**found, "tools_checked": specs is not None, "faults": listed})
+        listed = {"faults": [one.to_dict() for one in faults], "warnings": [one.to_dict() for one in warnings]}
+        out.document({**found, "tools_checked": specs is not None, **listed, "hints": hints})
     elif faults:
         out.print(Text(out.say("cli.check.faults", count=len(faults)), "bold red"))
         out.print(*(Text.assemble("  - ", clean(fault.said(out.lang)), ("  " + fault.code, "dim")) for fault in faults))
+        out.print(*(Text.assemble((out.say("cli.hint"), "cyan"), " ", clean(hint)) for hint in hints))
     else:
         out.print(Text(out.say("cli.check.ok", steps=len(loaded.steps), depth=depth, width=width), "green"))
+        out.print(*(_warning(out, one) for one in warnings))
         if specs is None:
             out.note(Text(out.say("cli.check.no_tools"), "dim"))
     return 2 if faults else 0
+
+
+def _warning(out: Output, fault: Fault) -> Text:
+    said = clean(fault.said(out.lang))
+    return Text.assemble((out.say("cli.check.warning"), "yellow"), " ", said, ("  " + fault.code, "dim"))
 
 
 async def _checked(session: Session, plan: Plan) -> tuple[Mapping[str, ToolSpec] | None, list[Fault]]:
@@ -219,7 +236,7 @@ async def _preview(engine: Engine, out: Output, run: str, wanted: _Wanted) -> in
     if out.json:
         out.document({"run_id": target, **preview.to_dict()})
     else:
-        out.print(*preview_lines(out, target, preview))
+        out.print(*preview_lines(out, Picture.of(target, await engine.events(target)), preview))
     return 0
 
 
@@ -275,6 +292,7 @@ async def _retry_all(session: Session, wanted: _Wanted, *, dry_run: bool, yes: b
         return out.usage(out.say("cli.retry.all_or_steps"), "rerail retry RUN --step ID")
     if wanted.clean and not (yes or dry_run):
         raise Refused(out.say("cli.clean.all"), "CONFIRM_NEEDED", hint="rerail retry --all-failed --clean --yes")
+    session.require_store()
     async with session.engine() as engine:
         rows = await engine.list(status=("failed", "running"), limit=100_000)
     rows = [row for row in rows if row["status"] == "failed" or row["interrupted"]]

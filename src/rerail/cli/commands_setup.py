@@ -50,6 +50,7 @@ async def memory(*, clear: bool = False, common: Common = PLAIN, out: Annotated[
         Forget it: only what happens from now on is learnt from.
     """
     session = Session(common, out)
+    session.require_store()
     async with session.engine(making=clear) as engine:
         if clear:
             await engine.forget()

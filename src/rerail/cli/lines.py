@@ -16,7 +16,7 @@ from rerail.core import events as ev
 from rerail.core.events import Record
 from rerail.core.policy import Rung
 from rerail.core.state import State
-from rerail.core.texts import reason_in, span
+from rerail.core.texts import at_once, reason_in, span
 from rerail.core.track import Track
 from rerail.core.verdict import skip_message, status_of
 
@@ -134,7 +134,11 @@ class Teller:
         return "cancelled", "", self._say("cancelled", by=event.by or "?", reason=event.reason).rstrip()
 
     def stopped(self, event: ev.Stopped) -> Told:
-        return "failed", "", self._say("stopped", code=event.code, reason=event.reason)
+        return (
+            "failed",
+            "",
+            self._say("stopped", words=self._out.say(f"stop.{event.code}"), code=event.code, reason=event.reason),
+        )
 
     def done(self, event: ev.Done) -> Told:
         return event.status, "", self._say("done", status=event.status, summary=bare(event.summary, event.status))
@@ -178,7 +182,7 @@ class Teller:
         return "retry", event.step, self._say("renewed")
 
     def scheduled(self, event: ev.RetryScheduled) -> Told:
-        key = "wait" if event.asked else "retry"
+        key = "wait" if event.asked else "retry_now" if at_once(event.delay) else "retry"
         words = self._say(key, attempt=event.attempt, of=event.of, delay=span(event.delay), left=event.retries_left)
         return "retry", event.step, words
 

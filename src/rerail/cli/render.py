@@ -41,7 +41,9 @@ def report(
     found = result(picture.state, {}, now, out.lang)
     status = "interrupted" if interrupted else found.status
     lines = [verdict_line(out, found, status)]
-    lines += _section(out, "cli.report.failed", _failed(out, picture))
+    lines += _section(out, "cli.report.failed", _failed(out, picture, Status.FAILED))
+    lines += _section(out, "cli.report.in_doubt", _failed(out, picture, Status.IN_DOUBT))
+    lines += _section(out, "cli.report.stopped", _stopped(out, picture.state))
     lines += _section(out, "cli.report.consequences", _skipped(out, picture, accepted=False))
     lines += _section(out, "cli.report.never", [_named(out, "cancelled", step, "") for step in found.never_started])
     lines += _section(out, "cli.report.degraded", _degraded(out, picture))
@@ -82,20 +84,37 @@ def _named(out: Output, status: str, step: str, words: str) -> Text:
     return line.append(f"  {one_line(words, 500)}") if words else line
 
 
-def _failed(out: Output, picture: Picture) -> list[Text]:
+def _failed(out: Output, picture: Picture, wanted: Status) -> list[Text]:
     lines = []
     for track in picture.state.tracks.values():
         status, code = status_of(picture.state, track)
-        if status not in (Status.FAILED, Status.IN_DOUBT):
+        if status is not wanted:
             continue
         error = error_of(picture.state, track, status, code, out.lang) or {"message": "", "category": ""}
         tool = track.call.tool if track.call is not None else track.step.tool
         words = out.say(
-            "cli.report.reason", tool=tool, attempts=track.attempt, message=error["message"], code=code,
-            category=error["category"],
+            "cli.report.reason" if track.attempt else "cli.report.reason_uncalled", tool=tool, attempts=track.attempt,
+            message=error["message"], code=code, category=error["category"],
         )  # fmt: skip
         lines.append(_named(out, status, track.id, words))
     return lines
+
+
+def _stopped(out: Output, state: State) -> list[Text]:
+    """Why the run stopped before its end, and what to do about it; that somebody cancelled it needs no more words."""
+    policy = state.policy
+    if state.stopped == "BREAKER_OPEN":
+        limit = policy.max_consecutive_failures
+        return [
+            Text(out.say("cli.report.breaker", count=limit)),
+            Text(out.say("cli.report.breaker_setting", limit=limit)),
+        ]
+    if state.stopped == "BUDGET_EXCEEDED":
+        budgets = ("max_attempts", "max_tokens", "max_cost", "max_seconds")
+        given = {name: value for name in budgets if (value := getattr(policy, name)) is not None}
+        names = ", ".join(f"run.{name} = {value:g}" for name, value in given.items())
+        return [Text(out.say("cli.report.budget", names=names))]
+    return []
 
 
 def _skipped(out: Output, picture: Picture, *, accepted: bool) -> list[Text]:
@@ -199,6 +218,8 @@ def steps_table(out: Output, picture: Picture, now: float, *, everything: bool =
         odd = [t for t in tracks if status_of(picture.state, t)[0] not in (Status.SUCCEEDED, Status.PENDING)][:200]
         hidden, tracks = len(tracks) - len(odd), odd
     rows = [step_cells(out, picture, track, now) for track in tracks]
+    if hidden and not rows:
+        return [Text(out.say("cli.show.hidden", count=hidden), "dim")]
     head = [out.say(f"cli.head.{name}") for name in ("step", "tool", "attempts", "time", "note")]
     lines = table(head, rows, out.out.width)
     return [*lines, Text(out.say("cli.show.hidden", count=hidden), "dim")] if hidden else lines
@@ -216,15 +237,15 @@ def runs_table(out: Output, rows: Sequence[Mapping[str, Any]]) -> list[Text]:
     return table(head, cells, out.out.width)
 
 
-def preview_lines(out: Output, run: str, preview: Preview) -> list[Text]:
+def preview_lines(out: Output, picture: Picture, preview: Preview) -> list[Text]:
     """What a retry would do, before anything runs (R7)."""
     count, total = len(preview.rerun), len(preview.rerun) + len(preview.kept)
     roots = ", ".join(one_line(step, 48) for step in preview.roots[:SHOWN])
-    lines = [Text(out.say("cli.preview.title", run=run, count=count, total=total), "bold")]
+    lines = [Text(out.say("cli.preview.title", run=picture.state.run, count=count, total=total), "bold")]
     lines.append(Text(out.say("cli.preview.roots", roots=roots + (" …" if len(preview.roots) > SHOWN else ""))))
     again = [_named(out, "retry", row["step"], row["why"]) for row in preview.rerun]
     lines += _section(out, "cli.preview.rerun", again)
-    lines += _section(out, "cli.preview.kept", [_named(out, "succeeded", step, "") for step in preview.kept])
+    lines += _section(out, "cli.preview.kept", [_kept(out, picture.state, step) for step in preview.kept])
     if preview.once:
         lines.append(once_warning(out, preview.once))
     if preview.passed:
@@ -232,6 +253,10 @@ def preview_lines(out: Output, run: str, preview: Preview) -> list[Text]:
     estimate = preview.estimate
     words = out.say("cli.preview.estimate", seconds=span(estimate["seconds"]), tools=span(estimate["tool_seconds"]))
     return [*lines, Text(words + (f", {estimate['cost']:g}" if estimate["cost"] else ""), "dim")]
+
+
+def _kept(out: Output, state: State, step: str) -> Text:
+    return _named(out, status_of(state, state.tracks[step])[0], step, "")
 
 
 def once_warning(out: Output, steps: Sequence[str]) -> Text:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -84,7 +84,28 @@ class Session:
             await engine.equip(servers_of(plan))
             return dict(engine.tools) or None
 
+    def undecorated(self, plan: Plan, known: Mapping[str, ToolSpec]) -> list[str]:
+        """What to say about unknown tools that are functions in a file of tools, and only lack the decorator."""
+        from rerail.adapters.tools.loading import has_plain
+
+        others = [call.tool for step in plan.steps for call in (step.fallback, step.verify) if call and call.tool]
+        names = [name for step in plan.steps for name in (step.tool, *step.alternatives)]
+        return [
+            self.out.say("cli.hint.undecorated", file=os.path.basename(source), name=name)
+            for name in dict.fromkeys([*names, *others])
+            if name not in known
+            for source in self.given
+            if has_plain(source, name)
+        ]
+
     # -- Engines ----------------------------------------------------------------------------------------------------
+
+    def require_store(self) -> None:
+        """Refuse a store that was named for this call and is not there: most likely it was mistyped."""
+        url = self.settings.store.url
+        if self.sources.get("store.url") == "command line" and _is_missing(url):
+            hint = self.out.say("cli.hint.no_store")
+            raise Refused(self.out.say("cli.error.store_missing", url=url), "STORE_FAILED", hint=hint)
 
     @asynccontextmanager
     async def engine(

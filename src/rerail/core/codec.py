@@ -16,7 +16,15 @@ from rerail.core.events import Event
 
 FORMAT = 1
 
-_encoder = msgspec.json.Encoder()
+
+def _as_text(value: Any) -> str:
+    """A sentence of the catalogue is a text like any other once it is written down."""
+    if isinstance(value, str):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} is no part of an event")
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_as_text)
 _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 
 # From which format → how its plain data becomes the next format's.

@@ -237,7 +237,7 @@ def check(plan: Plan, tools: Mapping[str, ToolShape] | None = None) -> list[Faul
     faults = list(plan.faults)
     if not plan.steps and not faults:
         faults.append(Fault("NO_STEPS", tell("refuse.plan.no_steps")))
-    faults += check_steps(plan.steps, tools)
+    faults += [fault for fault in check_steps(plan.steps, tools) if fault not in plan.faults]
     if plan.follow_up is not None:
         faults += [
             Fault(f.code, tell("refuse.plan.in_follow_up", message=f.message), f.step)
@@ -330,7 +330,9 @@ def _check_reference(text: str, step: Step, names: Names, needs: dict[str, None]
 
 def _check_tools(step: Step, names: Names, tools: Mapping[str, ToolShape]) -> list[Fault]:
     faults: list[Fault] = []
-    if step.tool not in tools:
+    if not step.tool:
+        faults.append(Fault("BAD_VALUE", tell("refuse.plan.tool_missing"), step.id))
+    elif step.tool not in tools:
         faults.append(
             Fault("UNKNOWN_TOOL", tell("refuse.plan.unknown_tool", unknown=_unknown(step.tool, tools, "tool")), step.id)
         )

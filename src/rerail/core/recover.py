@@ -354,7 +354,8 @@ def _fallback(case: Case) -> Taken:
 def _skip(case: Case) -> Taken:
     if case.track.step.critical:
         return None
-    message = say("skip.SKIP_OPTIONAL", retries=case.used, reason=case.error.message)
+    key = "skip.SKIP_OPTIONAL" if case.used else "skip.SKIP_OPTIONAL_UNTRIED"
+    message = say(key, retries=case.used, reason=case.error.message)
     return [ev.StepSkipped(case.track.id, "SKIP_OPTIONAL", message, "rules")]
 
 

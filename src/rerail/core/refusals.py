@@ -17,7 +17,7 @@ REFUSALS: dict[str, dict[str, str]] = {
     "refuse.run.step_ended": {"en": "step {step!r} is {status} already"},
     "refuse.run.run_waits_confirm": {"en": "run {run} waits for a confirmation"},
     "refuse.run.stage_unknown": {"en": "run {run} has no stage {stage!r}; stages: {stages}"},
-    "refuse.run.retry_limit": {"en": "run {run} was retried {retries} times; the limit is {max_retries}"},
+    "refuse.run.retry_limit": {"en": "run {run} was retried {retries:time|times}; the limit is {max_retries}"},
     "refuse.run.not_retryable": {"en": "this error cannot be mended by trying again: {reason}"},
     "refuse.run.run_completed": {"en": "run {run} completed"},
     "refuse.run.step_succeeded": {"en": "step {step!r} succeeded already"},
@@ -79,7 +79,9 @@ REFUSALS: dict[str, dict[str, str]] = {
     "hint.run.run_waits_confirm": {"en": "use: rerail confirm {run}"},
     "hint.run.retry_limit": {"en": "use: rerail retry {run} --clean to start over, or --force to pass the limit"},
     "hint.run.not_retryable": {"en": "fix its cause, then retry with --force"},
-    "hint.run.run_completed": {"en": "use: rerail retry {run} --force to do it again"},
+    "hint.run.run_completed": {
+        "en": "use: rerail retry {run} --force --step STEP; without --step for what was degraded or skipped"
+    },
     "hint.run.step_succeeded": {"en": "use --force to run it again"},
     "hint.run.run_id_invalid": {
         "en": "use up to {limit} printable characters, no slash and no colon, not beginning with - ~ or a dot"
@@ -142,10 +144,10 @@ REFUSALS: dict[str, dict[str, str]] = {
     "refuse.plan.of_step": {"en": "step {step!r}: {message}", "zh": "步骤 {step!r}：{message}"},
     "refuse.plan.more_faults": {"en": "… and {count} more", "zh": "……另有 {count} 处"},
     "refuse.plan.no_steps": {"en": "the plan has no steps; add at least one"},
-    "refuse.plan.unknown_tool": {"en": "the tool is {unknown}"},
+    "refuse.plan.unknown_tool": {"en": "{unknown}"},
     "refuse.plan.self_need": {"en": "the step needs itself; remove that need"},
     "refuse.plan.unknown_reference": {"en": "{error} refers to {hint} (write $${{ for a literal ${{)"},
-    "refuse.plan.unknown_alternative": {"en": "an alternative is {unknown}"},
+    "refuse.plan.unknown_alternative": {"en": "alternatives: {unknown}"},
     "refuse.plan.unknown_need": {"en": "needs {unknown}"},
     "refuse.plan.too_large": {"en": "{path} is larger than {limit:,} bytes"},
     "refuse.plan.no_file": {"en": "there is no plan file {path!r}"},

@@ -72,25 +72,41 @@ TEXTS: dict[str, dict[str, str]] = {
         "en": "optional step skipped after {retries:retry|retries}: {reason}",
         "zh": "可选步骤在重试 {retries} 次后跳过：{reason}",
     },
+    "skip.SKIP_OPTIONAL_UNTRIED": {
+        "en": "optional step skipped without a retry: {reason}",
+        "zh": "可选步骤未重试即跳过：{reason}",
+    },
     "skip.SKIP_USER": {"en": "skipped by {by}", "zh": "由 {by} 跳过"},
     "skip.SKIP_CONDITION": {"en": "not needed: it runs only if {steps} fails", "zh": "不需要：仅当 {steps} 失败时执行"},
     "skip.BREAKER_OPEN": {"en": "never started: too many different steps failed in a row"},
     "skip.BUDGET_EXCEEDED": {"en": "never started: a budget of the run was used up"},
     "skip.RUN_CANCELLED": {"en": "never started: the run was cancelled"},
+    # Why no more steps are started.
+    "stop.BREAKER_OPEN": {"en": "too many different steps failed in a row", "zh": "连续失败的步骤过多"},
+    "stop.BUDGET_EXCEEDED": {"en": "a budget of the run was used up", "zh": "任务预算已用完"},
     # Why a result may be out of date, or is less than whole.
     "stale.once": {"en": "its inputs changed, but its effect must not happen twice"},
     "stale.stopped": {"en": "it was to be done again, and the run stopped before it was"},
     "stale.upstream": {"en": "a step it was made from failed when it was tried again"},
     "degraded.fallback": {"en": "a fallback stood in: {reason}", "zh": "使用了降级结果：{reason}"},
     "degraded.hole": {"en": "made without the output of step {step!r}, which was skipped"},
+    # What may go wrong with a plan that may run.
+    "warn.plan.hole": {
+        "en": "argument {argument!r} is made from step {other!r}, which may be skipped, and {tool!r} does not accept "
+        "null there: let it (str | None), or give {other!r} a fallback",
+        "zh": "参数 {argument!r} 来自可选步骤 {other!r}，而 {tool!r} 在此不接受空值："
+        "请允许空值（str | None），或为 {other!r} 提供 fallback",
+    },
     # Summaries (V7).
     "summary.success": {"en": "{total:step|steps}, all succeeded"},
     "summary.healed": {"en": "{total:step|steps}, all succeeded, after {retries:retry|retries}"},
     "summary.degraded": {"en": "done, but not whole: {degraded:step|steps} degraded and {skipped} skipped of {total}"},
     "summary.fallback_plan": {"en": "done by the fallback plan ({total:step|steps}), planning failed: {reason}"},
     "summary.failed": {"en": "{names}; {consequences:step|steps} skipped because of that"},
+    "summary.failed_alone": {"en": "{names}"},
     "summary.cancelled": {"en": "{never} of {total:step|steps} never started"},
-    "summary.stopped": {"en": "stopped early ({code}): {names} failed, {never} of {total:step|steps} never started"},
+    "summary.stopped": {"en": "stopped early, {reason}; failed: {names}; {never} of {total:step|steps} never started"},
+    "summary.stopped_last": {"en": "stopped early, {reason}; failed: {names}"},
     "summary.waiting": {"en": "for a person: {on}"},
     "summary.running": {"en": "{done} of {total:step|steps} done"},
     "summary.incomplete": {"en": "all steps succeeded, but the goal is not reached: {missing}"},
@@ -105,6 +121,8 @@ TEXTS: dict[str, dict[str, str]] = {
     "why.failed": {"en": "{time}  {who}attempt {attempt} failed after {elapsed}: {message} [{code}, {category}]"},
     "why.cut_off": {"en": "{time}  {who}attempt {attempt} was cut off: {message}"},
     "why.failed_before": {"en": "{time}  {who}failed before its tool was called: {message} [{code}, {category}]"},
+    "why.place": {"en": "          at {place}"},
+    "why.confirm": {"en": " for a confirmation"},
     "why.lost": {"en": "          its answer is lost: the effect may or may not have happened"},
     "why.verified": {"en": "{time}  {who}looked whether the effect is there: {effect}{reason}"},
     "why.skipped": {"en": "{time}  {message} [{code}]"},
@@ -112,6 +130,7 @@ TEXTS: dict[str, dict[str, str]] = {
     "why.kept_stale": {"en": "{time}  kept although its inputs changed: its effect must not happen twice"},
     "why.renewed": {"en": "{time}  its inputs changed, so it runs again"},
     "why.retry": {"en": "          → retry {attempt} of {of} in {delay} ({left} left after that)"},
+    "why.retry_now": {"en": "          → retry {attempt} of {of} at once ({left} left after that)"},
     "why.again": {"en": "          → called again, at no cost: that its process died was not its fault"},
     "why.not_now": {
         "en": "          → the tool said 'not now': waiting {delay} (counts neither as failure nor as retry)"
@@ -135,10 +154,10 @@ TEXTS: dict[str, dict[str, str]] = {
     "why.declined": {"en": "{time}  no {question}: {reason}"},
     "why.rejected": {"en": "{time}  a change by {by} was refused: {faults}"},
     "why.replanned": {"en": "{time}  new plan (revision {revision}) by {by}: {reason}"},
-    "why.round": {"en": "{time}  retry round {round} by {by}: {roots}; {size} steps in the chain"},
+    "why.round": {"en": "{time}  retry round {round} by {by}: {roots}; {size:step|steps} in the chain"},
     "why.acted": {"en": "{time}  {by}: {action}{what}"},
     "why.resumed": {"en": "{time}  resumed by {by}{lost}"},
-    "why.stopped": {"en": "{time}  the run stopped starting steps: {code} ({reason})"},
+    "why.stopped": {"en": "{time}  no more steps are started: {words} ({reason}) [{code}]"},
     "why.cancelled": {"en": "{time}  cancelled by {by}"},
     "why.waiting": {"en": "{time}  waiting for: {on}"},
     "why.done": {"en": "{time}  {status}: {summary}"},
@@ -187,6 +206,11 @@ TEXTS: dict[str, dict[str, str]] = {
     },
     "cli.hint.no_store": {"en": "name the store with --store, or go to the folder where the run was started"},
     "cli.hint.store": {"en": "name another place with --store"},
+    "cli.error.store_missing": {"en": "there is no store {url}", "zh": "存储 {url} 不存在"},
+    "cli.hint.undecorated": {
+        "en": "{file} has a function {name!r} without @rerail.tool",
+        "zh": "{file} 中的函数 {name!r} 没有 @rerail.tool",
+    },
     "cli.hint.tools": {"en": "load tools with --tools file.py or --tools module:attr; see them with: rerail tools"},
     "cli.error.origin": {"en": "the tools of run {run} cannot be loaded again: {reason}"},
     "cli.hint.origin": {"en": "say where they are now with --tools file.py"},
@@ -209,6 +233,60 @@ TEXTS: dict[str, dict[str, str]] = {
         "RUN is a run's id or the beginning of it. More: rerail COMMAND --help",
         "zh": "通用选项：--store FILE  --tools FILE.py  --json  --lang en|zh  --set table.key=value  --no-color  -q\n"
         "RUN 是任务编号或其开头。更多：rerail 命令 --help",
+    },
+    "cli.command.run": {"en": "Run a plan and stay with it to its end.", "zh": "执行计划直到结束。"},
+    "cli.command.start": {
+        "en": "Start a plan (stays attached for now, like run).",
+        "zh": "启动计划（目前与 run 一样保持连接）。",
+    },
+    "cli.command.plan": {"en": "Make a plan with the model; run nothing.", "zh": "用模型生成计划；不执行。"},
+    "cli.command.check": {"en": "List every fault of a plan; run nothing.", "zh": "列出计划的所有错误；不执行。"},
+    "cli.command.retry": {
+        "en": "Do again what failed and what depends on it.",
+        "zh": "重新执行失败的步骤及依赖它们的步骤。",
+    },
+    "cli.command.resume": {"en": "Continue an interrupted or paused run.", "zh": "继续中断或暂停的任务。"},
+    "cli.command.ls": {"en": "List the runs, newest first.", "zh": "列出任务，最新的在前。"},
+    "cli.command.show": {"en": "Show a run: its steps and its verdict.", "zh": "显示任务：步骤和结论。"},
+    "cli.command.why": {"en": "Tell the story of a run or of one step.", "zh": "讲述任务或某一步的经过。"},
+    "cli.command.logs": {"en": "Print everything that happened, line by line.", "zh": "逐行打印发生的一切。"},
+    "cli.command.watch": {"en": "Follow a run live, whoever drives it.", "zh": "实时跟踪任务，无论由谁执行。"},
+    "cli.command.graph": {
+        "en": "Draw the steps as a tree, as Mermaid or as SVG.",
+        "zh": "把步骤画成树、Mermaid 或 SVG。",
+    },
+    "cli.command.artifacts": {
+        "en": "List what the steps made, or print one.",
+        "zh": "列出各步骤的产物，或打印其中一个。",
+    },
+    "cli.command.confirm": {
+        "en": "Let a step that waits for it run, or refuse it.",
+        "zh": "批准或拒绝等待确认的步骤。",
+    },
+    "cli.command.resolve": {"en": "Say what became of a step in doubt.", "zh": "说明结果不明的步骤究竟如何。"},
+    "cli.command.repair": {"en": "Change a step that failed, and do it again.", "zh": "修改失败的步骤并重新执行。"},
+    "cli.command.skip": {"en": "Do without a step.", "zh": "略过一个步骤。"},
+    "cli.command.add": {"en": "Add steps to a live run.", "zh": "向进行中的任务添加步骤。"},
+    "cli.command.pause": {"en": "Start nothing more until the run is resumed.", "zh": "恢复之前不再启动新步骤。"},
+    "cli.command.cancel": {"en": "End a run.", "zh": "结束任务。"},
+    "cli.command.tools": {"en": "List the tools that can be called.", "zh": "列出可调用的工具。"},
+    "cli.command.config": {"en": "Print every setting and where it comes from.", "zh": "打印每项设置及其来源。"},
+    "cli.command.prompts": {
+        "en": "Show what models are told, or copy it to change it.",
+        "zh": "显示给模型的提示词，或复制出来修改。",
+    },
+    "cli.command.memory": {
+        "en": "Show which rung mended which failure before; --clear forgets.",
+        "zh": "显示哪种恢复方式修复过哪种失败；--clear 清除。",
+    },
+    "cli.command.mcp": {
+        "en": "Serve other agents over MCP, on stdio or HTTP.",
+        "zh": "通过 MCP（stdio 或 HTTP）为其他智能体服务。",
+    },
+    "cli.command.doctor": {"en": "Check that everything a run needs is there.", "zh": "检查任务所需的一切是否就绪。"},
+    "cli.command.demo": {
+        "en": "See a plan fail, heal, be killed and finish.",
+        "zh": "观看一个计划失败、修复、被杀死并完成。",
     },
     "cli.status.pending": {"en": "pending", "zh": "待执行"},
     "cli.status.running": {"en": "running", "zh": "执行中"},
@@ -239,7 +317,7 @@ TEXTS: dict[str, dict[str, str]] = {
     # One event, one line.
     "cli.line.run_started": {"en": "run {run} started by {by}: {objective}", "zh": "{by} 启动任务 {run}：{objective}"},
     "cli.line.plan_accepted": {
-        "en": "plan of {count} steps (revision {revision})",
+        "en": "plan of {count:step|steps} (revision {revision})",
         "zh": "计划共 {count} 步（第 {revision} 版）",
     },
     "cli.line.plan_rejected": {"en": "a change by {by} was refused: {faults}", "zh": "{by} 的修改被拒绝：{faults}"},
@@ -258,15 +336,15 @@ TEXTS: dict[str, dict[str, str]] = {
         "zh": "任务 {run}：步骤 {step} 已跳过：{message}（依赖：{needs}）",
     },
     "cli.line.round": {
-        "en": "retry {round} by {by}: {roots}; {size} steps in the chain",
+        "en": "retry {round} by {by}: {roots}; {size:step|steps} in the chain",
         "zh": "{by} 发起第 {round} 轮重试：{roots}；链上共 {size} 步",
     },
     "cli.line.round_automatic": {
-        "en": "automatic retry {round}: {roots}; {size} steps in the chain",
+        "en": "automatic retry {round}: {roots}; {size:step|steps} in the chain",
         "zh": "自动重试第 {round} 轮：{roots}；链上共 {size} 步",
     },
     "cli.line.round_done": {
-        "en": "retry {round} is over: {done} steps ended well; still failed: {failed}",
+        "en": "retry {round} is over: {done:step|steps} ended well; still failed: {failed}",
         "zh": "第 {round} 轮重试结束：{done} 步成功；仍失败：{failed}",
     },
     "cli.line.replanned": {
@@ -283,8 +361,8 @@ TEXTS: dict[str, dict[str, str]] = {
     "cli.line.acted": {"en": "{by}: {action} {what}"},
     "cli.line.cancelled": {"en": "cancelled by {by} {reason}", "zh": "{by} 取消了任务 {reason}"},
     "cli.line.stopped": {
-        "en": "no more steps are started: {code} ({reason})",
-        "zh": "不再启动步骤：{code}（{reason}）",
+        "en": "no more steps are started: {words} ({reason}) [{code}]",
+        "zh": "不再启动步骤：{words}（{reason}）[{code}]",
     },
     "cli.line.done": {"en": "{status}: {summary}"},
     "cli.line.started": {"en": "calls {tool}", "zh": "调用 {tool}"},
@@ -321,6 +399,10 @@ TEXTS: dict[str, dict[str, str]] = {
         "en": "attempt {attempt} of {of} in {delay} ({left} left after that)",
         "zh": "{delay} 后第 {attempt}/{of} 次尝试（之后还剩 {left} 次）",
     },
+    "cli.line.retry_now": {
+        "en": "attempt {attempt} of {of} at once ({left} left after that)",
+        "zh": "立即第 {attempt}/{of} 次尝试（之后还剩 {left} 次）",
+    },
     "cli.line.wait": {"en": "waits {delay}, as its tool asked", "zh": "按工具要求等待 {delay}"},
     "cli.line.give_up": {"en": "nothing left to try ({category})", "zh": "没有可尝试的办法了（{category}）"},
     "cli.line.asked.reflect": {"en": "a mind is asked what to make of it", "zh": "请求反思"},
@@ -355,10 +437,10 @@ TEXTS: dict[str, dict[str, str]] = {
     "cli.healed.retries": {"en": "retried {count}×", "zh": "重试 {count} 次"},
     "cli.healed.by_hand": {"en": "set by hand by {by}", "zh": "由 {by} 手动设定"},
     "cli.healed.verified": {"en": "its answer was lost, its effect found", "zh": "结果丢失，但核实效果存在"},
-    "cli.healed.rounds": {"en": "done again in {count} round(s)", "zh": "在 {count} 轮重试中重新执行"},
+    "cli.healed.rounds": {"en": "done again in {count:round|rounds}", "zh": "在 {count} 轮重试中重新执行"},
     "cli.healed.again": {"en": "called again", "zh": "重新调用"},
     # While it runs.
-    "cli.live.so_far": {"en": "{done} of {total} steps succeeded", "zh": "{total} 步中已成功 {done} 步"},
+    "cli.live.so_far": {"en": "{done} of {total:step|steps} succeeded", "zh": "{total} 步中已成功 {done} 步"},
     "cli.live.more": {"en": "… and {count} more", "zh": "… 还有 {count} 个"},
     "cli.live.attempts": {"en": "{count}×", "zh": "{count} 次"},
     "cli.live.attempts_left": {"en": "{count}×, {left} left", "zh": "{count} 次，剩 {left} 次"},
@@ -372,6 +454,25 @@ TEXTS: dict[str, dict[str, str]] = {
         "en": "{tool}, attempt {attempts}: {message} [{code}, {category}]",
         "zh": "{tool}，第 {attempts} 次：{message} [{code}, {category}]",
     },
+    "cli.report.reason_uncalled": {
+        "en": "{tool}, never called: {message} [{code}, {category}]",
+        "zh": "{tool}，未调用：{message} [{code}, {category}]",
+    },
+    "cli.report.in_doubt": {"en": "In doubt", "zh": "结果不明"},
+    "cli.report.stopped": {"en": "Stopped early", "zh": "提前停止"},
+    "cli.report.breaker": {
+        "en": "{count:different step|different steps} failed in a row with no success between, so nothing more was "
+        "started: fix the cause, then retry",
+        "zh": "连续 {count} 个步骤失败，因此不再启动新步骤：请排除原因后重试",
+    },
+    "cli.report.breaker_setting": {
+        "en": "reflection.max_consecutive_failures = {limit} sets how many it takes; 0 switches it off",
+        "zh": "由 reflection.max_consecutive_failures = {limit} 设定；0 表示关闭",
+    },
+    "cli.report.budget": {
+        "en": "a budget of the run was used up ({names}): raise it with --set, then retry",
+        "zh": "任务预算已用完（{names}）：用 --set 提高后重试",
+    },
     "cli.report.consequences": {"en": "Skipped because of that", "zh": "因此跳过"},
     "cli.report.never": {"en": "Never started", "zh": "未启动"},
     "cli.report.degraded": {"en": "Degraded", "zh": "降级"},
@@ -381,23 +482,24 @@ TEXTS: dict[str, dict[str, str]] = {
     "cli.report.waiting": {"en": "Waiting for somebody", "zh": "等待人工处理"},
     "cli.report.next": {"en": "Next", "zh": "下一步"},
     "cli.show.title": {
-        "en": "run {run} · started {at} · {retries} retries · plan revision {revision}",
+        "en": "run {run} · started {at} · {retries:retry|retries} · plan revision {revision}",
         "zh": "任务 {run} · 开始于 {at} · 重试 {retries} 次 · 计划第 {revision} 版",
     },
     "cli.show.owner": {"en": "driven by process {owner}", "zh": "由进程 {owner} 执行"},
     "cli.show.hidden": {
-        "en": "{count} steps not shown; see them all with --all",
+        "en": "{count:step|steps} not shown; see them all with --all",
         "zh": "有 {count} 步未显示；用 --all 查看全部",
     },
     "cli.ls.none": {"en": "no runs", "zh": "没有任务"},
     "cli.ls.more": {"en": "there are more; see them with --limit 0", "zh": "还有更多；用 --limit 0 查看"},
     "cli.artifacts.none": {"en": "no artifacts", "zh": "没有产物"},
-    "cli.check.ok": {"en": "ok: {steps} steps, depth {depth}, width {width}"},
-    "cli.check.faults": {"en": "{count} faults:", "zh": "{count} 个错误："},
+    "cli.check.ok": {"en": "ok: {steps:step|steps}, depth {depth}, width {width}"},
+    "cli.check.faults": {"en": "{count:fault|faults}:", "zh": "{count} 个错误："},
     "cli.check.no_tools": {
         "en": "tools and arguments were not checked; pass --tools to check them too",
         "zh": "没有检查工具和参数；加上 --tools 一并检查",
     },
+    "cli.check.warning": {"en": "warning:", "zh": "警告："},
     "cli.handed_over": {
         "en": "done: process {owner} drives run {run} and took it",
         "zh": "已交给执行任务 {run} 的进程 {owner}",
@@ -406,11 +508,15 @@ TEXTS: dict[str, dict[str, str]] = {
         "en": "say exactly one of --succeeded VALUE, --failed, --rerun",
         "zh": "请给出 --succeeded VALUE、--failed、--rerun 之一",
     },
+    "cli.resolve.as_text": {
+        "en": "note: the value is not JSON, so it is taken as a text: {value}",
+        "zh": "注意：该值不是 JSON，按文本处理：{value}",
+    },
     # Retrying.
     "cli.retry.which": {"en": "name a run, or say --all-failed", "zh": "请给出任务编号，或使用 --all-failed"},
     "cli.retry.all_or_steps": {"en": "--all-failed takes neither --step nor --stage"},
     "cli.retry.none": {"en": "no run failed or was interrupted", "zh": "没有失败或中断的任务"},
-    "cli.retry.would": {"en": "{count} steps would run again", "zh": "将重新执行 {count} 步"},
+    "cli.retry.would": {"en": "{count:step|steps} would run again", "zh": "将重新执行 {count} 步"},
     "cli.retry.passed": {"en": "--force passed: {checks}", "zh": "--force 越过了：{checks}"},
     "cli.mcp.serving": {"en": "serving MCP at {url} (Ctrl-C ends it)", "zh": "MCP 服务：{url}（Ctrl-C 结束）"},
     "cli.retry.follow_up": {
@@ -418,7 +524,7 @@ TEXTS: dict[str, dict[str, str]] = {
         "zh": "任务 {run} 已完成；重试其后续任务 {target}",
     },
     "cli.preview.title": {
-        "en": "retry of {run}: {count} of {total} steps, nothing has run yet",
+        "en": "retry of {run}: {count} of {total:step|steps}, nothing has run yet",
         "zh": "重试 {run}：{total} 步中的 {count} 步，尚未执行",
     },
     "cli.preview.roots": {"en": "Roots: {roots}", "zh": "根源：{roots}"},
@@ -433,7 +539,7 @@ TEXTS: dict[str, dict[str, str]] = {
         "zh": "按上次估计：{seconds}（工具用时 {tools}）",
     },
     "cli.clean.about": {
-        "en": "run {run} would start over: all {count} steps run again",
+        "en": "run {run} would start over: {count:step runs|steps run} again",
         "zh": "任务 {run} 将从头开始：{count} 步全部重新执行",
     },
     "cli.clean.ask": {"en": "Start over? [y/N]", "zh": "从头开始？[y/N]"},
@@ -516,6 +622,11 @@ def retold(text: str, lang: str) -> str:
 def has(key: str) -> bool:
     """Whether the catalogue knows the key."""
     return key in TEXTS
+
+
+def at_once(seconds: float) -> bool:
+    """Whether a wait is none at all: "in 0 ms" is nothing that people say."""
+    return seconds < 0.0005
 
 
 def span(seconds: float) -> str:

@@ -92,7 +92,8 @@ def skip_message(state: State, track: Track, code: str, lang: str = "en") -> str
         if lang == "en" or code not in ("SKIP_OPTIONAL", "SKIP_USER"):
             return track.skip.message
         retries, reason = max(0, track.calls - 1), _reason(track.error, lang) if track.error else ""
-        return say(f"skip.{code}", lang, retries=retries, reason=reason, by=track.skip.by)
+        key = f"skip.{code}" if retries or code != "SKIP_OPTIONAL" else "skip.SKIP_OPTIONAL_UNTRIED"
+        return say(key, lang, retries=retries, reason=reason, by=track.skip.by)
     return say(f"skip.{code}", lang)
 
 
@@ -278,10 +279,12 @@ def summary(state: State, found: Verdict, lang: str = "en") -> str:
     if state.stopped == "RUN_CANCELLED":
         return say("summary.cancelled", lang, never=len(found.never), total=total)
     if state.stopped:
-        never = len(found.never)
-        return say("summary.stopped", lang, code=state.stopped, names=names or "nothing", never=never, total=total)
+        key = "summary.stopped" if found.never else "summary.stopped_last"
+        reason = say(f"stop.{state.stopped}", lang)
+        return say(key, lang, reason=reason, names=names or "-", never=len(found.never), total=total)
     if found.failed_steps:
-        return say("summary.failed", lang, names=names, consequences=len(found.consequences))
+        key = "summary.failed" if found.consequences else "summary.failed_alone"
+        return say(key, lang, names=names, consequences=len(found.consequences))
     return say("summary.running", lang, done=done, total=total)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -11,11 +12,16 @@ from rerail.core import events as ev
 from rerail.core.events import Course, Record
 from rerail.core.policy import Rung
 from rerail.core.state import State
-from rerail.core.texts import reason_in, say, span
+from rerail.core.texts import at_once, reason_in, say, span
 from rerail.core.track import RunStatus
 from rerail.core.verdict import error_of, run_status, skip_message, status_of, summary, verdict
 
 MAX_SHOWN = 160
+
+FRAME = re.compile(r'File "(.+?)", line (\d+), in (.+)')
+# Where a call passes through on its way, and what it may end in: neither is where a user would look first.
+PASSED = ("/rerail/engine/", "/rerail/adapters/")
+LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python", "<frozen")
 
 
 def story(state: State, records: Iterable[Record], step: str | None = None, lang: str = "en") -> str:
@@ -27,9 +33,35 @@ def story(state: State, records: Iterable[Record], step: str | None = None, lang
     return "\n".join([*lines, *teller.closing()])
 
 
+def failures(records: Iterable[Record], step: str | None = None) -> list[dict[str, Any]]:
+    """The failed attempts of a run, or of one step, with everything that is known about each."""
+    found = [(record, record.event) for record in records if isinstance(record.event, ev.StepFailed)]
+    return [
+        {
+            "step": event.step, "attempt": event.attempt, "at": record.at, "code": event.error.code,
+            "category": str(event.error.category), "message": event.error.message, "lost": event.lost,
+            "type": event.error.type or None, "traceback": event.error.traceback or None,
+        }
+        for record, event in found
+        if step is None or event.step == step
+    ]  # fmt: skip
+
+
+def place_of(traceback: str) -> str:
+    """Where an error happened, in short: the last frame in a file of the user's, else the last of all."""
+    frames = [(path.replace("\\", "/"), line, name) for path, line, name in FRAME.findall(traceback)]
+    frames = [frame for frame in frames if not any(part in frame[0] for part in PASSED)]
+    own = [frame for frame in frames if not any(part in frame[0] for part in LIBRARIES)]
+    if not frames:
+        return ""
+    path, line, name = (own or frames)[-1]
+    return f"{path.rpartition('/')[2]}:{line} ({name})"
+
+
 class _Teller:
     def __init__(self, state: State, step: str | None, lang: str) -> None:
         self.state, self.step, self.lang = state, step, lang
+        self.place = ""  # where the last error happened: said once, not at every attempt
 
     def say(self, key: str, **values: Any) -> str:
         return say(key, self.lang, **values)
@@ -59,6 +91,9 @@ class _Teller:
         status, code = status_of(self.state, track)
         error = error_of(self.state, track, status, code, self.lang)
         detail = f" [{error['code']}]: {error['message']}" if error else ""
+        if code == "confirm":
+            question = track.step.confirm if isinstance(track.step.confirm, str) else ""
+            detail = self.say("why.confirm") + (f": {question}" if question else "")
         lines = [self.say("why.now", status=status, detail=detail)]
         if status == "in_doubt":
             lines.append(
@@ -126,7 +161,12 @@ class _Teller:
             key, time=time, who=self.who(event.step), attempt=event.attempt, elapsed=span(event.elapsed),
             message=message, code=error.code, category=error.category,
         )  # fmt: skip
-        return [line, self.say("why.lost")] if event.lost else [line]
+        lines = [line, self.say("why.lost")] if event.lost else [line]
+        place = place_of(error.traceback) if self.step is not None else ""
+        if place and place != self.place:
+            self.place = place
+            lines.append(self.say("why.place", place=place))
+        return lines
 
     def who(self, step: str) -> str:
         """The step's name, where the story is not about one step."""
@@ -154,9 +194,8 @@ class _Teller:
             return [self.say("why.again")]
         if event.not_now:
             return [self.say("why.not_now", delay=span(event.delay))]
-        return [
-            self.say("why.retry", attempt=event.attempt, of=event.of, delay=span(event.delay), left=event.retries_left)
-        ]
+        key = "why.retry_now" if at_once(event.delay) else "why.retry"
+        return [self.say(key, attempt=event.attempt, of=event.of, delay=span(event.delay), left=event.retries_left)]
 
     def reflected(self, event: ev.Reflected, time: str) -> list[str]:
         lines = [self.say("why.refused", reason=reason) for reason in event.refused]
@@ -215,13 +254,15 @@ class _Teller:
         return [self.say("why.resumed", time=time, by=event.by, lost=lost)]
 
     def stopped(self, event: ev.Stopped, time: str) -> list[str]:
-        return [self.say("why.stopped", time=time, code=event.code, reason=event.reason)]
+        words = self.say(f"stop.{event.code}")
+        return [self.say("why.stopped", time=time, words=words, code=event.code, reason=event.reason)]
 
     def cancelled(self, event: ev.Cancelled, time: str) -> list[str]:
         return [self.say("why.cancelled", time=time, by=event.by or "a person")]
 
     def waiting(self, event: ev.Waiting, time: str) -> list[str]:
-        on = ", ".join(f"{item['for']} {item['step']}".strip() for item in event.on)
+        asked = ((item, f": {item['question']}" if item.get("question") else "") for item in event.on)
+        on = ", ".join(f"{item['for']} {item['step']}".strip() + question for item, question in asked)
         return [self.say("why.waiting", time=time, on=on)]
 
     def done(self, event: ev.Done, time: str) -> list[str]:

@@ -17,7 +17,7 @@ from rerail.core import events as ev
 from rerail.core.events import Record
 from rerail.core.plan import Effect
 from rerail.core.policy import Rung
-from rerail.core.texts import span
+from rerail.core.texts import at_once, span
 
 Told = tuple[str, str, str]  # icon, step, words
 
@@ -88,9 +88,9 @@ class Narrator:
         if event.asked:
             return "waiting", event.step, f"told to come back in {span(event.delay)}: waits, and spends no retry"
         if event.step in self._lost and self._effects.get(event.step) is not Effect.ONCE:
-            return "retry", event.step, f"doing it twice does no harm: calls it again in {span(event.delay)}"
+            return "retry", event.step, f"doing it twice does no harm: calls it again {_after(event.delay)}"
         left = f"{event.retries_left} more" if event.retries_left else "the last time"
-        return "retry", event.step, f"this may pass: tries again in {span(event.delay)} ({left})"
+        return "retry", event.step, f"this may pass: tries again {_after(event.delay)} ({left})"
 
     def _recovered(self, event: ev.Recovered) -> Told:
         match event.rung:
@@ -108,6 +108,10 @@ class Narrator:
         if event.effect == "there":
             return "heal", event.step, "looks before repeating: it did happen. Not called again"
         return "in_doubt", event.step, f"looked whether it happened: {event.effect}"
+
+
+def _after(delay: float) -> str:
+    return "at once" if at_once(delay) else f"in {span(delay)}"
 
 
 _STYLES = {"failed": "red", "heal": "cyan", "waiting": "yellow", "retry": "yellow", "skipped": "magenta"}

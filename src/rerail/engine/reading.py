@@ -184,11 +184,9 @@ class Reader:
         state = await self.state(run)
         track = state.tracks.get(name)
         if track is None or track.result is None:
-            raise Refused(
-                tell("refuse.run.artifact_unknown", run=run, name=name),
-                "STEP_UNKNOWN",
-                hint=tell("hint.run.artifact_unknown", run=run),
-            )
+            near = nearest(name, [step for step, other in state.tracks.items() if other.result is not None])
+            hint = tell("hint.run.did_you_mean", near=near) if near else tell("hint.run.artifact_unknown", run=run)
+            raise Refused(tell("refuse.run.artifact_unknown", run=run, name=name), "STEP_UNKNOWN", hint=hint)
         if not track.result.blob:
             return track.result.output
         try:

@@ -29,6 +29,7 @@ from mcp_types import (
     ToolAnnotations,
 )
 
+from rerail.core.holes import hole_warnings
 from rerail.core.plan import Fault, servers_of
 from rerail.core.schema import Schema
 from rerail.core.texts import tell
@@ -163,8 +164,11 @@ async def check_plan(request: _Request) -> dict[str, Any]:
     instead."""
     plan = _plan(request)
     faults = [*await _refused_servers(request.engine, plan), *plan.check(request.engine.tools)]
-    listed = [fault.to_dict() for fault in faults]
-    return {"ok": not faults, "steps": len(plan.steps), "tools_checked": True, "faults": listed}
+    warnings = [] if faults else hole_warnings(plan, request.engine.tools)
+    return {
+        "ok": not faults, "steps": len(plan.steps), "tools_checked": True,
+        "faults": [fault.to_dict() for fault in faults], "warnings": [fault.to_dict() for fault in warnings],
+    }  # fmt: skip
 
 
 async def _refused_servers(engine: Engine, plan: Plan) -> Sequence[Fault]:

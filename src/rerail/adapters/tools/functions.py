@@ -253,7 +253,26 @@ def tool(
 
 
 def tool(fn: Any = None, /, **options: Any) -> Any:
-    """Make a tool of a function: `@tool`, `@tool(effect="once", …)` or `tool(fn, name=…)`; of a LangChain tool too."""
+    """Make a tool of a function: `@tool`, `@tool(effect="once", …)` or `tool(fn, name=…)`; of a LangChain tool too.
+
+    The arguments come from the signature and its type hints; a parameter of type `rerail.Context` gets the context, and
+    `str | None` accepts the missing output of an optional step. What the function returns is the step's output: dicts,
+    lists, texts, numbers, booleans, None, or pydantic models.
+
+    Options:
+        name          the name that plans use, if not the function's own
+        effect        what calling it twice does: "read" nothing, "repeatable" (default) the same, "once" must not be
+        schema        a JSON schema of the arguments, instead of the one from the type hints
+        isolated      True: run in a process of its own, which can be killed
+        description   what models and `rerail tools` are told about it (default: the docstring's first line)
+        timeout       seconds for one call (a step's own beats it; without both, run.step_timeout)
+        alternatives  other tools for the same job, by name, tried when this one fails
+        provider      a name under which run.provider_concurrency limits calls
+        check         what the output must meet: {"schema": …, "non_empty": true, "keys": […]}
+        trust_output  True: outputs that look like errors are believed; or {"ignore": […], "suspect": […]}
+        verify        a read-only look at the effect, of any of args, output, before, ctx: true, false or Verified
+        probe         a read-only look before the call, of args and ctx; `verify` gets what it saw as `before`
+    """
     if fn is not None and (made := _of_langchain(fn, options)) is not None:
         return made
     if fn is not None:

@@ -138,8 +138,21 @@ def _named_module(name: str) -> ModuleType:
 def _last_words(error: BaseException, path: str) -> str:
     """The last line of the traceback, and where in the user's own file it comes from."""
     said = traceback.format_exception_only(error)[-1].strip()
+    if isinstance(error, SyntaxError) and error.filename and error.lineno:
+        return f"{said} ({Path(error.filename).name}, line {error.lineno})"  # it may be in a file that this one imports
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if path and frame.filename.endswith(path)]
     return f"{said} (line {own[-1].lineno})" if own else said
+
+
+def has_plain(source: str, name: str) -> bool:
+    """Whether a source of tools that could be loaded has a function of that name which is no tool."""
+    home, _ = _split(source)
+    try:
+        module = load_file(home) if home.endswith(".py") else sys.modules[home]
+    except (Exception, SystemExit):  # noqa: BLE001  # it is the user's code that runs here
+        return False
+    found = vars(module).get(name)
+    return inspect.isfunction(found) and found.__module__ == module.__name__
 
 
 # --- Which they are ------------------------------------------------------------------------------------------------

@@ -66,7 +66,30 @@ class _Command:
 
 
 class ShellTool(Looks):
-    """A command that plans can call."""
+    """A command that plans can call: `rerail.shell("count", ["wc", "-l", "--", "{file}"], effect="read")`.
+
+    A command is a list of arguments, never a shell's line; each `{placeholder}` is an argument of the tool and stays
+    inside its own element, whatever its value holds. The output is {"stdout": …, "stderr": …, "status": …}, or as
+    `parse` says. A status that is not `ok` is a failure; a command that was killed has lost its answer.
+
+    Options:
+        effect        what calling it twice does: "read" nothing, "repeatable" the same, "once" (default) must not be
+        schema        a JSON schema of the arguments, instead of one made from the placeholders
+        env           variables on top of the environment; placeholders are filled
+        cwd           the working folder; placeholders are filled
+        stdin         a text for the command to read; placeholders are filled
+        max_output    the most bytes of stdout (1,000,000); a command that writes more is stopped
+        parse         "text" (default), "json" (the output is what stdout holds), "lines" (a list of its lines)
+        ok            the exit statuses that are a success: (0,)
+        description   what models and `rerail tools` are told about it
+        timeout       seconds for one call (a step's own beats it; without both, run.step_timeout)
+        alternatives  other tools for the same job, by name, tried when this one fails
+        provider      a name under which run.provider_concurrency limits calls
+        check         what the output must meet: {"schema": …, "non_empty": true, "keys": […]}
+        trust_output  True: outputs that look like errors are believed; or {"ignore": […], "suspect": […]}
+        verify        a read-only look at the effect, of any of args, output, before, ctx: true, false or Verified
+        probe         a read-only look before the call, of args and ctx; `verify` gets what it saw as `before`
+    """
 
     is_async = False  # something outside of the event loop is at work
 

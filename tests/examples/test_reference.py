@@ -1,0 +1,150 @@
+"""docs/reference.md names every key, option, field and code that the code knows, and no other."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rerail
+from rerail.adapters.tools.declared import from_mapping
+from rerail.adapters.tools.specs import Options
+from rerail.cli import app, attend
+from rerail.core import codes
+from rerail.core.dialects import PLAN_ALIASES, PLAN_KEYS, STEP_ALIASES, STEP_FIELDS
+from rerail.core.plan import Step
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "reference.md").read_text("utf-8")
+
+
+def part(title: str) -> str:
+    """What stands below a heading, up to the next one."""
+    found = re.search(rf"^##+ {re.escape(title)}\n(.*?)(?=^##|\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    assert found, title
+    return found[1]
+
+
+def rows(text: str) -> dict[str, list[str]]:
+    """The rows of the first table in a text that begin with a word of code, by that word."""
+    table = re.search(r"^\|.*\n(?:\|.*\n?)+", text, re.MULTILINE)
+    assert table
+    cells = [re.split(r"\s*\|\s*", line.strip("| ")) for line in table[0].splitlines()]
+    return {row[0].strip("`"): row[1:] for row in cells if row[0].startswith("`")}
+
+
+def own(kind: Any) -> dict[str, Any]:
+    """The options that only this kind of tool has, with their defaults."""
+    found = inspect.signature(kind).parameters.values()
+    keywords = {one.name: one.default for one in found if one.kind is one.KEYWORD_ONLY}
+    return {name: default for name, default in keywords.items() if name not in ("effect", "schema")}
+
+
+def test_plan_and_step_keys() -> None:
+    """P1, P3: as they are read, and as they are in Python."""
+    assert set(rows(part("Plans"))) == set(PLAN_KEYS)
+    assert set(rows(part("Steps"))) == set(STEP_FIELDS) == set(Step.__struct_fields__)
+    for word in (*PLAN_ALIASES, *STEP_ALIASES):
+        assert f"`{word}`" in part("Plans")
+
+
+def test_step_defaults() -> None:
+    """P1: a default that is said is the default."""
+    said = {name: cells[0] for name, cells in rows(part("Steps")).items()}
+    plain = {"critical": "true", "confirm": "false", "priority": "0", "args": "{}", "needs": "[]", "produces": "[]"}
+    assert {name: said[name] for name in plain} == plain
+    step = Step(id="a", tool="b")
+    assert {name: getattr(step, name) for name in plain} == {
+        "critical": True, "confirm": False, "priority": 0, "args": {}, "needs": (), "produces": (),
+    }  # fmt: skip
+
+
+def test_tool_options() -> None:
+    """M2: those of all kinds, and those of each."""
+    assert set(rows(part("Tools"))) == {*Options.__annotations__, "effect", "schema"}
+    functions = own(inspect.unwrap(type(rerail.tool(lambda: 1, name="x")).__init__))
+    assert set(rows(part("`rerail.tool`"))) == functions.keys() - {"names"}
+    for kind in ("shell", "http"):
+        assert set(rows(part(f"`rerail.{kind}`"))) == own(getattr(rerail, kind)).keys()
+    limits = {**rows(part("`rerail.shell`")), **rows(part("`rerail.http`"))}
+    assert limits["max_output"][0] == str(own(rerail.shell)["max_output"])
+    assert limits["max_bytes"][0] == str(own(rerail.http)["max_bytes"])
+
+
+@pytest.mark.parametrize("kind", ["tool", "shell"])
+def test_help_lists_the_options(kind: str) -> None:
+    """M2: `help(rerail.tool)` is of use."""
+    said = inspect.getdoc(getattr(rerail, kind)) or ""
+    words = {*Options.__annotations__, "effect", "schema", *rows(part(f"`rerail.{kind}`"))}
+    assert [word for word in sorted(words) if not re.search(rf"^ +{word}  +\S", said, re.MULTILINE)] == []
+
+
+async def test_outputs_of_commands_look_as_they_are_shown() -> None:
+    """M2: status, stdout, stderr; and by `parse`."""
+    assert await rerail.shell("say", ["echo", "{word}"]).call({"word": "hi"}) == {
+        "stdout": "hi\n", "stderr": "", "status": 0,
+    }  # fmt: skip
+    assert '{"stdout": "…", "stderr": "…", "status": 0}' in part("`rerail.shell`")
+    assert await from_mapping("say", {"shell": ["echo", "[1]"], "parse": "json"}).call({}) == [1]
+
+
+class Page(BaseHTTPRequestHandler):
+    """Answers with a little JSON."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.wfile.write(b'{"value": 11.4}')
+
+    def log_message(self, *args: object) -> None:
+        """Say nothing."""
+
+
+async def test_outputs_of_requests_look_as_they_are_shown() -> None:
+    """M2: status, headers, body."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        output = await rerail.http("rates", "GET", f"http://127.0.0.1:{server.server_port}/").call({})
+        server.shutdown()
+    assert list(output) == ["status", "headers", "body"]
+    assert output["headers"]["content-type"] == "application/json"
+    assert output["body"] == {"value": 11.4}
+    assert '{"status": 200, "headers": {…}, "body": …}' in part("`rerail.http`")
+
+
+def test_result_fields() -> None:
+    """V1, V2: of the run and of each step."""
+    runs, steps = part("Results").split("Each step:")
+    assert set(rows(runs)) == {field.name for field in dataclasses.fields(rerail.RunResult)}
+    assert set(rows(steps)) == {field.name for field in dataclasses.fields(rerail.StepRow)}
+    assert [word for word in rerail.Status if f"`{word}`" not in steps] == []
+    assert [word for word in rerail.RunStatus if f"`{word}`" not in runs] == []
+    result = rerail.run({"steps": [{"id": "a", "tool": "one"}]}, tools=[rerail.tool(lambda: 1, name="one")])
+    told = rows(runs)["exec"][0]
+    counts = {"succeeded", "failed", "skipped", "degraded", "cancelled", "in_doubt"}
+    assert [word for word in result.exec if word not in counts and f"`{word}`" not in told] == []
+
+
+def test_exit_codes() -> None:
+    """T4: the numbers that there are."""
+    said = re.findall(r"^\| (\d+) \|", part("Command line"), re.MULTILINE)
+    assert [int(one) for one in said] == [attend.OK, attend.FAILED, app.USAGE, attend.WAITING, app.INTERRUPTED]
+
+
+def test_codes() -> None:
+    """H1: every code with its category and its sentence."""
+    assert rows(part("Codes")) == {code.name: [str(code.category or ""), code.sentence] for code in codes.ALL.values()}
+
+
+def test_the_links_lead_somewhere() -> None:
+    """And the README leads here."""
+    targets = re.findall(r"\]\((?!https?:)([^)#]+)\)", PAGE)
+    assert targets and [target for target in targets if not (ROOT / "docs" / target).exists()] == []
+    assert "(docs/reference.md)" in (ROOT / "README.md").read_text("utf-8")
