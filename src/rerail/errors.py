@@ -83,6 +83,8 @@ class SettingsError(RerailError):
 class ToolError(Exception):
     """A tool's failure in its own words: code, category, and arguments that would work, if it knows them."""
 
+    lost = False
+
     def __init__(
         self,
         message: str = "",
@@ -91,9 +93,12 @@ class ToolError(Exception):
         suggest: Mapping[str, Any] | None = None,
         *,
         status: int | None = None,
+        lost: bool = False,
     ) -> None:
+        """``lost`` says that nobody knows whether it happened: a `once` step is then in doubt, and not called again."""
         super().__init__(message)
         self.message = message
+        self.lost = lost or type(self).lost
         self.code = code
         self.category = Category(category) if category is not None else None
         self.suggest = dict(suggest) if suggest is not None else None

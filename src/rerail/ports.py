@@ -319,6 +319,14 @@ class Answer:
     failed: str = ""
 
 
+class Unanswered(Exception):
+    """A mind broke down while it thought; what that cost all the same. Why is its cause."""
+
+    def __init__(self, consultations: Sequence[Consultation]) -> None:
+        super().__init__("the mind broke down")
+        self.consultations = consultations
+
+
 # -- Models -------------------------------------------------------------------------------------------------------
 
 

@@ -396,7 +396,12 @@ class Engine(core.Engine):
         second = Plan.load(fallback) if fallback is not None else None
         if second is not None and (faults := second.check(self.tools)):
             raise PlanError(tell("refuse.settings.fallback_faulty"), faults)
-        planned = await self.plan(objective)
+        try:
+            planned = await self.plan(objective)
+        except Refused as nobody:
+            if second is None:
+                raise
+            planned = core.Planned(None, problem=str(nobody.message))  # it is recorded: a plain text
         chosen = planned.plan or second
         if chosen is None:
             raise PlanError(tell("refuse.settings.planning_failed", problem=planned.problem), code="PLANNING_FAILED")

@@ -555,3 +555,36 @@ def test_a_wrong_declaration_as_data_is_refused(data: Any, said: str) -> None:
     """SPEC 11: an unknown key is an error with the nearest key."""
     with pytest.raises(SettingsError, match=said):
         from_mapping("x", data)
+
+
+# -- In a run ---------------------------------------------------------------------------------------------------------
+
+
+def run_once(server: Server, method: str = "GET", **step: Any) -> Any:
+    """One step that makes one request, with no delays between tries."""
+    import rerail
+
+    tool = http("ask", method, server.url("/x"))
+    settings = {"retry": {"max_retry_rounds": 0, "backoff_base": 0}}
+    return rerail.run({"steps": [{"id": "a", "tool": "ask", **step}]}, tools=[tool], settings=settings)
+
+
+@pytest.mark.parametrize("body", [{"error": "database is locked"}, {"success": False, "message": "no"}, {"ok": False}])
+def test_an_error_in_the_body_of_a_200_is_not_believed(server: Server, body: Any) -> None:
+    """X9, X3: what the server said is looked at, not only what stands around it; and it can be trusted all the same."""
+    server.answer = lambda handler: reply(handler, 200, body)
+    assert run_once(server).steps["a"].status == "failed"
+    trusted = run_once(server, trust_output=True)
+    assert trusted.success is (body.get("success") is not False), "what says itself that it failed has failed"
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome", "requests"), [(502, "in_doubt", 1), (504, "in_doubt", 1), (500, "failed", 4)]
+)
+def test_a_gateway_that_gave_up_leaves_a_post_in_doubt(
+    server: Server, status: int, outcome: str, requests: int
+) -> None:
+    """X4, E3: nobody knows what became of the request behind it; a server's own 500 is an explicit error."""
+    server.answer = lambda handler: reply(handler, status, {"message": "?"})
+    assert run_once(server, "POST").steps["a"].status == outcome
+    assert len(server.seen) == requests

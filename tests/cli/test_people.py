@@ -158,3 +158,48 @@ def test_watch_and_follow_a_run_of_another_process(here: Here) -> None:
     rest, _ = follower.communicate(timeout=10)
     assert rest.rstrip().endswith("2 steps, all succeeded")
     assert process.wait(10) == 0
+
+
+def test_a_gate_shows_what_would_be_called(here: Here) -> None:
+    """X7: the call with its arguments, and that it is made from a fallback; at once, and whenever one looks."""
+    steps = (
+        {"id": "sum", "tool": "fail", "fallback": {"value": {"total": 10}}},
+        {"id": "pay", "tool": "ok", "args": {"value": "${sum.total}"}, "confirm": "Really pay?"},
+    )
+    shown = here("run", here.place.plan(*steps), "--tools", "toolbox.py", code=3).out
+    for text in (shown, here("show", here.only(), code=0).out):
+        assert "Really pay?" in text
+        assert "it would call ok(value=10)" in text
+        assert "made from the fallback of sum" in text
+
+
+def test_a_step_is_repaired_from_the_command_line(here: Here) -> None:
+    """H7, X7: one argument changes, the rest stays; what is done is kept."""
+    steps = (
+        {"id": "get", "tool": "ok", "args": {"value": {"body": 7}}},
+        {"id": "use", "tool": "ok", "args": {"value": "${get.value}"}},
+    )
+    run = here.run(*steps, code=1)
+    assert "there is: body" in here("why", run, "use", code=0).out
+    assert here("repair", run, "use", "--args", "nonsense", code=2).err.count("no JSON object") == 1
+    done = here("repair", run, "use", "--args", '{"value": "${get.body}"}', "--json", code=0).json
+    assert done["steps"]["use"]["output"] == 7
+    assert here.place.calls == ["get", "use"]
+
+
+def test_the_report_tells_what_was_set_by_hand(here: Here) -> None:
+    """V7, X7: nothing was called again, and the report does not say so."""
+    steps = ({"id": "s", "tool": "send", "args": {"until": "never"}}, {"id": "b", "tool": "ok", "needs": ["s"]})
+    process, run = here.begin(*steps, at="s")
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    here("resume", run, code=3)
+    report = here("resolve", run, "s", "--succeeded", '{"sent": "bob"}', code=0).out
+    assert "set by hand by" in report
+    assert "called again" not in report
+
+
+def test_a_retry_says_what_must_not_happen_twice(here: Here) -> None:
+    """R7: also when nobody asked for a dry run."""
+    run = here.run({"id": "s", "tool": "fail", "effect": "once"}, code=1)
+    assert "must not happen twice" in here("retry", run, code=1).err

@@ -12,7 +12,7 @@ from rerail.adapters.stores.memory import MemoryStore
 from rerail.engine import engine as facade
 from rerail.engine.owner import this_process
 from rerail.engine.wishes import Wish
-from rerail.errors import Refused, StoreError, ToolError
+from rerail.errors import Refused, RerailError, StoreError, ToolError
 from rerail.ports import Owner
 from rerail.testing.scripted import Took, World
 from rerail.testing.virtual import VirtualClock, virtual_run
@@ -177,6 +177,128 @@ def test_a_follow_up_that_a_crash_came_before_is_started_by_a_retry() -> None:
     children = virtual_run(main)
     assert len(children) == 1
     assert (world.calls_of("a"), world.calls_of("f")) == (1, 1)
+
+
+# -- Repairs by people -------------------------------------------------------------------------------------------------
+
+WRONG_PATH: dict[str, Any] = {
+    "steps": [
+        {"id": "get", "tool": "get"},
+        {"id": "pay", "tool": "pay", "args": {"amount": "${get.value}", "to": "ann"}},
+        {"id": "tell", "tool": "tell", "needs": ["pay"]},
+    ]
+}
+
+
+def test_a_person_repairs_a_step_of_a_failed_run() -> None:
+    """H7, X7: what changes lies over what was; what is done is kept, what depends on the step is done."""
+    world = World(get=[{"body": {"value": 7}}])
+
+    async def main() -> tuple[Any, Any, list[Any]]:
+        async with world.engine(WRONG_PATH, settings=PLAIN) as engine:
+            failed = await engine.run(WRONG_PATH)
+            await engine.repair(failed.run_id, "pay", args={"amount": "${get.body.value}"}, by="ann")
+            return failed, await engine.wait(failed.run_id), await engine.events(failed.run_id)
+
+    failed, result, events = virtual_run(main)
+    assert "there is: body" in failed.steps["pay"].error["message"], "it says what there is instead"
+    assert result.success
+    assert result.steps["pay"].args == {"amount": 7, "to": "ann"}
+    assert world.order == ["get", "pay", "tell"], "what was done is not done again"
+    (acted,) = [event for event in events if event.type == "acted"]
+    assert (acted.action, acted.by, acted.step) == ("repair", "ann", "pay")
+
+
+def test_a_repair_of_a_live_run_ends_a_backoff() -> None:
+    """H7, X7: fresh retries, and no waiting for a call that cannot work."""
+    what = {"steps": [{"id": "a", "tool": "a", "args": {"n": 1}}]}
+    world = World(a=[lambda n: {"v": n} if n == 2 else ConnectionRefusedError("down")])
+    settings = {"retry": {"backoff_base": 1000, "backoff_cap": 1000, "jitter": False}}
+
+    async def main() -> tuple[Any, float]:
+        async with world.engine(what, settings=settings) as engine:
+            run = await engine.start(what)
+            await asyncio.sleep(1)
+            await engine.repair(run, "a", args={"n": 2})
+            return await engine.wait(run), asyncio.get_running_loop().time()
+
+    result, seconds = virtual_run(main)
+    assert (result.success, result.steps["a"].output) == (True, {"v": 2})
+    assert seconds < 10
+
+
+@pytest.mark.parametrize(
+    ("step", "changes", "code"),
+    [
+        ("get", {"args": {"x": 1}}, "STEP_ENDED"),
+        ("nobody", {"args": {}}, "STEP_UNKNOWN"),
+        ("pay", {}, "PLAN_INVALID"),
+        ("pay", {"tool": "nowhere"}, "PLAN_INVALID"),
+        ("pay", {"needs": ["tell"]}, "PLAN_INVALID"),
+        ("pay", {"argz": {}}, "PLAN_INVALID"),
+    ],
+)
+def test_a_bad_repair_is_refused_and_the_old_plan_stays(step: str, changes: Any, code: str) -> None:
+    """P5, H7: a finished step, a step nobody knows, nothing new, an unknown tool, a circle, an unknown key."""
+    world = World(get=[{"body": {"value": 7}}])
+
+    async def main() -> None:
+        async with world.engine(WRONG_PATH, settings=PLAIN) as engine:
+            run = (await engine.run(WRONG_PATH)).run_id
+            with pytest.raises(RerailError) as refused:
+                await engine.repair(run, step, **changes)
+            assert refused.value.code == code
+            assert (await engine.show(run)).status == "failed"
+
+    virtual_run(main)
+    assert world.order == ["get"]
+
+
+# -- Outputs that were lost, gates in sight ----------------------------------------------------------------------------
+
+
+def test_an_output_that_was_lost_can_be_supplied() -> None:
+    """V8, H9, X7: `verify` found the effect, not the output; the next step says so, a person says what it was."""
+    what = {
+        "steps": [
+            {"id": "pay", "tool": "pay"},
+            {"id": "tell", "tool": "tell", "args": {"text": "${pay.id}"}},
+        ]
+    }
+    schema = {"type": "object", "properties": {"text": {"type": "string"}}}
+    world = World(pay=[TimeoutError("t")]).option("pay", effect="once", verify=lambda: True)
+    world.option("tell", schema=schema)
+
+    async def main() -> tuple[Any, Any]:
+        async with world.engine(what, settings=PLAIN) as engine:
+            failed = await engine.run(what)
+            await engine.resolve(failed.run_id, "pay", succeeded={"id": "p-7"})
+            return failed, await engine.wait(failed.run_id)
+
+    failed, result = virtual_run(main)
+    message = failed.steps["tell"].error["message"]
+    assert "its output was lost" in message and "skipped" not in message and "rerail resolve" in message
+    assert result.success and result.steps["tell"].args == {"text": "p-7"}
+    assert world.order == ["pay", "tell"]
+
+
+def test_a_gate_shows_the_call_that_waits_and_what_it_is_made_from() -> None:
+    """X7: nobody has to agree to a call they cannot see."""
+    what = {
+        "steps": [
+            {"id": "sum", "tool": "sum", "fallback": {"value": {"total": 10}}},
+            {"id": "pay", "tool": "pay", "args": {"amount": "${sum.total}"}, "confirm": "Really pay?"},
+        ]
+    }
+    world = World(sum=[ToolError("down")])
+
+    async def main() -> Any:
+        async with world.engine(what, settings=PLAIN) as engine:
+            return await engine.run(what)
+
+    (waits,) = virtual_run(main).waiting_on
+    assert (waits["step"], waits["tool"], waits["args"]) == ("pay", "pay", {"amount": 10})
+    assert waits["made_from_degraded"] == {"sum": "fallback"}
 
 
 # -- Answers for runs that stopped -------------------------------------------------------------------------------------

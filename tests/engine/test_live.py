@@ -1463,6 +1463,74 @@ def test_limits_of_tools_and_providers_hold_across_the_runs_of_an_engine() -> No
     assert (meter.most["server"], meter.most["p1"]) == (3, 2)
 
 
+class Wrapped(Exception):
+    """What libraries raise when something below them breaks."""
+
+
+def wrapped(inner: Exception, how: str) -> Exception:
+    error = Wrapped(inner if how == "args" else "it broke")
+    if how == "cause":
+        error.__cause__ = inner
+    elif how == "reason":
+        error.reason = inner  # type: ignore[attr-defined]
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "calls"),
+    [
+        (ConnectionError("reset"), 1), (lambda: wrapped(ConnectionResetError("reset"), "cause"), 1),
+        (wrapped(TimeoutError(), "reason"), 1), (wrapped(ConnectionResetError("x"), "args"), 1),
+        (lambda: wrapped(wrapped(BrokenPipeError("x"), "cause"), "args"), 1), (ToolError("who knows", lost=True), 1),
+        (ConnectionRefusedError("no"), 4), (wrapped(ConnectionRefusedError("no"), "reason"), 4),
+        (RuntimeError("an error of its own"), 4), (ToolError("it did not happen"), 4),
+    ],
+    ids=["bare", "by cause", "by reason", "by argument", "deep", "its own word", "refused", "refused below", "odd",
+         "its own failure"],
+)  # fmt: skip
+def test_a_once_call_whose_answer_may_be_lost_is_not_made_again(error: Any, calls: int) -> None:
+    """X4, E3: also where a library wrapped what happened; what was never sent, or says itself that it failed, is."""
+    world = World(a=[error]).option("a", effect="once")
+    settings = {"retry": {"max_retry_rounds": 0}}
+    result, _ = history(world, plan(("a",)), settings=settings)
+    assert world.calls_of("a") == calls
+    assert result.steps["a"].status == ("in_doubt" if calls == 1 else "failed")
+
+
+@pytest.mark.parametrize(
+    ("there", "status", "calls"), [(True, "succeeded", 1), (False, "succeeded", 2), (RuntimeError("?"), "succeeded", 2)]
+)
+def test_where_somebody_can_look_that_comes_before_a_once_call_is_made_again(
+    there: Any, status: str, calls: int
+) -> None:
+    """V8: an error that the tool did not word itself may hide an effect; a look that cannot tell changes nothing."""
+    seen: list[str] = []
+
+    def look(output: Any) -> bool:
+        seen.append("after" if output is not None else "before")
+        if output is None and isinstance(there, Exception):
+            raise there
+        return bool(there) if output is None else True
+
+    world = World(a=[OSError("odd"), {"v": 1}]).option("a", effect="once", verify=look)
+    result, _ = history(world, plan(("a",)), settings={"retry": {"max_retry_rounds": 0}})
+    assert (result.steps["a"].status, world.calls_of("a")) == (status, calls)
+    assert seen[0] == "before"
+
+
+def test_what_a_tool_says_itself_needs_no_look() -> None:
+    """V8, X4: an explicit error of the tool is an ordinary failure."""
+    looks: list[Any] = []
+
+    def look(output: Any) -> bool:
+        looks.append(output)
+        return True
+
+    world = World(a=[ToolError("no funds yet"), {"v": 1}]).option("a", effect="once", verify=look)
+    result, _ = history(world, plan(("a",)))
+    assert result.success and looks == [{"v": 1}]
+
+
 # -- T6: follow-ups -----------------------------------------------------------------------------------------------
 
 WITH_FOLLOW_UP = {

@@ -369,6 +369,20 @@ def told(role: str = "plan", answer: Any = None) -> Callable[[Mapping[str, Any]]
     return look
 
 
+def planned(given: Mapping[str, Any]) -> list[Asked]:
+    """What a model's server is asked for a plan with many tools, if it only ever talks nonsense."""
+    tools = [rerail.tool(lambda: None, name=f"tool{i}", description="words " * 20) for i in range(100)]
+
+    async def main(address: str) -> None:
+        table = {"name": "m", "base_url": address, "timeout": 20, **given["model"]}
+        async with Engine("memory://", tools, {"model": table}) as engine:
+            assert (await engine.plan("anything")).plan is None
+
+    with ModelServer(["nonsense"] * 9) as server:
+        asyncio.run(main(server.base_url))
+    return server.asked
+
+
 def role_bites(role: str) -> dict[str, Any]:
     at = "http://127.0.0.1:1/"  # nobody listens there
     return {
@@ -399,6 +413,7 @@ def verbose(given: Mapping[str, Any], tmp_path: Path) -> str:
     return re.sub(r"[0-9a-f]{10}|[0-9.]+\s*(?:ms|µs|s|min)?\b|\s+", "*", done.stdout + done.stderr)
 
 
+PROMPTS = str(Path(__file__).with_name("_prompts_for_settings"))
 MODULE = str(Path(__file__).with_name("_tools_for_settings.py"))
 TIME = {"command": sys.executable, "args": ["-m", "mcp_server_time"]}
 Bite = tuple[Any, Any, Callable[..., Any], Any, Any]
@@ -483,8 +498,9 @@ BITES: dict[str, Bite] = {
         {"m": [1.0, 0.0]}, {"m": [0.0, 1.0]},
         lambda given: questioned(given, "plan", Answer.of({}, usage=(2_000_000, 3_000_000)))[1].cost, 2.0, 3.0,
     ),
-    "model.max_reasks": (0, 2, lambda given: None, 0, 2),
-    "model.max_context_chars": (1000, 60_000, lambda given: None, 1000, 60_000),
+    "model.max_reasks": (0, 2, lambda given: len(planned(given)), 1, 3),
+    "model.max_context_chars": (1000, 60_000, lambda given: len(planned(given)[0].user) > 9_000, False, True),
+    "model.prompts": (None, PROMPTS, lambda given: "as the house does" in planned(given)[0].system, False, True),
     **{key: bite for role in ROLES for key, bite in role_bites(role).items()},
 }  # fmt: skip
 

@@ -23,17 +23,14 @@ def test_the_settings_and_plans_of_a_page(page: Path) -> None:
     """P1, SPEC 11: every TOML block holds known keys only, every YAML block is a plan, every command exists."""
     text = page.read_text("utf-8")
     for block in blocks(text, "toml"):
-        settings = rerail.Settings.load(tomllib.loads(block))
-        assert page.stem == "models" or declared_servers(settings)
-    plans = blocks(text, "yaml")
-    assert plans or page.stem == "models"  # there the model makes them
-    for block in plans:
+        declared_servers(rerail.Settings.load(tomllib.loads(block)))
+    for block in blocks(text, "yaml"):
         assert rerail.Plan.load(block).check() == []
     for block in blocks(text, "json"):
         json.loads(block)
     words = re.findall(r"^\$ rerail (\w+)", text, re.MULTILINE)
-    assert words
     assert set(words) <= set(COMMANDS)
+    assert blocks(text, "toml") or words, "a page shows something to set or to type"
 
 
 def test_the_langchain_page_runs(tmp_path: Path) -> None:

@@ -214,13 +214,17 @@ class Life(RuleBasedStateMachine):
                 assert snapshot(replayed)["tracks"] == snapshot(state)["tracks"]
 
     def teardown(self) -> None:
-        if self.engine is None:
-            return
+        try:
+            if self.engine is not None:  # else the plan could not be drawn
+                self._end_and_close(self.engine)
+        finally:
+            self.loop.close()
+
+    def _end_and_close(self, engine: Engine) -> None:
         try:
             self.end()
         finally:
-            self.do(self.engine.close())
-            self.loop.close()
+            self.do(engine.close())
 
     def end(self) -> None:
         """Whatever happened, the run can be brought to rest, and its history keeps the laws."""

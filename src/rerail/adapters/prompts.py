@@ -31,7 +31,7 @@ class Prompts:
         if path is None:
             return shipped(role)
         try:
-            text = path.read_text(encoding="utf-8")
+            text = path.read_text(encoding="utf-8-sig")  # editors leave marks
             QUESTIONS[role].ask(Question(role, "", "", "", (), {}), text, 10_000)
         except (OSError, UnicodeDecodeError, BadTemplate) as error:
             raise SettingsError(tell("refuse.mind.prompt_unusable", path=str(path), error=error)) from None

@@ -115,4 +115,5 @@ def show_report(out: Output, attended: Attended) -> None:
     else:
         if out.out.is_terminal:
             out.print("")  # apart from what was drawn above
-        out.print(*report(out, attended.picture, now, interrupted=attended.interrupted))
+        waits_for = attended.result.waiting_on
+        out.print(*report(out, attended.picture, now, interrupted=attended.interrupted, waits_for=waits_for))

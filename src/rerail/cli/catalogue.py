@@ -43,6 +43,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
     "cli.help.acting": (
         Command("confirm", "RUN [STEP]", f"{_ACT}:confirm"),
         Command("resolve", "RUN STEP", f"{_ACT}:resolve"),
+        Command("repair", "RUN STEP", f"{_ACT}:repair"),
         Command("skip", "RUN STEP", f"{_ACT}:skip"),
         Command("add", "RUN STEPS_FILE", f"{_ACT}:add"),
         Command("pause", "RUN", f"{_ACT}:pause"),

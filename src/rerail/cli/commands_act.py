@@ -6,14 +6,14 @@ Each reaches the run's owner through the store; with no living owner it is appli
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 from rich.text import Text
 
 from rerail.cli.attend import Attended, exit_code, show_report, stay
 from rerail.cli.commands_run import Hidden, handed_over
-from rerail.cli.inputs import as_value, load_steps
+from rerail.cli.inputs import as_mapping, as_value, load_steps
 from rerail.cli.options import FLAG, PLAIN, Common
 from rerail.cli.output import Output, one_line
 from rerail.cli.picture import Picture
@@ -83,6 +83,37 @@ async def resolve(
         await engine.resolve(found, step, succeeded=value, failed=failed, rerun=rerun)
 
     return await _act(run, act, common, out)
+
+
+async def repair(
+    run: str,
+    step: str,
+    /,
+    *,
+    args: str | None = None,
+    tool: str | None = None,
+    needs: Annotated[tuple[str, ...] | None, FLAG] = None,
+    common: Common = PLAIN,
+    out: Annotated[Output, Hidden],
+) -> int:
+    """Change a step that failed, and do it and what depends on it again; what is done is kept.
+
+    Parameters
+    ----------
+    run
+        The run's id, or the beginning of it.
+    step
+        The step.
+    args
+        The arguments that change, as a JSON object; the others stay.
+    tool
+        Another tool.
+    needs
+        Other needs, one by one.
+    """
+    given: dict[str, Any] = {"args": as_mapping(args) if args is not None else None, "tool": tool, "needs": needs}
+    changes = {name: value for name, value in given.items() if value is not None}
+    return await _act(run, lambda engine, found: engine.repair(found, step, **changes), common, out)
 
 
 async def skip(

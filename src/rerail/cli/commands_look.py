@@ -106,6 +106,7 @@ async def show(
             return 0
         picture = Picture.of(found, await engine.events(found))
         owned = await ownership(engine, found)
+        waits_for = (await engine.show(found)).waiting_on if picture.state.waiting else ()
     state, now = picture.state, time.time()
     facts = {"run": state.run, "at": moment(state.created_at), "retries": state.retries, "revision": state.revision}
     out.print(Text(out.say("cli.show.title", **facts), "dim"))
@@ -114,7 +115,7 @@ async def show(
     if owned.owner:
         out.print(Text(out.say("cli.show.owner", owner=owned.owner), "cyan"))
     out.print(*steps_table(out, picture, now, everything=everything))
-    out.print(*report(out, picture, now, interrupted=owned.interrupted))
+    out.print(*report(out, picture, now, interrupted=owned.interrupted, waits_for=waits_for))
     return 0
 
 

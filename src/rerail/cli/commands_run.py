@@ -206,6 +206,8 @@ async def retry(
         if preview is None:
             return await handed_over(engine, out, target, owner)
         _say_passed(out, preview)
+        if preview.once and not wanted.clean:  # said, and asked, before a clean one
+            out.note(once_warning(out, preview.once))
         if target != found:
             out.note(out.say("cli.retry.follow_up", run=found, target=target))
             picture = Picture(target)

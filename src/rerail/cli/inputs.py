@@ -11,7 +11,7 @@ import msgspec
 
 from rerail.cli.catalogue import STDIN
 from rerail.core.texts import tell
-from rerail.errors import PlanError
+from rerail.errors import PlanError, Refused
 from rerail.plans import Plan, parse_data, read_data
 
 PLAN_ENDINGS = (".yaml", ".yml", ".json")
@@ -35,6 +35,14 @@ def load_steps(source: str) -> list[Any]:
     if not isinstance(data, list):
         raise PlanError(tell("refuse.plan.holds_no_steps", source=source), code="PLAN_UNREADABLE")
     return data
+
+
+def as_mapping(text: str) -> dict[str, Any]:
+    """A JSON object typed on the command line."""
+    value = as_value(text)
+    if not isinstance(value, dict):
+        raise Refused(tell("refuse.run.no_object", text=text[:80]), "USAGE")
+    return value
 
 
 def as_value(text: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
 from rich.cells import cell_len
 from rich.text import Text
 
@@ -264,7 +265,13 @@ def waited_for(out: Output, on: Any) -> str:
 def waited_for_one(out: Output, item: Mapping[str, Any]) -> str:
     """One thing that only a person can move, in words."""
     question = f": {item['question']}" if item.get("question") else ""
-    return out.say(f"cli.wait.{item['for']}", step=item["step"], tool=item.get("tool", "")) + question
+    words = out.say(f"cli.wait.{item['for']}", step=item["step"], tool=item.get("tool", "")) + question
+    if item.get("args"):
+        shown = ", ".join(f"{name}={msgspec.json.encode(value).decode()}" for name, value in item["args"].items())
+        words += "  " + out.say("cli.wait.call", tool=item["tool"], args=one_line(shown, 300))
+    for step, kind in (item.get("made_from_degraded") or {}).items():
+        words += "  " + out.say(f"cli.wait.made_from.{kind}", step=step)
+    return words
 
 
 def _listed(names: Any, limit: int = 8) -> str:

@@ -30,6 +30,7 @@ class Mending:
     left: int | None = None  # retries left, as last said
     rungs: list[ev.Recovered] = field(default_factory=list)
     verified: bool = False  # an answer was lost, and the effect found
+    by_hand: str = ""  # who said what its output is, if somebody did
 
 
 class Picture:
@@ -67,6 +68,10 @@ class Picture:
                 self._mending(failed.step).failures += 1
             case ev.StepVerified() as verified if verified.effect == "there":
                 self._mending(verified.step).verified = True
+            case ev.Acted(action="resolve", outcome="succeeded") as acted:
+                self._mending(acted.step).by_hand = acted.by or "?"
+            case ev.StepSucceeded() as succeeded if succeeded.step in self.mendings:
+                self.mendings[succeeded.step].by_hand = ""  # it has earned its output since
             case ev.RetryScheduled() as scheduled:
                 self._scheduled(scheduled)
             case ev.Recovered() as recovered:
@@ -113,7 +118,7 @@ class Picture:
 
 
 def _was_mended(mending: Mending) -> bool:
-    return bool(mending.failures or mending.waits or mending.rungs or mending.verified)
+    return bool(mending.failures or mending.waits or mending.rungs or mending.verified or mending.by_hand)
 
 
 def rung_words(event: ev.Recovered) -> tuple[str, dict[str, Any]]:

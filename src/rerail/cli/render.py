@@ -26,8 +26,18 @@ SHOWN = 12  # of a list in a report; the rest is counted
 # -- The report ---------------------------------------------------------------------------------------------------
 
 
-def report(out: Output, picture: Picture, now: float, *, interrupted: bool = False) -> list[Text]:
-    """The verdict and everything a person would ask next."""
+def report(
+    out: Output,
+    picture: Picture,
+    now: float,
+    *,
+    interrupted: bool = False,
+    waits_for: Sequence[Mapping[str, Any]] | None = None,
+) -> list[Text]:
+    """The verdict and everything a person would ask next; ``waits_for`` is what the run waits for, as the engine says.
+
+    Only the engine can fetch the outputs from which the arguments of a call that waits for a person are made.
+    """
     found = result(picture.state, {}, now, out.lang)
     status = "interrupted" if interrupted else found.status
     lines = [verdict_line(out, found, status)]
@@ -43,7 +53,7 @@ def report(out: Output, picture: Picture, now: float, *, interrupted: bool = Fal
         lines += _section(out, "cli.report.disputed", [_named(out, "succeeded", step, "") for step in found.disputed])
     if picture.state.waiting:
         waits = [Text.assemble(icon("waiting", fancy=out.fancy), " ", one_line(waited_for_one(out, item)))
-                 for item in waiting_on(picture.state)]  # fmt: skip
+                 for item in waits_for or waiting_on(picture.state)]  # fmt: skip
         lines += _section(out, "cli.report.waiting", waits)
     return lines + _next(out, next_commands(picture, interrupted=interrupted))
 
@@ -131,6 +141,8 @@ def _healed(out: Output, picture: Picture) -> list[Text]:
 
 def mended(out: Output, mending: Mending) -> str:
     """What was done about a step, rung by rung."""
+    if mending.by_hand:
+        return out.say("cli.healed.by_hand", by=mending.by_hand)
     words = []
     if mending.waits:
         words.append(out.say("cli.healed.waits", count=mending.waits))

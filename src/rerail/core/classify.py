@@ -98,7 +98,7 @@ def _number(value: object) -> int | None:
         case int():
             return int(value)
         case str() if re.fullmatch(r"-?[0-9]{1,3}", value.strip()):
-            return int(value)
+            return int(value.strip())
     return None
 
 

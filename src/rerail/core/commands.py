@@ -7,13 +7,16 @@ Rules of this file:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from rerail.core import events as ev
 from rerail.core.codes import Category
 from rerail.core.decide import reasons_of, retry_chain
+from rerail.core.dialects import read_steps
 from rerail.core.events import Course, Error, Event
 from rerail.core.nearest import nearest
 from rerail.core.plan import Effect, Fault, Step, check_steps
@@ -54,12 +57,14 @@ def _track(state: State, step: str) -> Track:
     return track
 
 
-def _not_at_rest(state: State) -> None:
+def not_at_rest(state: State) -> None:
+    """Refuse what only a run under way can do, with the command that fits."""
     if state.rest is not None:
+        completed = state.rest.status == RunStatus.COMPLETED
         raise Refusal(
             "RUN_AT_REST",
             tell("refuse.run.run_at_rest", run=state.run, status=state.rest.status),
-            tell("hint.run.run_at_rest", run=state.run),
+            tell("hint.run.run_completed" if completed else "hint.run.run_at_rest", run=state.run),
         )
 
 
@@ -68,7 +73,7 @@ def _not_at_rest(state: State) -> None:
 
 def pause(state: State, by: str) -> list[Event]:
     """Start nothing more until somebody resumes the run."""
-    _not_at_rest(state)
+    not_at_rest(state)
     if state.paused:
         raise Refusal(
             "RUN_PAUSED", tell("refuse.run.run_paused", run=state.run), tell("hint.run.run_paused", run=state.run)
@@ -78,13 +83,13 @@ def pause(state: State, by: str) -> list[Event]:
 
 def cancel(state: State, by: str, reason: str = "") -> list[Event]:
     """End the run: calls under way are cancelled, nothing more starts."""
-    _not_at_rest(state)
+    not_at_rest(state)
     return [] if state.stopped == "RUN_CANCELLED" else [ev.Cancelled(by, reason)]
 
 
 def resume(state: State, by: str) -> list[Event]:
     """Go on with a paused run."""
-    _not_at_rest(state)
+    not_at_rest(state)
     if not state.paused:
         raise Refusal("RUN_LIVE", tell("refuse.run.run_live", run=state.run), tell("hint.run.run_live", run=state.run))
     return [ev.Resumed(by, reason="paused", paused=True)]
@@ -106,7 +111,7 @@ def skip(state: State, step: str, by: str, reason: str = "") -> list[Event]:
 
 def confirm(state: State, step: str | None, by: str, *, refuse: bool = False) -> list[Event]:
     """Let a gated step run, or refuse it."""
-    _not_at_rest(state)
+    not_at_rest(state)
     if step is None:
         if len(state.gates) != 1:
             waiting = ", ".join(track.id for track in state.gates.values()) or "none"
@@ -135,7 +140,8 @@ def resolve_succeeded(state: State, step: str, by: str, output: Any, packed: Pac
     """Declare a step succeeded by hand, with a value."""
     track = _track(state, step)
     status, _ = status_of(state, track)
-    if track.phase in (Phase.SUCCEEDED, Phase.RUNNING):
+    lost = track.phase is Phase.SUCCEEDED and track.result is not None and track.result.hole
+    if track.phase in (Phase.SUCCEEDED, Phase.RUNNING) and not lost:  # an output that was lost may be supplied
         raise Refusal(
             "STEP_ENDED" if track.phase is Phase.SUCCEEDED else "STEP_NOT_WAITING",
             tell("refuse.run.step_is", step=step, status=status),
@@ -192,11 +198,52 @@ def _reopened(state: State, steps: list[str], by: str, operation: str) -> list[E
 
 def add(state: State, steps: Sequence[Step], tools: Tools, by: str, faults: Iterable[Fault] = ()) -> list[Event]:
     """Add steps to a live run; a bad change is refused and the old plan stays (P5)."""
-    _not_at_rest(state)
+    not_at_rest(state)
     found = [*faults, *new_faults(state, steps, tools)]
     if found or not steps:
         raise Faulty(found or [Fault("NO_STEPS", tell("refuse.run.no_steps"))])
     return [ev.Acted("add", by, course=Course(steps=tuple(steps), automatic=False))]
+
+
+def repair(state: State, step: str, changes: Mapping[str, Any], tools: Tools, by: str) -> list[Event]:
+    """A person's repair of a step that did not succeed: what changes of it, over what it was (H7).
+
+    It and what depends on it are done again, at rest in a new round. Arguments are given one by one; the others stay.
+    """
+    track = _track(state, step)
+    if track.phase in (Phase.SUCCEEDED, Phase.RUNNING):
+        status, _ = status_of(state, track)
+        raise Refusal("STEP_ENDED", tell("refuse.run.step_is", step=step, status=status))
+    if track.phase is Phase.DOUBT:
+        refuse_doubt(state)
+    new = _repaired(state, track, changes, tools)
+    course = Course((step,), (new,), automatic=False)
+    if state.rest is None:
+        return [ev.Acted("repair", by, step, course=course)]
+    chain = retry_chain(state, [step])
+    return [
+        ev.Acted("repair", by, step),
+        ev.RetryBegin(
+            state.round + 1, by, (step,), chain, len(chain), reasons_of(state, [step]), automatic=False, course=course,
+            operation="repair", previous_status=state.rest.status,
+        ),
+    ]  # fmt: skip
+
+
+def _repaired(state: State, track: Track, changes: Mapping[str, Any], tools: Tools) -> Step:
+    """The step with its changes; `Faulty` lists everything that is wrong with it, and the old one stays."""
+    faults: list[Fault] = []
+    args = changes.get("args")
+    merged = {**changes, "args": {**track.step.args, **args}} if isinstance(args, Mapping) else dict(changes)
+    known = [other for other in state.tracks if other != track.id]
+    read = read_steps([{**msgspec.to_builtins(track.step), **merged, "id": track.id}], faults, known=known)
+    new = read[0] if read and not faults else track.step
+    if new == track.step and not faults:
+        faults.append(Fault("BAD_VALUE", tell("refuse.run.repair_unchanged"), track.id))
+    faults += check_steps([new if other is track else other.step for other in state.tracks.values()], tools)
+    if faults:
+        raise Faulty(faults)
+    return new
 
 
 def new_faults(state: State, steps: Sequence[Step], tools: Tools) -> list[Fault]:

@@ -93,6 +93,15 @@ def read_steps(raw: Sequence[Any], faults: list[Fault], known: Sequence[str] = (
     return steps
 
 
+def canonical(step: Mapping[Any, Any]) -> dict[Any, Any]:
+    """A step's mapping under the keys' own names; a key that is given twice stays as it is, and is a fault later."""
+    data: dict[Any, Any] = {}
+    for key, value in step.items():
+        name = STEP_ALIASES.get(key, key)
+        data[key if name != key and (name in step or name in data) else name] = value
+    return data
+
+
 def _id_of(item: Any, index: int) -> str:
     if isinstance(item, Step):
         return item.id

@@ -124,6 +124,7 @@ class StepFailed(_Event, frozen=True, tag="step_failed"):
     not_now: float | None = None  # seconds the tool asked us to wait
     tokens: int = 0
     cost: float = 0.0
+    look: bool = False  # it failed, but its effect may be there all the same: somebody looks before it is called again
 
 
 class StepVerified(_Event, frozen=True, tag="step_verified"):

@@ -13,7 +13,7 @@ from typing import Any
 
 from rerail.core import events as ev
 from rerail.core.events import Course, Error, Event
-from rerail.core.plan import Effect
+from rerail.core.plan import Effect, Step, definition
 from rerail.core.policy import LEAST_WAIT, Rung
 from rerail.core.recover import failed_args
 from rerail.core.state import State
@@ -86,7 +86,19 @@ def _step_succeeded(state: State, event: ev.StepSucceeded, at: float) -> None:
         result.degraded = f"fallback:{reason}"
     track.ended_at, track.elapsed, track.cost = at, event.elapsed, event.cost
     state.tool_seconds += event.elapsed
+    _happened(state, track)
     state.settle(track, result)
+
+
+def _happened(state: State, track: Track) -> None:
+    """The latest call had its effect, or may have had it; remembered where that must not happen twice."""
+    if track.call is not None and track.call.effect is Effect.ONCE:
+        state.happened[track.call.tool, state.signature(track)] = track.id
+
+
+def _not_happened(state: State, track: Track) -> None:
+    if track.call is not None and state.happened.get(key := (track.call.tool, state.signature(track))) == track.id:
+        del state.happened[key]
 
 
 def _step_failed(state: State, event: ev.StepFailed, at: float) -> None:
@@ -118,7 +130,11 @@ def _step_failed(state: State, event: ev.StepFailed, at: float) -> None:
         heal.tried[key] = heal.tried.get(key, 0) + 1
     if event.not_now is None and state.policy.minds:
         _remember(state, track, event)
+    if event.error.code == "RESOLVED_FAILED":
+        _not_happened(state, track)  # a person says so
     if _doubtful(track, event):
+        track.healing().lost = event.lost
+        _happened(state, track)
         track.question = "verify" if track.call is not None and track.call.verifiable else ""
         state.move(track, Phase.DOUBT)
     else:
@@ -140,6 +156,8 @@ def _remember(state: State, track: Track, event: ev.StepFailed) -> None:
 def _doubtful(track: Track, event: ev.StepFailed) -> bool:
     """Whether the effect may have happened, and repeating the call could repeat it (or somebody can look)."""
     call = track.call
+    if event.look and event.called and call is not None and call.verifiable:
+        return True
     return event.lost and event.called and call is not None and (call.effect is Effect.ONCE or call.verifiable)
 
 
@@ -152,7 +170,10 @@ def _step_verified(state: State, event: ev.StepVerified, at: float) -> None:
         result = Result(event.output, event.digest, event.size, event.blob, event.attempt)
         result.effect, result.hole, result.by = track.call.effect, event.hole, "verify"
         state.settle(track, result)
-    elif event.effect == "absent" or track.call.effect is not Effect.ONCE:
+        return
+    if event.effect == "absent":
+        _not_happened(state, track)
+    if event.effect == "absent" or track.call.effect is not Effect.ONCE or not track.healing().lost:
         state.move(track, Phase.HURT)
 
 
@@ -238,6 +259,9 @@ def _recovered(state: State, event: ev.Recovered, at: float) -> None:
     if track is None:
         return
     heal = track.healing()
+    if event.by != "rules" and event.rung in (Rung.ADJUST, Rung.ALTERNATIVE, Rung.REPAIR):
+        track.confirmed = False  # whoever agreed, agreed to another call
+        heal.minded = True
     if event.rung is Rung.ADJUST:
         heal.args = event.args
     elif event.rung is Rung.ALTERNATIVE:
@@ -248,7 +272,7 @@ def _recovered(state: State, event: ev.Recovered, at: float) -> None:
     elif event.rung is Rung.REPAIR:
         fresh = track.heal = Heal()
         fresh.repairs, fresh.failures = heal.repairs + 1, heal.failures
-        track.calls = 0
+        track.calls, track.minded = 0, True
     elif event.rung is Rung.FALLBACK:
         heal.fallback = True
         if not event.tool:
@@ -331,6 +355,7 @@ def _retry_begin(state: State, event: ev.RetryBegin, at: float) -> None:
             if step_id in state.tracks and event.reset_count:
                 state.tracks[step_id].confirmed = False
     state.redirect(event.course, new_round=True)
+    _rewritten(state, event.course)
     for step_id in event.stale:
         if step_id in state.tracks:
             state.tracks[step_id].stale = "definition changed"
@@ -357,7 +382,16 @@ def _replanned(state: State, event: ev.Replanned, at: float) -> None:
         if track.question == "replan":
             track.question = ""
             state.move(track, Phase.HURT)
+    changed = [step.id for step in event.course.steps if _is_changed(state, step)]
     state.redirect(event.course, new_round=True)
+    for track in (state.tracks[step_id] for step_id in changed if step_id in state.tracks):
+        track.minded, track.confirmed = True, False
+        state.refresh(track)
+
+
+def _is_changed(state: State, step: Step) -> bool:
+    track = state.tracks.get(step.id)
+    return track is None or definition(track.step) != definition(step)
 
 
 def _evaluation(state: State, event: ev.Evaluation, at: float) -> None:
@@ -407,12 +441,24 @@ def _acted(state: State, event: ev.Acted, at: float) -> None:
         result = Result(event.output, event.digest, event.size, event.blob, track.attempt)
         result.by = event.by or "person"
         result.effect = track.call.effect if track.call is not None else track.step.effect or result.effect
+        _happened(state, track)
         track.ended_at = at
         track.inputs = state.inputs(track)
         state.settle(track, result)
     if event.course != Course():
         state.judged = None
-        state.redirect(event.course, new_round=event.action in ("retry", "resolve"))
+        state.redirect(event.course, new_round=event.action in ("retry", "resolve", "repair"))
+        if event.action == "repair":
+            _rewritten(state, event.course)
+
+
+def _rewritten(state: State, course: Course) -> None:
+    """Steps that a person wrote anew: they are nobody else's choice, and an old word for their gate is not for them."""
+    for step in course.steps:
+        track = state.tracks.get(step.id)
+        if track is not None:
+            track.minded, track.confirmed = False, False
+            state.refresh(track)
 
 
 def _cancelled(state: State, event: ev.Cancelled, at: float) -> None:

@@ -96,6 +96,7 @@ def choose(case: Case) -> list[Event]:
     """The first rung that applies, with what was thought of the failure."""
     state = case.state
     if state.stopped:
+        case.refuse(f"the run was stopped: {state.stopped}")
         return [_reflected(case, Rung.FAIL)]
     for rung in _rungs(state, case.track, case.reflection):
         taken = RUNGS[rung](case)
@@ -294,6 +295,9 @@ def _alternative(case: Case) -> Taken:
         if spec is None:
             case.refuse(f"the alternative tool {name!r} does not exist")
             continue
+        if _needs_a_person(case, name):
+            case.refuse(f"a person has to agree before the tool {name!r} is called")
+            continue
         args = failed_args(case.state, case.track)
         if args is not None and spec.schema.faults(args):
             case.refuse(f"the arguments do not fit the alternative tool {name!r}")
@@ -302,6 +306,13 @@ def _alternative(case: Case) -> Taken:
             _recovered(case, Rung.ALTERNATIVE, tool=name, reason=case.error.message, course=Course((case.track.id,)))
         ]
     return None
+
+
+def _needs_a_person(case: Case, name: str) -> bool:
+    """Whether a tool that only a mind named is behind a gate elsewhere, and would be called here without one."""
+    step, spec = case.track.step, case.tools.get(case.track.step.tool)
+    named = name in step.alternatives or (spec is not None and name in spec.alternatives)
+    return name in case.state.gated and not step.confirm and not named
 
 
 def _producer(case: Case) -> Taken:

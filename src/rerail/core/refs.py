@@ -39,9 +39,9 @@ class UnknownReference(ValueError):
 class MissingPath(LookupError):
     """The output is there, but not what the path asks of it."""
 
-    def __init__(self, ref: Ref) -> None:
+    def __init__(self, ref: Ref, there: str = "") -> None:
         super().__init__(str(ref))
-        self.ref = ref
+        self.ref, self.there = ref, there  # what there is instead, in words
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,8 +271,18 @@ def follow(ref: Ref, output: Any) -> Any:
         if isinstance(output, list) and index is not None and -len(output) <= index < len(output):
             output = output[index]
             continue
-        raise MissingPath(ref)
+        raise MissingPath(ref, _there(output))
     return output
+
+
+def _there(output: Any) -> str:
+    """What there is where a path ends too early, in a few words."""
+    if isinstance(output, Mapping):
+        names = [str(name)[:40] for name in output]
+        return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "") if names else "nothing"
+    if isinstance(output, list):
+        return f"a list of {len(output)}"
+    return "null" if output is None else f"a {type(output).__name__}"
 
 
 def _as_index(part: str | int) -> int | None:

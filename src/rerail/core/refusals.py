@@ -51,6 +51,8 @@ REFUSALS: dict[str, dict[str, str]] = {
     "refuse.run.tools_missing": {"en": "run {run} cannot go on without its tools:"},
     "refuse.run.change_refused": {"en": "the change was refused; the plan stays as it was"},
     "refuse.run.no_servers": {"en": "this engine opens no MCP servers"},
+    "refuse.run.repair_unchanged": {"en": "nothing of the step changes; give args, tool or needs"},
+    "refuse.run.no_object": {"en": '{text!r} is no JSON object; write it as {{"name": value}}'},
     "refuse.run.plan_faulty": {"en": "the plan cannot be run; nothing was started:"},
     "refuse.run.resolve_how": {"en": "say exactly one of succeeded=VALUE, failed=True, rerun=True"},
     "refuse.run.driven_by": {"en": "run {run} is being driven by process {owner}"},
@@ -84,7 +86,9 @@ REFUSALS: dict[str, dict[str, str]] = {
     "hint.run.run_id_invalid": {
         "en": "use up to {limit} printable characters, no slash and no colon, not beginning with - ~ or a dot"
     },
-    "hint.run.no_model": {"en": "set model.name, or give a plan"},
+    "hint.run.no_model": {
+        "en": "name one with model.name (docs/howto/models.md; pip install 'rerail[llm]'), or give a plan"
+    },
     "hint.run.store_newer": {"en": "upgrade rerail"},
     "hint.run.run_ambiguous": {"en": "type more of the id"},
     "hint.run.artifact_gone": {"en": "use: rerail retry {run}"},

@@ -55,6 +55,11 @@ class State:
         self.revision = 0
         self.fingerprints: dict[str, str] = {}
         self.created_at = 0.0
+        # What holds for minds, also once a mind has dropped the steps that said so.
+        self.gated: dict[str, bool | str] = {}  # tools behind a gate, with its question
+        self.marked: set[str] = set()  # tools that some step says must not be called twice
+        self.happened: dict[tuple[str, str], str] = {}  # (tool, arguments) that must not happen again → the step
+        self.retired: dict[str, int] = {}  # dropped steps → their latest attempt, whose number is never used again
         # The plan, as a graph of tracks in plan order.
         self.tracks: dict[str, Track] = {}
         self._names = Names(self.tracks, 0)
@@ -123,6 +128,25 @@ class State:
         if call is None or call.args is not None or call.args_blob:
             return signature(call.args, call.args_blob) if call is not None else ""
         return signature(self.template(track).value)
+
+    def chosen_by_a_mind(self, track: Track) -> bool:
+        """Whether the step's next call is one that a mind made up, in whatever part."""
+        return track.minded or (track.heal is not None and track.heal.minded)
+
+    def effect_of(self, track: Track, tool: str, effect: Effect) -> Effect:
+        """What calling the tool twice does, in this step. The plan's word goes for the plan's own calls: for one that
+        a mind chose it can make the tool's word stricter, and never weaker."""
+        own = track.step.effect
+        if not self.chosen_by_a_mind(track):
+            return own or effect
+        return Effect.ONCE if Effect.ONCE in (own, effect) or tool in self.marked else effect
+
+    def repeats(self, track: Track, tool: str, args: Any) -> str:
+        """The step whose effect a call chosen by a mind would repeat, if there is one."""
+        if not self.happened or not self.chosen_by_a_mind(track):
+            return ""
+        done = self.happened.get((tool, signature(args)), "")
+        return done if done != track.id or track.call is None else ""
 
     def seconds(self, now: float) -> float:
         """How long the run has been running, not counting time it waited for people or lay dead."""
@@ -294,6 +318,7 @@ class State:
             track = self.tracks.get(step.id)
             if track is None:
                 track = self.tracks[step.id] = Track(self._next, step)
+                track.attempt = self.retired.pop(step.id, 0) if self.retired else 0
                 self._next += 1
             else:
                 self._unlink(track)
@@ -302,12 +327,22 @@ class State:
                 track.step, track.template = step, None
                 track.order = (-step.priority, track.n)
             changed.append(track)
+            if step.confirm or step.effect is Effect.ONCE:
+                self._guard(step)
         self._names = Names(self.tracks, max(self._names.longest, max((len(step.id) for step in steps), default=0)))
         for track in changed:
             self._link(track)
         for track in changed:
             self.refresh(track)
         return changed
+
+    def _guard(self, step: Step) -> None:
+        """Remember which tools somebody has to agree to, and which must not be called twice."""
+        tools = (step.tool, *step.alternatives, *([step.fallback.tool] if step.fallback and step.fallback.tool else ()))
+        if step.confirm:
+            self.gated.update((tool, step.confirm) for tool in tools if tool not in self.gated)
+        if step.effect is Effect.ONCE:
+            self.marked.update(tools)
 
     def _link(self, track: Track) -> None:
         track.open = track.dead = track.dead_open = track.void = 0
@@ -334,6 +369,7 @@ class State:
         for step_id in ids:
             track = self.tracks.pop(step_id, None)
             if track is not None:
+                self.retired[step_id] = track.attempt
                 self._unlink(track)
                 self.move(track, Phase.FAILED)  # out of every index; it is in no graph any more
                 track.out = ()
@@ -431,6 +467,8 @@ class State:
         track.skip = None
         track.question = ""
         track.announced = ""
+        if root and not automatic and track.error is not None and track.error.code == "ONCE_REPEATED":
+            track.minded = False  # a person wants it all the same
         if new_round:
             track.heal, track.calls = None, 0
         if root or new_round:

@@ -29,14 +29,25 @@ TEXTS: dict[str, dict[str, str]] = {
         "en": "asked to wait {asked:g} s, with {waited:g} s already waited of {limit:g} s allowed: {message}"
     },
     "error.ARGS_INVALID": {"en": "the arguments do not fit the tool {tool}: {faults}"},
-    "error.PATH_MISSING": {"en": "{ref} is not there: the output of step {step!r} has no such part"},
+    "error.PATH_MISSING": {
+        "en": "{ref} is not there: the output of step {step!r} has no such part (there is: {there})"
+    },
     "error.HOLE_NOT_ACCEPTED": {
         "en": "step {step!r} was skipped, so {ref} is empty, and argument {argument!r} does not accept null"
     },
+    "error.HOLE_LOST": {
+        "en": "step {step!r} did its work, but its output was lost, so {ref} is empty and {argument!r} does not"
+        " accept null; say what it was: rerail resolve {run} {step} --succeeded VALUE"
+    },
     "error.ARTIFACT_GONE": {"en": "the output of step {step!r} is gone or damaged ({reason})"},
+    "error.ONCE_REPEATED": {
+        "en": "the call would repeat what step {step!r} has done, or may have; that must not happen twice",
+        "zh": "该调用会重复步骤 {step!r} 已经产生或可能已经产生的效果，而它不得发生两次",
+    },
     "error.TOOL_UNKNOWN": {"en": "no tool named {tool!r} was given to this run"},
     "error.OUTPUT_NOT_JSON": {
-        "en": "the tool returned {type}, which is not JSON; return dicts, lists, texts, numbers, booleans or None"
+        "en": "the tool returned {type} that is not JSON ({reason}); return dicts with text keys, lists, texts, finite"
+        " numbers, booleans or None"
     },
     "error.OUTPUT_TOO_LARGE": {
         "en": "the tool returned {size:,} bytes, over the limit of {limit:,}; use a file, or raise tools.max_output"
@@ -253,6 +264,7 @@ TEXTS: dict[str, dict[str, str]] = {
         "zh": "批准或拒绝等待确认的步骤。",
     },
     "cli.command.resolve": {"en": "Say what became of a step in doubt.", "zh": "说明结果不明的步骤究竟如何。"},
+    "cli.command.repair": {"en": "Change a step that failed, and do it again.", "zh": "修改失败的步骤并重新执行。"},
     "cli.command.skip": {"en": "Do without a step.", "zh": "略过一个步骤。"},
     "cli.command.add": {"en": "Add steps to a live run.", "zh": "向进行中的任务添加步骤。"},
     "cli.command.pause": {"en": "Start nothing more until the run is resumed.", "zh": "恢复之前不再启动新步骤。"},
@@ -402,6 +414,9 @@ TEXTS: dict[str, dict[str, str]] = {
     "cli.line.declined": {"en": "no {question}: {reason}"},
     "cli.line.artifact": {"en": "artifact {name} ({size}, {digest})", "zh": "产物 {name}（{size}，{digest}）"},
     "cli.line.artifact_lost": {"en": "its output is gone: {reason}", "zh": "输出已丢失：{reason}"},
+    "cli.wait.call": {"en": "it would call {tool}({args})", "zh": "将调用 {tool}({args})"},
+    "cli.wait.made_from.fallback": {"en": "(made from the fallback of {step})", "zh": "（基于 {step} 的降级结果）"},
+    "cli.wait.made_from.hole": {"en": "(made without the output of {step})", "zh": "（缺少 {step} 的输出）"},
     "cli.wait.confirm": {"en": "step {step} waits for a confirmation", "zh": "步骤 {step} 等待确认"},
     "cli.wait.in_doubt": {
         "en": "nobody knows whether the effect of step {step} ({tool}) happened",
@@ -420,6 +435,7 @@ TEXTS: dict[str, dict[str, str]] = {
     "cli.rung.fail": {"en": "given up", "zh": "放弃"},
     "cli.healed.waits": {"en": "waited {count}× as asked", "zh": "按要求等待 {count} 次"},
     "cli.healed.retries": {"en": "retried {count}×", "zh": "重试 {count} 次"},
+    "cli.healed.by_hand": {"en": "set by hand by {by}", "zh": "由 {by} 手动设定"},
     "cli.healed.verified": {"en": "its answer was lost, its effect found", "zh": "结果丢失，但核实效果存在"},
     "cli.healed.rounds": {"en": "done again in {count:round|rounds}", "zh": "在 {count} 轮重试中重新执行"},
     "cli.healed.again": {"en": "called again", "zh": "重新调用"},

@@ -10,7 +10,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum, StrEnum
-from hashlib import blake2b
 from itertools import groupby
 from typing import Any
 
@@ -19,6 +18,7 @@ from rerail.core.codes import Category
 from rerail.core.events import Error
 from rerail.core.plan import Effect, Step, When, definition
 from rerail.core.refs import Template
+from rerail.core.values import pack
 
 
 class Status(StrEnum):
@@ -133,6 +133,8 @@ class Heal:
         "crashes",
         "failures",
         "fallback",
+        "lost",
+        "minded",
         "not_now",
         "producer",
         "repairs",
@@ -156,7 +158,9 @@ class Heal:
         self.category: Category | None = None
         self.failures: list[dict[str, Any]] = []  # the latest failed attempts, as a mind gets to see them
         self.asked = -1  # the attempt that a mind was asked to think about
+        self.lost = False  # the answer of the latest call is lost, rather than a failure somebody looks behind
         self.thought: ev.Reflected | None = None  # what a mind, not the rules, made of the latest failure
+        self.minded = False  # the other tool or arguments are a mind's choice
 
 
 class Track:
@@ -164,7 +168,7 @@ class Track:
 
     __slots__ = (
         "again", "announced", "attempt", "automatic", "call", "calls", "confirmed", "cost", "dead", "dead_open",
-        "elapsed", "ended_at", "error", "generation", "heal", "inputs", "n", "needs", "open", "order", "out",
+        "elapsed", "ended_at", "error", "generation", "heal", "inputs", "minded", "n", "needs", "open", "order", "out",
         "phase", "place", "probe", "question", "redo", "result", "root", "skip", "stale", "standing",
         "started_at", "step", "template", "until", "void", "wait",
     )  # fmt: skip
@@ -197,6 +201,7 @@ class Track:
         self.until = 0.0
         self.wait = 0.0  # how long that is from when it was scheduled
         self.confirmed = False
+        self.minded = False  # a mind wrote its definition
         self.generation = 0
         self.announced = ""
         self.probe: Any = None
@@ -295,5 +300,8 @@ def same_inputs(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
 
 
 def signature(args: Any, blob: str = "") -> str:
-    """What stands for a call's arguments when tries are compared; "" for the plan's own."""
-    return blob if args is None else blake2b(repr(args).encode(), digest_size=12).hexdigest()
+    """What stands for a call's arguments when calls are compared: the order of keys is nothing, nor is where they are.
+
+    Large arguments are kept under this very name.
+    """
+    return blob if args is None else pack(args).digest

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rerail.core.recover import failed_args
+from rerail.core.refs import MissingPath, resolve
 from rerail.core.state import State
 from rerail.core.texts import has, say
 from rerail.core.track import Phase, RunStatus, Track
@@ -157,13 +158,27 @@ def result(
         round=state.round,
         retries=state.retries,
         revision=state.revision,
-        waiting_on=tuple(waiting_on(state)) if state.waiting else (),
+        waiting_on=tuple(_informed(state, item, outputs) for item in waiting_on(state)) if state.waiting else (),
         never_started=found.never,
         stopped=state.stopped,
         seq=state.seq,
         created_at=state.created_at,
         retry_history=tuple(state.retry_history),
     )
+
+
+def _informed(state: State, item: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Any]:
+    """What only a person can move, with what they have to know: the call that waits, and what it is made from."""
+    track = state.tracks.get(str(item["step"]))
+    if item["for"] != "confirm" or track is None:
+        return dict(item)
+    try:
+        args = resolve(state.template(track), outputs.get)
+    except MissingPath:
+        args = None
+    results = ((need.id, need.result) for need, _ in track.needs)
+    poor = {step: found.degraded.partition(":")[0] for step, found in results if found is not None and found.degraded}
+    return {**item, "tool": state.tool_of(track), "args": args, "made_from_degraded": poor}
 
 
 def attempts_of(track: Track) -> list[dict[str, Any]]:

@@ -29,6 +29,7 @@ from rerail.engine.today import Today, pretend_mended
 from rerail.engine.wishes import Wish, encode_answer, error_for, raise_answer, storable
 from rerail.errors import PlanError, Refused, RerailError, StoreError
 from rerail.mind import plan as planning
+from rerail.mind.questions import consulted
 from rerail.ports import Conflict, Consultation, Fenced, Head, Lease, Question, Taken, Unavailable, Unusable
 
 INBOX_EVERY = 0.2
@@ -49,10 +50,7 @@ class Planned:
 
     def consulted(self) -> list[ev.Event]:
         """The calls of the model, as the run that follows records them."""
-        return [
-            ev.Consulted("plan", "", c.model, c.input_tokens, c.output_tokens, c.cost, c.elapsed, c.problem)
-            for c in self.consultations
-        ]
+        return [consulted("plan", "", call) for call in self.consultations]
 
 
 class Engine(Reader):
@@ -332,6 +330,10 @@ class Engine(Reader):
         plain = tuple(msgspec.to_builtins(step) if isinstance(step, Step) else step for step in steps)
         await self._act(run, Wish("add", by or self._by, steps=plain))
 
+    async def repair(self, run: str, step: str, *, by: str | None = None, **changes: Any) -> None:
+        """Change a step that did not succeed (`tool`, `args`, `needs`, …) and do it, and what depends on it, again."""
+        await self._act(run, Wish("repair", by or self._by, step, value=changes))
+
     async def _act(self, run: str, wish: Wish) -> None:
         """Bring a wish to the run's owner; with no living owner, apply it here (T7)."""
         run = await self.find(run)
@@ -538,14 +540,8 @@ class Engine(Reader):
                 "RUN_UNKNOWN",
                 hint=tell("hint.run.run_without_plan"),
             )
-        if state.rest is not None:
-            completed = state.rest.status == RunStatus.COMPLETED
-            hint = "hint.run.run_completed" if completed else "hint.run.run_at_rest"
-            raise Refused(
-                tell("refuse.run.run_at_rest", run=state.run, status=state.rest.status),
-                "RUN_AT_REST",
-                hint=tell(hint, run=state.run),
-            )
+        with _refusals():
+            commands.not_at_rest(state)
         if state.waiting and not state.paused:
             if state.gates:
                 raise Refused(

@@ -20,8 +20,15 @@ MAX_HINT = 16_000  # bytes; a hint that is larger is left out: it would be writt
 LOST_TYPES = frozenset({
     "TimeoutError", "ConnectionResetError", "BrokenPipeError", "ConnectionAbortedError", "IncompleteReadError",
     "EOFError", "IncompleteRead", "RemoteDisconnected", "ReadTimeout", "ReadError", "WriteError", "RemoteProtocolError",
-    "ServerDisconnectedError", "WriteTimeout", "ChunkedEncodingError", "ProtocolError", "timeout",
+    "ServerDisconnectedError", "WriteTimeout", "ChunkedEncodingError", "ProtocolError", "timeout", "ConnectionError",
+    "SSLError",
 })  # fmt: skip
+# It never got as far as the other side, whatever else its type is.
+NEVER_SENT = frozenset({
+    "ConnectionRefusedError", "gaierror", "ConnectError", "ConnectTimeout", "NewConnectionError",
+    "NameResolutionError", "ClientConnectorError", "SSLCertVerificationError", "InvalidURL",
+})  # fmt: skip
+MAX_CAUSES = 8
 
 Patterns = Mapping[Category, Sequence[str]]
 
@@ -53,7 +60,7 @@ def from_exception(error: BaseException, patterns: Patterns) -> Failure:
     suggest = getattr(error, "suggest", None)
     suggest = dict(suggest) if isinstance(suggest, Mapping) else None
     names = _type_names(error)
-    lost = bool(getattr(error, "lost", False)) or any(name.rpartition(".")[2] in LOST_TYPES for name in names)
+    lost = bool(getattr(error, "lost", False)) or _broke_in_the_middle(error)
     category = getattr(error, "category", None)
     if not isinstance(category, Category):
         category = classify(Evidence(message, code, names, status, exit_code, suggest is not None), patterns)
@@ -140,6 +147,8 @@ def _message(error: BaseException) -> str:
     except Exception:  # noqa: BLE001 - an exception whose __str__ fails must not become another one
         text = ""
     text = text.strip()
+    if isinstance(error, KeyError) and text:
+        text = f"KeyError: {text}"  # the bare key says nothing to whoever reads it
     if len(text) > MAX_MESSAGE:
         text = text[: MAX_MESSAGE - 40] + f" … ({len(text):,} characters)"
     return text or say("error.EMPTY", type=type(error).__name__)
@@ -160,6 +169,31 @@ def _trace(error: BaseException) -> str:
     remote = getattr(error, "traceback_text", None)
     text = remote if isinstance(remote, str) else "".join(traceback.format_exception(error, limit=-20))
     return text if len(text) <= MAX_TRACEBACK else "…" + text[-MAX_TRACEBACK:]
+
+
+def _broke_in_the_middle(error: BaseException) -> bool:
+    """Whether a request may have arrived although its answer did not, by the types of the error and of its causes.
+
+    Libraries wrap what happened (`requests`, `urllib`): a wrapped reset is as good a reason to doubt as a bare one.
+    """
+    lost, left = False, [error]
+    for _ in range(MAX_CAUSES):
+        if not left:
+            break
+        link = left.pop(0)
+        kinds = {name.rpartition(".")[2] for name in _type_names(link)}
+        if kinds & NEVER_SENT:
+            return False
+        lost = lost or bool(kinds & LOST_TYPES)
+        left += _causes(link)
+    return lost
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    """What an error says that it came from, and what it wraps without saying so."""
+    context = error.__context__ if not error.__suppress_context__ else None
+    wrapped = (error.__cause__, context, getattr(error, "reason", None), *getattr(error, "args", ()))
+    return [link for link in wrapped if isinstance(link, BaseException) and link is not error]
 
 
 def _number(value: Any) -> int | None:

@@ -42,6 +42,7 @@ from rerail.engine.perform import Launch, Outcome, Performer
 from rerail.engine.wishes import Wish, error_for, grant
 from rerail.errors import RerailError, StoreError
 from rerail.mind import judge, reflect, repair, replan
+from rerail.mind.questions import consulted
 from rerail.ports import (
     Answer,
     Batch,
@@ -410,6 +411,8 @@ class RunLoop:
         except _Before as problem:
             self._fetched.pop(track.id, None)
             return self._fail_before(track, problem.error, now)
+        if action.rung is not Rung.FALLBACK and (done := self.state.repeats(track, action.tool, args)):
+            return self._fail_before(track, from_code("ONCE_REPEATED", step=done), now)
         if spec.probes:
             seen = (track.id, action.attempt)
             if seen not in self._probed:
@@ -436,7 +439,7 @@ class RunLoop:
                 blob = packed.digest
                 self._blobs[blob] = packed.data
         return ev.StepStarted(
-            track.id, action.attempt, action.tool, track.step.effect or launch.spec.effect, inline, blob,
+            track.id, action.attempt, action.tool, launch.effect, inline, blob,
             action.rung, launch.before, launch.spec.verifiable or track.step.verify is not None,
         )  # fmt: skip
 
@@ -462,8 +465,7 @@ class RunLoop:
         try:
             args: dict[str, Any] = resolve(template, lookup)
         except MissingPath as missing:
-            ref = missing.ref
-            raise _Before(from_code("PATH_MISSING", ref=str(ref), step=ref.step)) from missing
+            raise _Before(_path_missing(missing)) from missing
         if lookup.missing:
             raise _NotYet(lookup.missing)
         if lookup.holes:
@@ -485,12 +487,17 @@ class RunLoop:
             step = next(iter(lookup.holes))
             ref = next(str(ref) for ref in template.refs if ref.step == step)
             argument = ".".join(map(str, faults[0].path)) or "?"
-            raise _Before(from_code("HOLE_NOT_ACCEPTED", step=step, ref=ref, argument=argument))
+            result = self.state.tracks[step].result
+            text = "HOLE_LOST" if result is not None and result.hole else None  # else it was skipped
+            raise _Before(
+                from_code("HOLE_NOT_ACCEPTED", text, step=step, ref=ref, argument=argument, run=self.state.run)
+            )
 
     def _launch_of(self, track: Track, attempt: int, tool: Tool, spec: ToolSpec, args: dict[str, Any]) -> Launch:
         step = track.step
         timeout = step.timeout or spec.timeout or self.state.policy.step_timeout
-        launch = Launch(step, attempt, tool, spec, args, None, timeout)
+        effect = self.state.effect_of(track, spec.name, spec.effect)
+        launch = Launch(step, attempt, tool, spec, args, None, timeout, effect)
         if getattr(tool, "wants_context", True) or step.verify is not None or spec.verifiable or spec.probes:
             launch.ctx = self._context(track, attempt, args, timeout)
         if step.produces:
@@ -529,7 +536,7 @@ class RunLoop:
         try:
             args: dict[str, Any] = resolve(template, lookup)
         except MissingPath as missing:
-            raise _Before(from_code("PATH_MISSING", ref=str(missing.ref), step=missing.ref.step)) from missing
+            raise _Before(_path_missing(missing)) from missing
         if lookup.missing:
             raise _NotYet(lookup.missing)
         return args
@@ -658,14 +665,10 @@ class RunLoop:
 
     def _read_answer(self, said: Answered, now: float) -> None:
         action, answer = said.action, said.answer
-        by = getattr(self.host.mind, "name", "mind")
+        name = getattr(self.host.mind, "name", "mind")
+        by = name if isinstance(name, str) and name not in ("", "rules") else "mind"  # nobody passes for the rules
         for call in answer.consultations:
-            self._record(
-                ev.Consulted(
-                    action.question, action.step, call.model, call.input_tokens, call.output_tokens, call.cost,
-                    call.elapsed, call.problem,
-                ), now,
-            )  # fmt: skip
+            self._record(consulted(action.question, action.step, call), now)
         for event in self._conclusions(action, answer, by, now):
             self._record(event, now)
 
@@ -732,6 +735,10 @@ class _Lookup:
             self.missing[result.digest] = step
             return HOLE
         return unpack(data)
+
+
+def _path_missing(missing: MissingPath) -> ev.Error:
+    return from_code("PATH_MISSING", ref=str(missing.ref), step=missing.ref.step, there=missing.there)
 
 
 def _plain(message: Any) -> str:

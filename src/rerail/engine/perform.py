@@ -9,9 +9,11 @@ Rules of this file:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import heapq
 import math
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,7 +29,9 @@ from rerail.core.values import NotJson, Packed, holds, pack, unpack
 from rerail.engine.failures import Failure, Patterns, from_code, from_exception, from_returned, says_failed
 from rerail.engine.files import unmet, unmet_files
 from rerail.engine.outputs import INLINE
-from rerail.ports import Answer, Clock, Mind, Question, Tool
+from rerail.errors import ToolError
+from rerail.mind import words
+from rerail.ports import Answer, Clock, Mind, Question, Tool, Unanswered
 
 GRACE = 2.0  # seconds that a cancelled call gets to clean up before it is left behind
 VERIFY_TIMEOUT = 60.0
@@ -51,6 +55,7 @@ class Launch:
     args: dict[str, Any]
     ctx: Any
     timeout: float
+    effect: Effect = Effect.REPEATABLE
     before: Any = None
     workspace: Path | None = None  # where the files are that the step produces, if it does
     verify_args: dict[str, Any] | None = None
@@ -155,7 +160,10 @@ class Performer:
         self._deliver(launch, outcome)
 
     def _thrown(self, launch: Launch, error: BaseException) -> Outcome:
-        return self._failed(launch, from_exception(error, self.patterns))
+        failure = from_exception(error, self.patterns)
+        # An error that the tool did not word itself may hide an effect; where somebody can look, that comes first.
+        hidden = _once(launch) and not isinstance(error, ToolError) and not failure.lost and failure.not_now is None
+        return self._failed(launch, failure, look=hidden and (launch.spec.verifiable or launch.step.verify is not None))
 
     def _deliver(self, launch: Launch, outcome: Outcome) -> None:
         if not launch.ended and launch.deliver is not None:  # else it was left behind; its late answer is not news
@@ -190,9 +198,10 @@ class Performer:
         """An answer that says it succeeded, checked before it is believed; what remains to be verified comes back."""
         try:
             packed = pack(output)
-        except NotJson:
-            kind = type(output).__name__
-            return self._failed(launch, Failure(from_code("OUTPUT_NOT_JSON", type=kind), lost=_once(launch)))
+        except NotJson as odd:
+            kind, reason = type(output).__name__, str(odd)[:200]
+            told = from_code("OUTPUT_NOT_JSON", type=kind, reason=reason)
+            return self._failed(launch, Failure(told, lost=_once(launch)))
         if len(packed.data) > self.max_output:
             error = from_code("OUTPUT_TOO_LARGE", size=len(packed.data), limit=self.max_output)
             return self._failed(launch, Failure(error, lost=_once(launch)))
@@ -217,7 +226,11 @@ class Performer:
             return self._failed(launch, Failure(from_code("VERIFY_FAILED")))
         return self._succeeded(launch, output, packed, unverified=there is None)
 
-    def _disbelieve(self, launch: Launch, output: Any) -> Failure | None:
+    def _disbelieve(self, launch: Launch, whole: Any) -> Failure | None:
+        output = whole
+        answer_of = getattr(launch.tool, "answer_of", None)
+        if answer_of is not None and output is not None:
+            output = answer_of(output)  # what the other side said, without what the tool put around it
         if says_failed(output):
             return from_returned(output, self.patterns)
         trusted = launch.step.trust_output if launch.step.trust_output is not None else launch.spec.trust_output
@@ -227,7 +240,7 @@ class Performer:
             if seen is not None:
                 return self._suspected(output, seen)
         for check in (launch.spec.check, launch.step.check):
-            faults = unmet(check, output) if check is not None else []
+            faults = unmet(check, whole) if check is not None else []
             if faults:
                 return Failure(from_code("CHECK_FAILED", faults="; ".join(faults)))
         return None
@@ -258,11 +271,20 @@ class Performer:
         made = ev.ArtifactCreated(step, step, attempt, packed.digest, size)
         return Outcome(step, attempt, [made, done], {packed.digest: packed.data} if blob else None)
 
-    def _failed(self, launch: Launch, failure: Failure) -> Outcome:
+    def _failed(self, launch: Launch, failure: Failure, *, look: bool = False) -> Outcome:
         elapsed = asyncio.get_running_loop().time() - launch.started
         tokens, cost = _usage(launch)
         event = ev.StepFailed(
-            launch.step.id, launch.attempt, failure.error, elapsed, failure.lost, True, failure.not_now, tokens, cost
+            launch.step.id,
+            launch.attempt,
+            failure.error,
+            elapsed,
+            failure.lost,
+            True,
+            failure.not_now,
+            tokens,
+            cost,
+            look,
         )
         return Outcome(launch.step.id, launch.attempt, [event])
 
@@ -281,12 +303,18 @@ class Performer:
     async def _look_once(self, launch: Launch, output: Any) -> bool | Verified | None:
         verify = launch.step.verify
         if verify is not None:
-            seen = await self.tools[verify.tool].call(launch.verify_args or {}, launch.ctx)
+            tool = self.tools[verify.tool]
+            with self._outside(not getattr(tool, "is_async", False)):
+                seen = await tool.call(launch.verify_args or {}, launch.ctx)
             if says_failed(seen) or suspect(seen) is not None:
                 raise LookupError(f"the look itself failed: {seen!r:.200}")  # it says nothing about the effect
             return contains(seen, verify.expect)
-        found = await launch.tool.verify(launch.args, output, launch.before, launch.ctx)
+        with self._outside(getattr(launch.tool, "looks_outside", False)):
+            found = await launch.tool.verify(launch.args, output, launch.before, launch.ctx)
         return found if isinstance(found, Verified) else bool(found) if found is not None else None
+
+    def _outside(self, outside: bool) -> AbstractContextManager[None]:
+        return self.clock.external() if outside else contextlib.nullcontext()
 
     async def verify_lost(self, launch: Launch) -> Outcome:
         """The answer was lost: is the effect there?"""
@@ -314,18 +342,32 @@ class Performer:
 
     async def ask(self, mind: Mind, question: Question, seconds: float) -> Answer:
         """What a mind answers, or why it did not."""
+        answer = Answer()
         try:
             async with asyncio.timeout(seconds):
                 given = await mind.answer(question)
+            answer = given if isinstance(given, Answer) else Answer(given)
+            words.refuse_odd(answer.value)
+            return answer
+        except TimeoutError:
+            return Answer(None, answer.consultations, f"no answer within {seconds:g} s")
+        except Unanswered as broken:
+            cause = broken.__cause__ or broken
+            return Answer(None, broken.consultations, from_exception(cause, self.patterns).error.message)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            return Answer(failed="the mind gave up")  # it was not cancelled by us: asking again would not end
         except Exception as error:
-            return Answer(failed=from_exception(error, self.patterns).error.message)
-        return given if isinstance(given, Answer) else Answer(given)
+            return Answer(None, answer.consultations, from_exception(error, self.patterns).error.message)
 
     async def probe(self, launch: Launch) -> Any:
         """A look before the call, to compare with afterwards; None if it fails."""
         try:
             async with asyncio.timeout(VERIFY_TIMEOUT):
-                seen = await launch.tool.probe(launch.args, launch.ctx)
+                with self._outside(getattr(launch.tool, "looks_outside", False)):
+                    seen = await launch.tool.probe(launch.args, launch.ctx)
             return unpack(pack(seen).data)
         except (Exception, SystemExit):
             return None
@@ -333,7 +375,7 @@ class Performer:
 
 def _once(launch: Launch) -> bool:
     """Whether the call did something that must not happen twice: an answer we cannot keep is then a lost one."""
-    return (launch.step.effect or launch.spec.effect) is Effect.ONCE
+    return launch.effect is Effect.ONCE
 
 
 def _usage(launch: Launch) -> tuple[int, float]:

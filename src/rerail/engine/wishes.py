@@ -75,6 +75,9 @@ def _grant(state: State, tools: Tools, wish: Wish) -> Granted:
             return _resolve(state, wish, step)
         case "add":
             return _add(state, tools, wish)
+        case "repair":
+            changes = wish.value if isinstance(wish.value, dict) else {}
+            return Granted(commands.repair(state, step, changes, tools, wish.by))
         case _:
             raise Refusal("STEP_NOT_WAITING", tell("refuse.run.action_unknown", action=wish.action))
 

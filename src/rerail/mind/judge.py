@@ -89,8 +89,7 @@ def _claims(answer: Mapping[str, Any], keys: tuple[str, ...]) -> list[str]:
 
 def _unsatisfactory(state: State, value: Any) -> tuple[tuple[str, ...], str]:
     """Steps a judge found poor, with evidence, as far as their effect lets them run again (V3)."""
-    steps: list[str] = []
-    evidence: list[str] = []
+    found: dict[str, str] = {}
     for item in value if isinstance(value, list | tuple) else ():
         if not isinstance(item, Mapping) or not item.get("evidence"):
             continue
@@ -100,6 +99,5 @@ def _unsatisfactory(state: State, value: Any) -> tuple[tuple[str, ...], str]:
             and status_of(state, track)[0] in (Status.SUCCEEDED, Status.DEGRADED)
             and not (track.result is not None and track.result.effect is Effect.ONCE)
         ):
-            steps.append(track.id)
-            evidence.append(plain_text(f"{track.id}: {item['evidence']}", 500))
-    return tuple(steps), "; ".join(evidence)
+            found.setdefault(track.id, plain_text(f"{track.id}: {item['evidence']}", 500))
+    return tuple(found), plain_text("; ".join(found.values()), 5_000)

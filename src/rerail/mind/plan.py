@@ -36,6 +36,10 @@ SCHEMA: dict[str, Any] = {
 }
 
 
+# What is to be reached, and what follows, is the caller's to say.
+_NOT_A_MINDS = frozenset({"reason", "objective", "goal", "topic", "follow_up"})
+
+
 class Unplanned(ValueError):
     """An answer that is no plan that can be run; every fault is listed."""
 
@@ -62,7 +66,7 @@ def read(objective: str, tools: Tools, answer: Any) -> Plan:
     """The plan that an answer holds, with nothing in it that is not a mind's to say; `Unplanned` lists its faults."""
     data = answer.get("plan", answer) if isinstance(answer, Mapping) else answer
     if isinstance(data, Mapping):
-        data = {key: value for key, value in data.items() if key not in ("reason", "objective", "follow_up")}
+        data = {key: value for key, value in data.items() if key not in _NOT_A_MINDS}
     try:
         plan = read_plan(data)
     except Unreadable as error:

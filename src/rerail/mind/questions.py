@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rerail.core import events as ev
 from rerail.core.schema import Schema
+from rerail.core.values import plain_text
 from rerail.mind import judge, plan, reflect, repair, replan, words
-from rerail.ports import Prompt, Question
+from rerail.ports import Consultation, Prompt, Question
 
 ROLES = ("plan", "reflect", "repair", "replan", "judge")
 
@@ -38,6 +41,15 @@ QUESTIONS: Mapping[str, Role] = {
     "replan": Role(replan.ask, Schema(replan.SCHEMA, noun="field"), replan.objections),
     "judge": Role(judge.ask, Schema(judge.SCHEMA, noun="field"), judge.objections),
 }
+
+
+def consulted(question: str, step: str, call: Consultation) -> ev.Consulted:
+    """A call of a model as an event. What it says of its spending is data too: no infinity, nothing given back."""
+    cost = call.cost if 0 <= call.cost < math.inf else 0.0
+    into, out = max(0, call.input_tokens), max(0, call.output_tokens)
+    return ev.Consulted(
+        question, step, plain_text(call.model, 200), into, out, cost, call.elapsed, plain_text(call.problem, 2_000)
+    )
 
 
 def again(prompt: Prompt, answer: Any, objections: list[str]) -> Prompt:

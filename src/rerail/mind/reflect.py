@@ -18,7 +18,7 @@ from rerail.core.policy import LADDER, Rung
 from rerail.core.recover import Case, Reflection, choose, failed_args, reflect
 from rerail.core.state import State
 from rerail.core.tools import Tools
-from rerail.core.track import Phase
+from rerail.core.track import Phase, signature
 from rerail.core.values import NotJson, pack, plain_text, unpack
 from rerail.mind import words
 from rerail.ports import Prompt, Question
@@ -86,7 +86,20 @@ def objections(question: Question, answer: Mapping[str, Any]) -> list[str]:
     except _Unbelievable as problem:
         return [str(problem)]
     unknown = [name for name in thought.alternatives if name not in question.tools]
-    return [f"there is no tool named {name!r}" for name in unknown[:3]]
+    faults = [f"there is no tool named {name!r}" for name in unknown[:3]]
+    return faults if thought.args is None else [*faults, *_against(question, thought.args)]
+
+
+def _against(question: Question, args: Mapping[str, Any]) -> list[str]:
+    """What speaks against arguments: the schema of the tool that failed, or that they were tried with it."""
+    last = question.attempts[-1] if question.attempts else {}
+    spec = question.tools.get(str(last.get("tool", "")))
+    faults = [f"suggestion: {fault}" for fault in spec.schema.faults(dict(args))[:3]] if spec is not None else []
+    mark = signature(args)
+    tried = [row for row in question.attempts if row["tool"] == last.get("tool") and row["args"] is not None]
+    if any(signature(row["args"]) == mark for row in tried):
+        faults.append("suggestion: these arguments were tried already")
+    return faults
 
 
 def _reflection(answer: Any, failed: Mapping[str, Any] | None, by: str) -> Reflection:

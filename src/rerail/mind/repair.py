@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from rerail.core import events as ev
-from rerail.core.dialects import read_steps
+from rerail.core.dialects import canonical, read_steps
 from rerail.core.events import Course, Event
 from rerail.core.plan import Fault, Step, check_steps, definition
 from rerail.core.policy import Rung
@@ -54,15 +54,15 @@ def read(state: State, tools: Tools, step: str, attempt: int, answer: Any, by: s
     if answer is None or (isinstance(answer, Mapping) and answer.get("step", answer) is None):
         return ev.Declined("repair", step, reason or "no repair was offered")
     faults: list[Fault] = []
-    repaired = _one_step(answer, track.step, faults)
+    repaired = _one_step(answer, track.step, faults, state.tracks)
     if repaired is None:
         return ev.Declined("repair", step, "; ".join(map(str, faults)) or "the answer is no step")
     if repaired.id != step:
         faults.append(Fault("BAD_VALUE", tell("refuse.mind.repair_keeps_id", id=repaired.id), step))
     if definition(repaired) == definition(track.step):
         faults.append(Fault("BAD_VALUE", tell("refuse.mind.repair_unchanged"), step))
-    repaired = restrained(repaired, track.step, faults)
-    faults += repeated(state, tools, [repaired])
+    repaired = restrained(repaired, track.step, faults, gated=state.gated)
+    faults += repeated(state, [repaired])
     others = [repaired if other.id == step else other.step for other in state.tracks.values()]
     faults += check_steps(others, tools)
     if faults:
@@ -79,7 +79,7 @@ def objections(question: Question, answer: Mapping[str, Any]) -> list[str]:
         return []
     old = msgspec.convert(question.definition, Step)
     faults: list[Fault] = []
-    repaired = _one_step(answer, old, faults)
+    repaired = _one_step(answer, old, faults, [row["id"] for row in question.table])
     if repaired is None:
         return [str(fault) for fault in faults] or ["the answer is no step"]
     if repaired.id != old.id:
@@ -93,19 +93,15 @@ def objections(question: Question, answer: Mapping[str, Any]) -> list[str]:
     return [str(fault) for fault in (*faults, *alone)]
 
 
-def _one_step(answer: Any, old: Step, faults: list[Fault]) -> Step | None:
+def _one_step(answer: Any, old: Step, faults: list[Fault], known: Iterable[str]) -> Step | None:
     """The step an answer gives: whole, or only what changes."""
-    if isinstance(answer, Step):
-        return answer
-    if not isinstance(answer, Mapping):
-        return None
-    given = answer.get("step", answer)
+    given = answer.get("step", answer) if isinstance(answer, Mapping) else answer
     if isinstance(given, Step):
         return given
     if not isinstance(given, Mapping):
         return None
-    data = {key: value for key, value in given.items() if key != "reason"}
-    read = read_steps([{"id": old.id, "tool": old.tool, **data}], faults, known=())
+    data = canonical({key: value for key, value in given.items() if key != "reason"})
+    read = read_steps([{"id": old.id, "tool": old.tool, **data}], faults, known=list(known))
     if faults or not read:
         return None
     new = read[0]

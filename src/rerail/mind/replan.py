@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from rerail.core import events as ev
-from rerail.core.dialects import Unreadable, read_plan
+from rerail.core.dialects import Unreadable, canonical, read_plan
 from rerail.core.events import Course, Event
 from rerail.core.plan import Effect, Fault, Plan, Step, check_steps, definition
 from rerail.core.state import State
@@ -21,12 +21,20 @@ from rerail.mind.plan import STEP_SCHEMA
 from rerail.mind.restraint import repeated, restrained
 from rerail.ports import Prompt, Question
 
+# Whether a step matters is not asked: it stays as the plan's author said.
+_FIELDS = {name: shape for name, shape in STEP_SCHEMA["properties"].items() if name != "critical"}
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
         "plan": {
             "type": ["object", "null"],
-            "properties": {"steps": {"type": "array", "items": {**STEP_SCHEMA, "required": ["id"]}, "minItems": 1}},
+            "properties": {
+                "steps": {
+                    "type": "array",
+                    "items": {"type": "object", "properties": _FIELDS, "required": ["id"]},
+                    "minItems": 1,
+                }
+            },
             "required": ["steps"],
         },
         "reason": {"type": "string"},
@@ -53,10 +61,10 @@ def read(state: State, tools: Tools, answer: Any, by: str, asked: int) -> Event:
     except Unreadable as error:
         return ev.Declined("replan", "", str(error))
     faults = list(plan.faults)
-    steps = [restrained(step, olds.get(step.id), faults) for step in plan.steps]
+    steps = [restrained(step, olds.get(step.id), faults, gated=state.gated) for step in plan.steps]
     plan = msgspec.structs.replace(plan, steps=tuple(steps), follow_up=None)  # what follows the run is not in question
     faults += check_steps(plan.steps, tools)
-    faults += repeated(state, tools, plan.steps)
+    faults += repeated(state, plan.steps)
     if not plan.steps:
         faults.append(Fault("NO_STEPS", tell("refuse.mind.no_steps")))
     if faults:
@@ -81,10 +89,11 @@ def drafted(answer: Any, olds: Mapping[str, Step]) -> Plan:
 
 
 def _whole(step: Any, olds: Mapping[str, Step]) -> Any:
-    if not isinstance(step, Mapping) or "tool" in step or not isinstance(step.get("id"), str):
+    if not isinstance(step, Mapping) or not isinstance(step.get("id"), str):
         return step
+    given = canonical(step)
     old = olds.get(step["id"])
-    return step if old is None else {**msgspec.to_builtins(old), **step}
+    return given if old is None or "tool" in given else {**msgspec.to_builtins(old), **given}
 
 
 def objections(question: Question, answer: Mapping[str, Any]) -> list[str]:

@@ -4,20 +4,23 @@ Rules of this file:
 - A mind says what is to be done: tools, arguments, needs, titles. What makes a step safe or honest (its effect, its
   gate, its checks, its budget, whether it matters) stays as the plan's author said, and new steps get the defaults.
 - Work that must not happen twice is not done again under another name.
+- A gate cannot be opened, reworded, or walked around: whoever wants a tool that a person has to agree to, asks that
+  person, under any step id.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
-from rerail.core.plan import Effect, Fault, Step
+from rerail.core.plan import Fault, Step, definition
 from rerail.core.state import State
 from rerail.core.texts import tell
-from rerail.core.tools import Tools
-from rerail.core.track import Phase, Track
+from rerail.core.track import signature
+from rerail.core.values import NotJson
 
 # Each with why a mind may not set it.
 KEPT: Mapping[str, str] = {
@@ -34,8 +37,18 @@ KEPT_IN_A_RUN = {**KEPT, "critical": "whether a step matters is for the plan's a
 _BARE = Step("-", "-")
 
 
-def restrained(step: Step, old: Step | None, faults: list[Fault], *, running: bool = True) -> Step:
-    """The step with everything that is not a mind's to change as it was; a fault for each thing it tried to change."""
+def restrained(
+    step: Step,
+    old: Step | None,
+    faults: list[Fault],
+    *,
+    running: bool = True,
+    gated: Mapping[str, bool | str] = MappingProxyType({}),
+) -> Step:
+    """The step with everything that is not a mind's to change as it was; a fault for each thing it tried to change.
+
+    ``gated`` are the tools that a person has to agree to, with the question; they are so in whatever a mind writes.
+    """
     kept: dict[str, Any] = {}
     for name, why in (KEPT_IN_A_RUN if running else KEPT).items():
         given, default = getattr(step, name), getattr(_BARE, name)
@@ -43,36 +56,25 @@ def restrained(step: Step, old: Step | None, faults: list[Fault], *, running: bo
         if given not in (before, default):
             faults.append(Fault("BAD_VALUE", tell("refuse.mind.not_yours", name=name, why=why), step.id))
         kept[name] = before
-    confirm = step.confirm or (old.confirm if old is not None else False)  # a gate may be added, never opened
-    return msgspec.structs.replace(step, **kept, confirm=confirm)
+    confirm = (old.confirm if old is not None else False) or step.confirm  # a gate may be added, and that is all
+    new = msgspec.structs.replace(step, **kept, confirm=confirm)
+    if not confirm and (old is None or definition(new) != definition(old)):
+        gates = (gated[tool] for tool in (new.tool, *new.alternatives) if tool in gated)
+        new = msgspec.structs.replace(new, confirm=next(gates, False))
+    return new
 
 
-def repeated(state: State, tools: Tools, steps: Iterable[Step]) -> list[Fault]:
-    """Steps that would do again, under another name, what must not happen twice and has happened, or may have."""
-    done = [track for track in state.tracks.values() if _has_happened(track)]
-    if not done:
-        return []
+def repeated(state: State, steps: Iterable[Step]) -> list[Fault]:
+    """Steps that would do again, under another name, what must not happen twice and has happened, or may have.
+
+    What an argument refers to is known when the call is made, and not before; it is looked at there once more.
+    """
     faults = []
-    for step in steps:
-        spec = tools.get(step.tool)
-        if spec is None or (step.effect or spec.effect) is not Effect.ONCE:
-            continue
-        for track in done:
-            if track.id != step.id and _same_call(track, step):
-                message = tell("refuse.mind.repeats", step=track.id)
-                faults.append(Fault("BAD_VALUE", message, step.id))
-                break
+    for step in steps if state.happened else ():
+        try:
+            done = state.happened.get((step.tool, signature(step.args)), "")
+        except NotJson:
+            continue  # the check of the plan says so
+        if done and (done != step.id or step.id not in state.tracks):
+            faults.append(Fault("BAD_VALUE", tell("refuse.mind.repeats", step=done), step.id))
     return faults
-
-
-def _has_happened(track: Track) -> bool:
-    if track.phase is Phase.DOUBT:
-        return True
-    return track.result is not None and track.result.effect is Effect.ONCE
-
-
-def _same_call(track: Track, step: Step) -> bool:
-    """Whether a step would call the same tool with the same arguments, as the plan or as the call itself had them."""
-    tool = track.call.tool if track.call is not None else track.step.tool
-    made = track.call.args if track.call is not None else None
-    return step.tool in (tool, track.step.tool) and step.args in (track.step.args, made)

@@ -9,7 +9,7 @@ Rules of this file:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -20,6 +20,7 @@ from rerail.ports import Prompt, Question, Sample
 
 ROOM = 60_000  # characters of a prompt, unless the table of steps alone needs more
 _GAP = re.compile(r"\{\{(\w+)\}\}")
+_NAME = re.compile(r"[^\W_](?:[\w .:/@-]{0,198}[\w])?")
 CUT = "…"
 
 
@@ -63,7 +64,21 @@ def shown(value: Any, limit: int) -> str:
     """A JSON value as text of at most so many characters."""
     if isinstance(value, Sample):
         return cut(value.text, limit - 24) + f" ({value.size:,} bytes in all)"
-    return cut(msgspec.json.encode(value).decode(), limit)
+    return cut(as_json(value), limit)
+
+
+def as_json(value: Any) -> str:
+    """A value as JSON; one that is none (a schema may hold anything) in Python's words for it."""
+    try:
+        return msgspec.json.encode(value, enc_hook=repr).decode()
+    except (TypeError, ValueError, RecursionError):
+        return ascii(value)
+
+
+def name(text: Any) -> str:
+    """An id or a tool's name where it stands in a line of ours: quoted if it could be taken for more than a name."""
+    words = str(text)
+    return words if _NAME.fullmatch(words) else as_json(words)
 
 
 # -- The parts of a question ------------------------------------------------------------------------------------------
@@ -80,11 +95,11 @@ def table(rows: Sequence[Mapping[str, Any]], room: int) -> str:
 
 
 def _row(row: Mapping[str, Any], errors: int, most: int) -> str:
-    needs = [str(name) for name in row["needs"]]
+    needs = [name(need) for need in row["needs"]]
     listed = ", ".join(needs[:most]) + (f" (+{len(needs) - most})" if len(needs) > most else "")
     status = f"{row['status']} ({row['code']})" if row.get("code") else str(row["status"])
     error = cut(" ".join(str(row["error"] or "").split()), errors) if errors else ""
-    return f"{row['id']} | {row['tool']} | {status} | {row['attempts']} | {listed or '-'} | {error or '-'}"
+    return f"{name(row['id'])} | {name(row['tool'])} | {status} | {row['attempts']} | {listed or '-'} | {error or '-'}"
 
 
 def tools(specs: Mapping[str, ToolSpec], room: int, used: Iterable[str] = ()) -> str:
@@ -92,22 +107,42 @@ def tools(specs: Mapping[str, ToolSpec], room: int, used: Iterable[str] = ()) ->
     mine = set(used)
     for whole, words in (("all", 300), ("mine", 300), ("mine", 80), ("none", 60), ("none", 0)):
         chosen = specs.keys() if whole == "all" else mine if whole == "mine" else ()
-        text = "\n".join(_tool(spec, spec.name in chosen, words) for spec in specs.values())
-        if len(text) <= room:
-            break
-    return text
+        lines = [_tool(spec, spec.name in chosen, words) for spec in specs.values()]
+        if sum(map(len, lines)) + len(lines) <= room:
+            return "\n".join(lines)
+    # Too many to be named: those of the plan first. What is not shown cannot be asked for, and that is all.
+    first = [spec for spec in specs.values() if spec.name in mine]
+    rest = [spec for spec in specs.values() if spec.name not in mine]
+    return _as_many([_tool(spec, False, 0) for spec in (*first, *rest)], room, "tools")
+
+
+def _as_many(lines: Sequence[str], room: int, what: str) -> str:
+    """The first lines that there is room for, and how many are left out."""
+    kept: list[str] = []
+    for line in lines:
+        room -= len(line) + 1
+        if room < 0:
+            return "\n".join([*kept, f"{CUT} ({len(lines) - len(kept):,} {what} are not shown)"])
+        kept.append(line)
+    return "\n".join(kept)
 
 
 def _tool(spec: ToolSpec, schema: bool, words: int) -> str:
     said = cut(" ".join(spec.description.split()), words) if words else ""
-    shape = f" args: {msgspec.json.encode(spec.schema.source).decode()}" if schema else ""
-    return f"- {spec.name} [{spec.effect}]{': ' if said else ''}{said}{shape}"
+    shape = f" args: {as_json(spec.schema.source)}" if schema else ""
+    return f"- {name(spec.name)} [{spec.effect}]{': ' if said else ''}{said}{shape}"
 
 
-def definitions(rows: Sequence[Mapping[str, Any]], room: int) -> str:
-    """What each step of the plan is, one a line; its arguments are cut where there is no room."""
-    share = max(80, room // max(1, len(rows)))
-    return "\n".join(shown(row, share) for row in rows) or "none"
+def definitions(rows: Sequence[Mapping[str, Any]], room: int, done: Container[str] = ()) -> str:
+    """What each step of the plan is, one a line; where there is no room they are cut, and those that are done go."""
+    if not rows:
+        return "none"
+    share = max(120, room // len(rows) - 1)
+    lines = [shown(row, share) for row in rows]
+    if sum(map(len, lines)) + len(lines) <= room:
+        return "\n".join(lines)
+    order = sorted(range(len(rows)), key=lambda i: rows[i]["id"] in done)  # stable: else in the plan's order
+    return _as_many([lines[i] for i in order], room, "steps")
 
 
 def outputs(values: Mapping[str, Any], room: int) -> str:
@@ -133,7 +168,7 @@ def attempts(rows: Sequence[Mapping[str, Any]], room: int) -> str:
 def events(rows: Sequence[Mapping[str, Any]], fewest: int, room: int) -> str:
     """The latest events, one a line; as many as there is room for, but never fewer than `fewest`."""
     share = max(160, room // max(1, len(rows)))
-    lines = [cut(msgspec.json.encode(row).decode(), min(600, share)) for row in rows]
+    lines = [cut(as_json(row), min(600, share)) for row in rows]
     while len(lines) > fewest and sum(map(len, lines)) > room:
         lines.pop(0)
     return "\n".join(lines) or "none"
@@ -144,18 +179,19 @@ def pieces(question: Question, room: int = ROOM) -> dict[str, str]:
     steps = table(question.table, room // 2)
     left = max(4_000, room - len(steps) - 6_000)
     used = [str(row["tool"]) for row in question.table]
+    done = {row["id"] for row in question.table if row["status"] in ("succeeded", "degraded")}
     return {
         "objective": fenced("objective", cut(question.objective or "-", 4_000)),
         "steps": fenced("steps", steps),
         "tools": fenced("tools", tools(question.tools, left // 2, used)),
-        "definitions": fenced("definitions", definitions(question.definitions, left // 4)),
+        "definitions": fenced("definitions", definitions(question.definitions, left // 4, done)),
         "step": fenced("step", shown(question.definition, left // 6)) if question.definition else "-",
-        "step_id": question.step or "-",
+        "step_id": cut(name(question.step), 240) if question.step else "-",
         "error": fenced("error", shown(question.error, left // 6)) if question.error else "-",
         "attempts": fenced("attempts", attempts(question.attempts, left // 6)),
         "outputs": fenced("outputs", outputs(question.outputs, left // 4)),
         "events": fenced("events", events(question.events, question.fewest, left // 8)),
-        "reason": question.reason or "-",
+        "reason": fenced("reason", cut(question.reason, 2_000)) if question.reason else "-",
     }
 
 
@@ -166,7 +202,6 @@ class Unreadable(ValueError):
     """An answer in which no JSON object can be found."""
 
 
-_FENCE = re.compile(r"```(?:json|JSON)?\s*\n(.*?)\n?\s*```", re.S)
 MAX_ANSWER = 2_000_000
 
 
@@ -181,7 +216,7 @@ def parsed(answer: Any) -> dict[str, Any]:
         raise Unreadable("the answer is empty")
     if len(text) > MAX_ANSWER:
         raise Unreadable(f"the answer is too long ({len(text):,} characters)")
-    for candidate in (text, *_FENCE.findall(text)[:3], _braces(text)):
+    for candidate in (text, *_fences(text), _braces(text)):
         try:
             found = msgspec.json.decode(candidate.encode("utf-8", "replace"))
         except (msgspec.DecodeError, RecursionError):
@@ -189,6 +224,34 @@ def parsed(answer: Any) -> dict[str, Any]:
         if isinstance(found, dict):
             return found
     raise Unreadable(f"there is no JSON object in the answer: {cut(text, 120)!r}")
+
+
+DEEPEST = 100  # levels of an answer
+MOST = 200_000  # values of one level
+
+
+def refuse_odd(value: Any) -> None:
+    """`Unreadable` for an answer that nobody should have to walk through: too deep, or too much."""
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [item for one in level for item in _inside(one)]
+        if not level:
+            return
+        if len(level) > MOST:
+            raise Unreadable("the answer is too large")
+    raise Unreadable("the answer is nested too deeply")
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    if isinstance(value, Mapping):
+        return value.values()
+    return value if isinstance(value, list | tuple) else ()
+
+
+def _fences(text: str) -> list[str]:
+    """What stands in the first code fences; by hand, for an answer may be a million characters of anything."""
+    parts = text.split("```", 7)[1::2]  # the pieces inside, if there is an even number of fences
+    return [part.partition("\n")[2] for part in parts[:3]]
 
 
 def _braces(text: str) -> str:

@@ -15,7 +15,9 @@ from typing import Any
 
 from rerail.mind import words
 from rerail.mind.questions import QUESTIONS, ROLES, again
-from rerail.ports import Answer, Consultation, Model, ModelFailed, Prompt, Question, Reply
+from rerail.ports import Answer, Consultation, Model, ModelFailed, Prompt, Question, Reply, Unanswered
+
+GRACE = 5.0  # seconds in which it says itself that time is over, with what was spent
 
 
 class ModelMind:
@@ -34,7 +36,8 @@ class ModelMind:
         answers: Sequence[str] = ROLES,
     ) -> None:
         self._model, self._template, self._reasks, self._room = model, template, reasks, room
-        self.patience = patience  # seconds for all tries of one question together
+        self._limit = patience  # seconds for all tries of one question together
+        self.patience = patience + GRACE
         self._answers = tuple(answers)
 
     @property
@@ -44,43 +47,57 @@ class ModelMind:
 
     async def answer(self, question: Question) -> Answer:
         """What the model says, once it can be used; else why it cannot."""
+        calls: list[Consultation] = []
+        try:
+            async with asyncio.timeout(self._limit) as limit:
+                return await self._answer(question, calls)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            return Answer(None, calls, f"the model gave no answer within {self._limit:g} s")
+        except Exception as error:
+            raise Unanswered(calls) from error
+
+    async def _answer(self, question: Question, calls: list[Consultation]) -> Answer:
         role = QUESTIONS[question.kind]
         prompt = role.ask(question, self._template(question.kind), self._room)
-        calls: list[Consultation] = []
         problem = "the budget of the run is used up"
         for _ in range(1 + self._reasks):
             if _spent(question, calls):
                 break
-            call, said = await self._ask(prompt)
-            if call.problem:
-                return Answer(None, [*calls, call], f"the model gave no answer: {call.problem}")
+            said = await self._ask(prompt, calls)
+            if calls[-1].problem:
+                return Answer(None, calls, f"the model gave no answer: {calls[-1].problem}")
             objections = role.objections(question, said)
             if not objections:
-                return Answer(words.parsed(said), [*calls, call])
-            problem = "; ".join(objections[:5])
-            calls.append(dataclasses.replace(call, problem=problem))
+                return Answer(words.parsed(said), calls)
+            problem = words.cut("; ".join(objections[:5]), 2_000)
+            calls[-1] = dataclasses.replace(calls[-1], problem=problem)
             prompt = again(prompt, said, objections)
         return Answer(None, calls, f"the model's answer cannot be used: {problem}")
 
-    async def _ask(self, prompt: Prompt) -> tuple[Consultation, Any]:
+    async def _ask(self, prompt: Prompt, calls: list[Consultation]) -> Any:
+        """Ask once; what the model said, with the call noted in whatever way it ended."""
         loop = asyncio.get_running_loop()
         started = loop.time()
+        spent, problem = Reply(None), "no answer came back"
         try:
-            reply = await self._model.complete(prompt)
+            spent, problem = await self._model.complete(prompt), ""
         except ModelFailed as failed:
-            spent = failed.spent or Reply(None)
-            elapsed = loop.time() - started
-            return Consultation(
-                spent.model, spent.input_tokens, spent.output_tokens, spent.cost, elapsed, str(failed)
-            ), None
-        elapsed = loop.time() - started
-        return Consultation(reply.model, reply.input_tokens, reply.output_tokens, reply.cost, elapsed), reply.answer
+            spent, problem = failed.spent or spent, str(failed)
+        finally:
+            calls.append(
+                Consultation(
+                    spent.model, spent.input_tokens, spent.output_tokens, spent.cost, loop.time() - started, problem
+                )
+            )
+        return spent.answer
 
 
 def _spent(question: Question, calls: Sequence[Consultation]) -> bool:
     """Whether what the run has left is used up by the calls so far."""
     tokens = sum(call.input_tokens + call.output_tokens for call in calls)
     cost = sum(call.cost for call in calls)
-    return (question.tokens_left is not None and tokens >= question.tokens_left and bool(calls)) or (
-        question.cost_left is not None and cost >= question.cost_left and bool(calls)
+    return (question.tokens_left is not None and tokens >= question.tokens_left) or (
+        question.cost_left is not None and cost >= question.cost_left
     )

@@ -136,6 +136,11 @@ class HttpTool(Looks):
             exchange.abort()
             raise
 
+    @staticmethod
+    def answer_of(output: Any) -> Any:
+        """What the server said, without the status and the headers around it: an error may hide in a 200 (X9)."""
+        return output.get("body") if isinstance(output, dict) else output
+
     def _templates(self) -> list[Template]:
         spots = (self._address.templates, self._headers.values(), _templates_in(self._query), _templates_in(self._body))
         return [template for some in spots for template in some]
@@ -549,7 +554,8 @@ def _failure(request: _Request, answer: _Answer) -> ToolError:
         limited = RateLimited(message, retry_after=wait)
         limited.status = answer.status
         return limited
-    return HttpFailed(message, answer.status, wait)
+    # A gateway that broke off or gave up waiting does not know what became of the request behind it.
+    return HttpFailed(message, answer.status, wait, lost=answer.status in (502, 504))
 
 
 def _retry_after(headers: Message) -> float | None:

@@ -146,20 +146,20 @@ def _check(name: str, check: Any) -> Check | None:
 class Look:
     """A function that takes, by name, any of what it is offered: a tool's `verify` (V8) or `probe`."""
 
-    __slots__ = ("_fn", "_is_async", "_names")
+    __slots__ = ("_fn", "_names", "is_async")
 
     def __init__(self, tool: str, label: str, fn: Function, offered: Sequence[str]) -> None:
         fn = getattr(fn, "fn", fn)  # a tool may serve as the look of another
         if not callable(fn):
             _refuse(tool, f"{label} is a function, not {fn!r}")
         self._fn = fn
-        self._is_async = is_async(fn)
+        self.is_async = is_async(fn)
         self._names = _wanted(tool, label, fn, offered)
 
     async def __call__(self, **offer: Any) -> Any:
         """Ask it, in a thread if it blocks."""
         taken = {name: offer[name] for name in self._names}
-        seen = await (self._fn(**taken) if self._is_async else THREADS.run(self._fn, **taken))
+        seen = await (self._fn(**taken) if self.is_async else THREADS.run(self._fn, **taken))
         # A coroutine or a generator is always true, and would be taken for an effect that is there.
         if inspect.isawaitable(seen):
             seen = await seen
@@ -198,6 +198,11 @@ class Looks:
         verify, probe = options.get("verify"), options.get("probe")
         self._verify = Look(name, "verify", verify, ("args", "output", "before", "ctx")) if verify else None
         self._probe = Look(name, "probe", probe, ("args", "ctx")) if probe else None
+
+    @property
+    def looks_outside(self) -> bool:
+        """Whether looking takes a thread, in which time passes by itself."""
+        return any(look is not None and not look.is_async for look in (self._verify, self._probe))
 
     async def verify(self, args: dict[str, Any], output: Any, before: Any, ctx: Any) -> Any:
         """Whether the effect is there: true, false, or `Verified`."""

@@ -1,0 +1,210 @@
+"""Replans: valid by P5, finished work kept, doubts and effects left alone, no tools but those that were given (H8)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.mind.tales import TOOLS, Tale, step
+
+from rerail.core import events as ev
+from rerail.core.plan import Effect, Need, Plan
+from rerail.core.policy import Rung
+from rerail.core.track import Phase
+from rerail.mind import replan
+from rerail.mind.questions import QUESTIONS
+
+
+def told(**policy: Any) -> Tale:
+    """a (done) → b (failed, asked about) → c; p has been paid."""
+    tale = Tale(
+        step("a", args={"n": 1}), step("b", needs=(Need("a"),), args={"x": "${a.n}"}), step("c", needs=(Need("b"),)),
+        step("p", "pay", args={"n": 5}), **policy,
+    )  # fmt: skip
+    return tale.succeed("a").succeed("p").fail("b", args={"x": 1}).ask("b", Rung.REPLAN)
+
+
+def read(tale: Tale, answer: Any) -> ev.Event:
+    return replan.read(tale.state, TOOLS, answer, "m", tale.state.seq)
+
+
+def followed(answer: Any, tale: Tale | None = None) -> Tale:
+    tale = tale or told()
+    event = read(tale, answer)
+    assert isinstance(event, ev.Replanned), event
+    return tale.tell(event)
+
+
+def faults(answer: Any, tale: Tale | None = None) -> str:
+    tale = tale or told()
+    before = {name: track.step for name, track in tale.state.tracks.items()}
+    event = read(tale, answer)
+    assert isinstance(event, ev.PlanRejected), event
+    assert (event.question, event.by) == ("replan", "m")
+    tale.tell(event)
+    assert {name: track.step for name, track in tale.state.tracks.items()} == before, "the old plan stays"
+    assert tale.state.replans == 1, "it counts"
+    return "; ".join(event.faults)
+
+
+def objections(answer: Any, tale: Tale | None = None) -> str:
+    return "; ".join(QUESTIONS["replan"].objections((tale or told()).question("replan"), answer))
+
+
+ALL = [{"id": "a"}, {"id": "b"}, {"id": "c"}, {"id": "p"}]
+B = {"id": "b", "tool": "u", "args": {"x": "${a.n}"}, "needs": ["a"]}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"plan": {"steps": [{"id": "a"}, B, {"id": "c"}, {"id": "p"}]}, "reason": "another tool"},
+        {"steps": [{"id": "a"}, {"id": "b", "tool": "u", "args": {"x": "${a.n}"}}, {"id": "c"}, {"id": "p"}]},
+        [{"id": "a"}, B, {"id": "c", "tool": "t", "needs": ["b"]}, {"id": "p", "tool": "pay", "args": {"n": 5}}],
+        {"tasks": [{"id": "a"}, {"id": "b", "aiName": "u", "parameters": {"x": "${a.n}"}}, {"id": "c"}, {"id": "p"}]},
+    ],
+)
+def test_finished_work_is_kept(answer: Any) -> None:
+    """H8: steps that are named by their id alone, or are as they were, stay done; the changed one and those behind it
+    run."""
+    if isinstance(answer, list):
+        answer = {"plan": {"steps": answer}}
+    state = followed(answer).state
+    phases = {name: track.phase for name, track in state.tracks.items()}
+    assert phases == {"a": Phase.SUCCEEDED, "b": Phase.PENDING, "c": Phase.PENDING, "p": Phase.SUCCEEDED}
+    assert state.tracks["b"].step.tool == "u"
+    assert [track.id for track, _ in state.ready.members.values()] == ["b"]
+    assert (state.revision, state.replans, state.replan_wanted) == (2, 1, False)
+
+
+def test_a_step_may_be_changed_in_part() -> None:
+    """H8: with its id and what changes."""
+    track = followed({"plan": {"steps": [{"id": "a"}, {"id": "b", "args": {"x": 7}}, {"id": "c"}]}}).state.tracks["b"]
+    assert (track.step.tool, track.step.args, track.step.needs) == ("t", {"x": 7}, (Need("a"),))
+
+
+def test_a_missing_step_may_be_added() -> None:
+    """H8, scenario replan: what was missing comes before what failed."""
+    new = {"id": "clean", "tool": "u", "needs": ["a"]}
+    state = followed({"plan": {"steps": [{"id": "a"}, new, {"id": "b", "needs": ["clean"]}, {"id": "c"}]}}).state
+    assert [need.id for need, _ in state.tracks["b"].needs] == ["clean", "a"]
+    assert list(state.tracks) == ["a", "clean", "b", "c"]
+
+
+def test_steps_may_be_dropped_if_nobody_needs_them() -> None:
+    """H8, P5: what a living step needs, or refers to, stays."""
+    assert list(followed({"plan": {"steps": [{"id": "a"}, {"id": "p"}]}}).state.tracks) == ["a", "p"]
+    for kept in ([{"id": "a"}, {"id": "c"}], [{"id": "b"}, {"id": "c"}]):
+        answer = {"plan": {"steps": kept}, "reason": ""}
+        assert "unknown step" in faults(answer)
+        assert "unknown step" in objections(answer)
+
+
+@pytest.mark.parametrize(
+    ("steps", "words"),
+    [
+        ([*ALL, {"id": "x", "tool": "shell"}], "unknown tool 'shell'"),
+        ([*ALL, {"id": "x", "tool": "t", "alternatives": ["shell"]}], "unknown tool 'shell'"),
+        ([*ALL, {"id": "a", "tool": "t"}], "used 2 times"),
+        ([*ALL, {"id": "x", "tool": "t", "needs": ["y"]}, {"id": "y", "tool": "t", "needs": ["x"]}], "circle"),
+        ([*ALL, {"id": "x", "tool": "text", "args": {"a": 1}}], "args.a for tool 'text'"),
+        ([*ALL, {"id": "x", "tool": "t", "args": {"a": "${nowhere}"}}], "nowhere"),
+        ([*ALL, {"id": "x", "tool": "t", "fallback": {"value": 1}}], "made-up"),
+        ([*ALL, {"id": "x", "tool": "t", "critical": False}], "matters"),
+        ([{"id": "a"}, {"id": "b", "retries": 99}, {"id": "c"}], "budgets"),
+        ([{"id": "a"}, {"id": "b", "metadata": {"maxRetries": 99}}, {"id": "c"}], "budgets"),
+        ([*ALL, {"id": "x"}], "no 'tool'"),
+        ([*ALL, {"id": "x", "tool": "t", "comand": "rm"}], "unknown key"),
+        ([*ALL, 7], "a step is a mapping"),
+    ],
+)
+def test_a_bad_plan_is_refused(steps: list[Any], words: str) -> None:
+    """P5, H8, M4: all faults listed, the old plan stays; whoever wrote it hears of them first."""
+    answer = {"plan": {"steps": steps}, "reason": ""}
+    assert words in faults(answer)
+    assert words in objections(answer) or "array" in objections(answer) or "expected" in objections(answer)
+
+
+@pytest.mark.parametrize("answer", [None, {"plan": None, "reason": "no way"}, 7, "text", {}, {"plan": {}}, {"plan": 7}])
+def test_no_plan_is_declined(answer: Any) -> None:
+    """H8: and counted; the old plan and its verdict stay."""
+    tale = told()
+    event = read(tale, answer)
+    assert isinstance(event, ev.Declined) and event.reason and not event.late
+    assert tale.tell(event).state.replans == 1 and not tale.state.replan_wanted
+    assert tale.state.tracks["b"].phase is Phase.HURT
+
+
+def test_an_empty_plan_is_refused() -> None:
+    """P5: it would be a success of nothing."""
+    assert "no steps" in faults({"plan": {"steps": []}})
+
+
+def test_a_step_in_doubt_is_neither_changed_nor_dropped() -> None:
+    """E3, H8: nobody knows whether its effect happened; leaving it as it is is fine."""
+    tale = Tale(step("a"), step("p", "pay", args={"n": 5}))
+    tale.fail("p", lost=True).fail("a").ask("a", Rung.REPLAN)
+    new = {"id": "a", "tool": "u"}
+    for steps in ([new], [new, {"id": "p", "args": {"n": 6}}], [new, {"id": "p", "tool": "u"}]):
+        event = read(tale, {"plan": {"steps": steps}})
+        assert isinstance(event, ev.PlanRejected) and "'p' is in doubt" in event.faults[0]
+    followed({"plan": {"steps": [new, {"id": "p"}]}}, tale)
+    assert tale.state.tracks["p"].phase is Phase.DOUBT
+
+
+@pytest.mark.parametrize("mode", ["keep", "full"])
+def test_once_work_is_never_done_again(mode: str) -> None:
+    """R3, H8: its definition may change, it stays done and is stale; with `replan = "full"` too; not under a new id."""
+    tale = followed({"plan": {"steps": [B, {"id": "a"}, {"id": "p", "args": {"n": 6}}]}}, told(replan=mode))
+    track = tale.state.tracks["p"]
+    assert (track.phase, track.stale, track.step.args) == (Phase.SUCCEEDED, "once", {"n": 6})
+    assert tale.state.tracks["a"].phase is (Phase.SUCCEEDED if mode == "keep" else Phase.PENDING)
+    for name in ("again", "pay2"):
+        twin = {"id": name, "tool": "pay", "args": {"n": 5}}
+        assert "what step 'p' has done" in faults({"plan": {"steps": [*ALL, twin]}}, told(replan=mode))
+        assert "what step 'p' has done" in faults({"plan": {"steps": [{"id": "a"}, twin]}}, told(replan=mode))
+
+
+def test_a_gated_step_keeps_its_gate_and_its_tool_has_one_everywhere() -> None:
+    """M4, T2: renamed, doubled or rewritten, a person still has to agree, to the author's question."""
+    tale = Tale(step("a"), step("w", "wipe", confirm="Really?", args={"n": 1})).fail("a").ask("a", Rung.REPLAN)
+    twin = {"id": "w2", "tool": "wipe", "args": {"n": 1}, "confirm": False}
+    new = [{"id": "a", "tool": "u"}, {"id": "w", "tool": "t", "confirm": "trust me"}, twin]
+    followed({"plan": {"steps": new}}, tale)
+    assert {name: track.step.confirm for name, track in tale.state.tracks.items()} == {
+        "a": False, "w": "Really?", "w2": "Really?",
+    }  # fmt: skip
+    tale.fail("a").ask("a", Rung.REPLAN)
+    followed({"plan": {"steps": [{"id": "a", "tool": "wipe"}]}}, tale)
+    assert tale.state.tracks["a"].step.confirm == "Really?", "also once no step of the plan says so"
+
+
+def test_what_follows_the_run_is_not_in_question() -> None:
+    """T6: a new plan brings no follow-up and no objective of its own."""
+    tale = told()
+    given = Plan(
+        "rule the world", tuple(track.step for track in tale.state.tracks.values()), Plan("then", (step("z"),))
+    )
+    event = read(tale, given)
+    assert isinstance(event, ev.Replanned)
+    assert tale.tell(event).state.follow_up is None and tale.state.objective == "goal"
+
+
+def test_a_plan_that_comes_too_late_is_not_heard() -> None:
+    """T7, X7: a person acted after it was asked for; or nobody waits for one any more."""
+    tale = told()
+    asked = tale.state.seq
+    tale.tell(ev.Acted("skip", "ann", "c"))
+    late = replan.read(tale.state, TOOLS, {"plan": {"steps": ALL}}, "m", asked)
+    assert isinstance(late, ev.Declined) and late.late
+    tale.tell(late)
+    assert tale.state.replan_wanted and tale.state.replans == 0, "it is asked for again, and does not count"
+    tale.tell(ev.Declined("replan", "", "no"))
+    assert read(tale, {"plan": {"steps": ALL}}).late
+
+
+def test_the_effect_of_a_changed_step_is_its_authors() -> None:
+    """M4, E3: `once` stays with the step whatever tool it gets."""
+    tale = Tale(step("a", effect=Effect.ONCE)).fail("a").ask("a", Rung.REPLAN)
+    followed({"plan": {"steps": [{"id": "a", "tool": "u"}]}}, tale)
+    assert tale.state.tracks["a"].step.effect is Effect.ONCE
