@@ -77,7 +77,7 @@ def test_tool_options() -> None:
     assert limits["max_bytes"][0] == str(own(rerail.http)["max_bytes"])
 
 
-@pytest.mark.parametrize("kind", ["tool", "shell"])
+@pytest.mark.parametrize("kind", ["tool", "shell", "http"])
 def test_help_lists_the_options(kind: str) -> None:
     """M2: `help(rerail.tool)` is of use."""
     said = inspect.getdoc(getattr(rerail, kind)) or ""

@@ -76,7 +76,29 @@ class AnswerUnreadable(ToolError):
 
 
 class HttpTool(Looks):
-    """An HTTP request that plans can make."""
+    """An HTTP request that plans can make: `rerail.http("rate", "GET", "https://rates.example/{currency}")`.
+
+    Each `{placeholder}` is an argument of the tool: percent-encoded in the address, so that no value can change its
+    shape. The output is {"status": …, "headers": {…}, "body": …}; a status of 400 and above is a failure.
+
+    Options:
+        headers       of the request; placeholders are filled
+        query         {name: value} behind the address; lists are repeated, what was not given is left out
+        body          a text, or JSON whose placeholders keep their type
+        effect        what calling it twice does; by the method: GET and HEAD "read", PUT and DELETE "repeatable",
+                      others "once"
+        allow_hosts   the hosts it may talk to, redirects included (default: the address's own)
+        max_bytes     the most bytes of a response (10,000,000)
+        schema        a JSON schema of the arguments, instead of one made from the placeholders
+        description   what models and `rerail tools` are told about it
+        timeout       seconds for one call (a step's own beats it; without both, run.step_timeout)
+        alternatives  other tools for the same job, by name, tried when this one fails
+        provider      a name under which run.provider_concurrency limits calls
+        check         what the output must meet: {"schema": …, "non_empty": true, "keys": […]}
+        trust_output  True: outputs that look like errors are believed; or {"ignore": […], "suspect": […]}
+        verify        a read-only look at the effect, of any of args, output, before, ctx: true, false or Verified
+        probe         a read-only look before the call, of args and ctx; `verify` gets what it saw as `before`
+    """
 
     is_async = False  # something outside of the event loop is at work
     wants_context = True  # it knows the timeout
