@@ -78,13 +78,12 @@ class Adversary:
         self._dice, self._junk = Dice(numbers), list(junk)
         self._steps = [step.id for step in plan.steps]
         self._plan, self._tools = plan, [*tools, UNKNOWN_TOOL]
-        self.told: list[tuple[Any, int]] = []  # which task asked, and how many tokens that took
 
     async def complete(self, prompt: Prompt) -> Reply:
         """What a model says."""
         tokens = self._dice.pick(0, 10, 60)
-        self.told.append((asyncio.current_task(), tokens))
         about = _ABOUT.search(prompt.user)
+        await asyncio.sleep(1)  # so that it can be told what was known when it was asked
         said = await self.speak(prompt.role, about[1] if about else "", Reply(None, "m", tokens, 0))
         return Reply(said, "m", tokens, 0)
 

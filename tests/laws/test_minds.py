@@ -59,9 +59,10 @@ class Case:
         self.adversary = Adversary(plan, names, data.draw(NUMBERS, "answers"), data.draw(JUNK, "junk"))
         self.as_model = data.draw(st.booleans(), "as a model")
         self.mind: Any = AsMind(self.adversary)
-        self.asked: list[tuple[int, int | None]] = []  # tokens of the run when a model was called, and the limit
         if self.as_model:
-            self.mind = ModelMind(self, shipped, reasks=data.draw(st.integers(0, 2), "reasks"), patience=100.0)
+            self.mind = ModelMind(
+                self.adversary, shipped, reasks=data.draw(st.integers(0, 2), "reasks"), patience=100.0
+            )
         self.engine: Engine | None = None
 
     def _tool(self, name: str) -> Any:
@@ -69,14 +70,6 @@ class Case:
             return await self.outcomes.answer(name, args, ctx)
 
         return tool(call, name=name, effect="once" if name in self.once else "repeatable")
-
-    async def complete(self, prompt: Any) -> Any:
-        """The model's port; notes what the run had spent, and this question before."""
-        assert self.engine is not None
-        state = self.engine._live[RUN].loop.state
-        mine = sum(tokens for who, tokens in self.adversary.told if who is asyncio.current_task())
-        self.asked.append((state.tokens + mine, state.policy.max_tokens))
-        return await self.adversary.complete(prompt)
 
     @property
     def gated(self) -> set[str]:
@@ -234,8 +227,26 @@ def check_budgets(case: Case, records: list[ev.Record], *, alone: bool) -> None:
     assert replans <= limits.reflection.max_task_replanning_attempts
     assert rounds <= limits.retry.max_retry_rounds
     assert limits.run.max_attempts is None or starts <= limits.run.max_attempts
-    for spent, limit in case.asked:
-        assert limit is None or spent < limit, "a model was called past the budget"
+    if case.as_model and limits.run.max_tokens is not None:
+        check_tokens(records, limits.run.max_tokens)
+
+
+def check_tokens(records: list[ev.Record], most: int) -> None:
+    """No model is called once the budget is known to be used up: neither for a new question, nor for an old one."""
+    known: list[tuple[float, int]] = []  # when tokens became known, and how many
+    batch: list[ev.Record] = []  # the calls of one question are written down together
+    for record in [*records, None]:
+        here = record is not None and isinstance(record.event, ev.Consulted)
+        if batch and not (here and (record.question, record.step) == (batch[0].question, batch[0].step)):
+            began = batch[0].at - sum(call.elapsed for call in batch)
+            spent = sum(tokens for at, tokens in known if at < began - 1e-6)
+            for call in batch:
+                assert spent < most, "a model was called past the budget"
+                spent += call.input_tokens
+            known += [(call.at, call.input_tokens) for call in batch]
+            batch = []
+        if here:
+            batch.append(record)
 
 
 def check_authorship(case: Case, state: State) -> None:
