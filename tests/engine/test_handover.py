@@ -8,14 +8,16 @@ from typing import Any
 import msgspec
 import pytest
 
+import rerail
 from rerail.adapters.stores.memory import MemoryStore
 from rerail.engine import engine as facade
 from rerail.engine.owner import this_process
 from rerail.engine.wishes import Wish
 from rerail.errors import Refused, RerailError, StoreError, ToolError
 from rerail.ports import Owner
-from rerail.testing.scripted import Took, World
+from rerail.testing.scripted import ScriptedMind, Took, World
 from rerail.testing.virtual import VirtualClock, virtual_run
+from rerail.wiring import Engine
 
 ONE: dict[str, Any] = {"steps": [{"id": "a", "tool": "a"}]}
 FOLLOWED: dict[str, Any] = {**ONE, "follow_up": {"steps": [{"id": "f", "tool": "f"}]}}
@@ -342,3 +344,94 @@ def test_a_tool_error_in_between_does_not_stop_the_attendant() -> None:
 
     (acted,) = virtual_run(main)
     assert acted.action == "pause"
+
+
+# -- What odd input and odd moments did --------------------------------------------------------------------------------
+
+
+def test_odd_input_is_refused_and_the_run_goes_on() -> None:
+    """P5, X7: whoever handed it in is told; nobody else is hurt."""
+    world = World(a=[Took(5, {"v": 1})])
+
+    async def main() -> Any:
+        async with world.engine(ONE) as engine:
+            run = await engine.start(ONE)
+            await asyncio.sleep(1)
+            for odd in ({"fallback": {"tool": ["a"]}}, {"fallback": {"tool": {}}}, {"args": 5}, {"needs": [[1]]}):
+                with pytest.raises(RerailError):
+                    await engine.add(run, [{"id": "z", "tool": "a", **odd}])
+            return await engine.wait(run)
+
+    assert virtual_run(main).success
+
+
+def test_a_stale_result_is_not_done_again_without_force() -> None:
+    """R5: what shows as succeeded needs force, also where it could not be earned anew."""
+    what = {"steps": [{"id": "a", "tool": "a"}, {"id": "send", "tool": "send", "needs": ["a"]}]}
+    world = World(a=[{"v": 1}, ToolError("no"), {"v": 2}]).option("send", effect="once")
+
+    async def main() -> str:
+        async with world.engine(what, settings=PLAIN) as engine:
+            run = (await engine.run(what)).run_id
+            await engine.retry(run, ["a"], force=True)
+            assert (await engine.show(run)).steps["send"].status == "succeeded"
+            with pytest.raises(Refused) as refused:
+                await engine.retry(run, ["send"])
+            return refused.value.code
+
+    assert virtual_run(main) == "STEP_SUCCEEDED"
+    assert world.calls_of("send") == 1
+
+
+def test_what_a_person_said_is_not_earned_anew_by_a_judge() -> None:
+    """R3, V3: a step that was never called, of a tool that must not be called twice, was done by hand."""
+    what = {"steps": [{"id": "send", "tool": "send", "confirm": True}]}
+    mind = ScriptedMind(judge={"complete": False, "unsatisfactory": [{"step": "send", "evidence": "poor"}]})
+    world = World().option("send", effect="once")
+
+    async def main() -> Any:
+        async with world.engine(what, settings={"evaluation": {"shortcut": False}}, model=mind) as engine:
+            run = (await engine.run(what)).run_id
+            await engine.resolve(run, "send", succeeded={"by": "post"})
+            return await engine.wait(run)
+
+    assert virtual_run(main).success
+    assert world.calls_of("send") == 0
+
+
+def test_a_reset_is_not_undone_by_a_refused_reconnect() -> None:
+    """X4: the request was sent before the server died."""
+
+    def dies(**_: Any) -> Exception:
+        error = ConnectionRefusedError("reconnect")
+        error.__context__ = ConnectionResetError("in the middle")
+        return error
+
+    world = World(a=[dies]).option("a", effect="once")
+    assert world.run(ONE, settings=PLAIN).steps["a"].status == "in_doubt"
+    assert world.calls_of("a") == 1
+
+
+def test_a_deep_hint_does_not_stop_the_run() -> None:
+    """X5, H2: whatever a tool suggests."""
+    deep: Any = 1
+    for _ in range(600):
+        deep = [deep]
+    result = World(a=[ToolError("bad", suggest={"n": deep})]).run(ONE)
+    assert result.status == "failed"
+
+
+def test_a_lot_of_log_is_kept() -> None:
+    """T9, M3: nothing that a tool logs is dropped, however much comes at once."""
+
+    async def a(ctx: rerail.Context) -> None:
+        for number in range(400):
+            ctx.log(f"line {number} " + "x" * 60)
+
+    async def main() -> str:
+        async with Engine("memory://", [a], clock=VirtualClock()) as engine:
+            run = (await engine.run(ONE)).run_id
+            return "\n".join(event.message for event in await engine.events(run) if event.type == "step_progress")
+
+    logged = virtual_run(main)
+    assert [f"line {number} " in logged for number in range(400)] == [True] * 400

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from rerail.errors import ToolError
 from rerail.ports import Answer, Consultation, Sample
-from rerail.testing.scripted import ScriptedMind, World
+from rerail.testing.scripted import ScriptedMind, Took, World
 from rerail.testing.virtual import virtual_run
 
 ODD = RuntimeError("the flux is out of phase")
@@ -307,3 +308,114 @@ def test_a_judge_whose_run_moves_on_is_asked_again_and_ends() -> None:
     assert [event.question for event in of(events, "declined") if event.late] == ["judge"]
     assert result.steps["c"].status == "succeeded"
     assert len(of(events, "done")) == 1
+
+
+# -- What a reviewer broke ---------------------------------------------------------------------------------------------
+
+NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"category": "parameter_error", "suggestion": {"n": 1}},
+        {"category": "transient_error"},
+        {"category": "tool_error", "alternatives": ["pay"]},
+    ],
+)
+def test_failures_before_the_call_come_to_an_end(answer: dict[str, Any]) -> None:
+    """H4, H5: they spend no call, so no budget would end them; a thought is of the failure it was asked about."""
+    what = {
+        "steps": [
+            {"id": "pay", "tool": "pay", "args": {"n": 1}},
+            {
+                "id": "x",
+                "tool": "x",
+                "args": {"n": "${pay.id}"},
+                "verify": {"tool": "look", "args": {"id": "${pay.gone}"}},
+            },
+        ]
+    }
+    world = World(pay=[{"id": "not a number"}], x=[ODD]).option("pay", effect="once").option("x", schema=NUMBER)
+    result, events, _ = history(world, what, ScriptedMind(reflect=answer), {"reflection": {"mode": "model"}})
+    assert result.status == "failed"
+    assert len(events) < 100
+    assert world.calls_of("pay") == 1
+
+
+def test_a_call_that_would_repeat_a_once_effect_ends() -> None:
+    """H5, R3: a mind that insists on what must not happen twice is refused, and not for ever."""
+    what = {
+        "steps": [
+            {"id": "p", "tool": "pay", "args": {"n": 1}},
+            {"id": "x", "tool": "x", "args": {"n": 1}, "needs": ["p"]},
+        ]
+    }
+    mind = ScriptedMind(reflect={"category": "tool_error", "alternatives": ["pay"]})
+    world = World(x=[BROKE]).option("pay", effect="once")
+    result, events, _ = history(world, what, mind)
+    assert (result.status, world.calls_of("pay")) == ("failed", 1)
+    assert len(events) < 100
+
+
+def test_a_once_call_under_way_is_not_doubled() -> None:
+    """R3, M4: nor is one that may be having its effect just now."""
+    what = {"steps": [{"id": "p", "tool": "pay", "args": {"n": 1}}, {"id": "x", "tool": "x"}]}
+    mind = ScriptedMind(repair={"step": {"tool": "pay", "args": {"n": 1}}, "reason": "pay instead"})
+    world = World(pay=[Took(50, {"ok": True})], x=[GAP]).option("pay", effect="once")
+    history(world, what, mind)
+    assert world.calls_of("pay") == 1
+
+
+def test_the_gate_shows_the_call_that_would_be_made() -> None:
+    """X7: where a mind changed the arguments, those are what a person agrees to."""
+    what = {"steps": [{"id": "a", "tool": "a", "args": {"n": 1}, "confirm": True}]}
+    mind = ScriptedMind(reflect={"category": "parameter_error", "suggestion": {"n": 1_000_000}})
+    world = World(a=[WRONG, {"ok": True}])
+
+    async def main() -> list[Any]:
+        async with world.engine(what, settings=NO_ROUNDS, model=mind) as engine:
+            first = await engine.run(what)
+            await engine.confirm(first.run_id)
+            second = await engine.wait(first.run_id)
+            return [first.waiting_on[0]["args"], second.waiting_on[0]["args"]]
+
+    assert virtual_run(main) == [{"n": 1}, {"n": 1_000_000}]
+
+
+def test_a_plan_of_a_model_starts_no_program() -> None:
+    """M4, P7: servers are the user's to name, also where plans may bring them."""
+    evil = {"steps": [{"id": "a", "tool": "a"}], "mcp": {"evil": {"command": "/bin/false"}}}
+
+    async def main() -> Any:
+        settings = {**NO_ROUNDS, "mcp": {"from_plans": True}}
+        async with World(a=[{"v": 1}]).engine(settings=settings, model=ScriptedMind(plan=evil)) as engine:
+            return await engine.plan("do it")
+
+    assert virtual_run(main).plan.mcp == {}
+
+
+def test_budgets_hold_where_several_steps_fail_at_once() -> None:
+    """H4: questions are asked one after the other, so that each sees what the ones before it left."""
+    spent = Answer({"category": "transient_error"}, [Consultation("m", 600, 0)])
+    what = {"steps": [{"id": f"s{i}", "tool": f"s{i}"} for i in range(6)]}
+    world = World({f"s{i}": [ODD] for i in range(6)})
+    result, events, _ = history(world, what, ScriptedMind(reflect=spent), {"run": {"max_tokens": 1000}})
+    assert result.stopped == "BUDGET_EXCEEDED"
+    assert len(of(events, "consulted")) == 2
+
+
+def test_no_model_is_asked_while_a_run_is_paused() -> None:
+    """X7: start nothing more means nothing that costs, either."""
+    mind = ScriptedMind(reflect=None)
+    world = World(a=[Took(5, ODD)])
+
+    async def main() -> int:
+        async with world.engine(ONE, settings=NO_ROUNDS, model=mind) as engine:
+            run = await engine.start(ONE)
+            await asyncio.sleep(1)
+            await engine.pause(run)
+            await engine.wait(run)
+            return len(mind.asked)
+
+    assert virtual_run(main) == 0

@@ -390,7 +390,7 @@ def role_bites(role: str) -> dict[str, Any]:
         f"model.{role}.base_url": (f"{at}x", f"{at}y", told(role), f"{at}x", f"{at}y"),
         f"model.{role}.key_env": ("KEY_A", "KEY_B", told(role), "KEY_A", "KEY_B"),
         f"model.{role}.temperature": (0.5, None, sent(lambda asked: asked.body["temperature"], role), 0.5, 0.0),
-        f"model.{role}.timeout": (0.01, 0.02, told(role, Answer.slow(9)), "within 0.01", "within 0.02"),
+        f"model.{role}.timeout": (0.2, 0.4, told(role, Answer.slow(9)), "within 0.2", "within 0.4"),
         f"model.{role}.fallback": ("a", "b", lambda given: tried(given, role), ["m", "a"], ["m", "b"]),
     }  # fmt: skip
 

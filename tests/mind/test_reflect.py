@@ -145,14 +145,15 @@ def test_arguments_differ_from_every_failed_try(tried: dict[str, Any], again: di
         assert objections(tale, answer) == ["suggestion: these arguments were tried already"]
 
 
-def test_large_arguments_that_were_tried_are_known_by_where_they_are_kept() -> None:
-    """H5, E7: they are not in the event, and are compared all the same."""
+def test_large_arguments_are_not_changed_one_by_one() -> None:
+    """H2, E7: they are not in the event, so what a suggestion leaves out would be lost without a word."""
     large = {"a": "x" * 5000}
     tale = Tale(step("s"))
     blob = signature(large)
     tale.tell(ev.StepStarted("s", 1, "t", args_blob=blob))
     tale.tell(ev.StepFailed("s", 1, ev.Error("TOOL_FAILED", Category.PARAMETER, "no"))).ask("s")
-    assert "these arguments were tried already" in first(tale, whole(category="parameter", suggestion=large)).refused
+    (refused,) = first(tale, whole(category="parameter", suggestion={"b": 1})).refused
+    assert "too large to be changed one by one" in refused
 
 
 # -- Tools -------------------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from rerail.core.texts import say, tell
 from rerail.core.tools import Tools
 from rerail.core.track import Phase, RunStatus, Status, Track
 from rerail.core.values import Packed
-from rerail.core.verdict import run_status, stale_of, status_of, waiting_on
+from rerail.core.verdict import ENDED_WELL, run_status, stale_of, status_of, waiting_on
 
 
 class Refusal(Exception):
@@ -211,11 +211,11 @@ def repair(state: State, step: str, changes: Mapping[str, Any], tools: Tools, by
     It and what depends on it are done again, at rest in a new round. Arguments are given one by one; the others stay.
     """
     track = _track(state, step)
-    if track.phase in (Phase.SUCCEEDED, Phase.RUNNING):
-        status, _ = status_of(state, track)
+    status, _ = status_of(state, track)
+    if status in ENDED_WELL or track.phase is Phase.RUNNING:
         raise Refusal("STEP_ENDED", tell("refuse.run.step_is", step=step, status=status))
     if track.phase is Phase.DOUBT:
-        refuse_doubt(state)
+        refuse_doubt(state, step)
     new = _repaired(state, track, changes, tools)
     course = Course((step,), (new,), automatic=False)
     if state.rest is None:
@@ -234,7 +234,9 @@ def _repaired(state: State, track: Track, changes: Mapping[str, Any], tools: Too
     """The step with its changes; `Faulty` lists everything that is wrong with it, and the old one stays."""
     faults: list[Fault] = []
     args = changes.get("args")
-    merged = {**changes, "args": {**track.step.args, **args}} if isinstance(args, Mapping) else dict(changes)
+    merged = dict(changes)
+    if isinstance(args, Mapping) and changes.get("tool", track.step.tool) == track.step.tool:
+        merged["args"] = {**track.step.args, **args}  # another tool has arguments of its own
     known = [other for other in state.tracks if other != track.id]
     read = read_steps([{**msgspec.to_builtins(track.step), **merged, "id": track.id}], faults, known=known)
     new = read[0] if read and not faults else track.step
@@ -432,7 +434,7 @@ def _named_roots(state: State, steps: Sequence[str], *, force: bool) -> list[str
     roots = []
     for step in dict.fromkeys(steps):
         track = _track(state, step)
-        if track.phase is Phase.SUCCEEDED and not force:
+        if status_of(state, track)[0] in ENDED_WELL and not force:  # a stale result is one too
             raise Refusal(
                 "STEP_SUCCEEDED", tell("refuse.run.step_succeeded", step=step), tell("hint.run.step_succeeded")
             )
@@ -459,6 +461,7 @@ def _refuse_doubtful(state: State, roots: Sequence[str]) -> None:
 
 def retry_live(state: State, steps: Sequence[str], by: str, *, force: bool = False) -> list[Event]:
     """Retry named steps of a live run; a step in backoff ends its wait (X7)."""
+    not_at_rest(state)
     if state.stopped:
         raise Refusal(
             "RUN_LIVE", tell("refuse.run.stopping", run=state.run, stopped=state.stopped), tell("hint.run.stopping")

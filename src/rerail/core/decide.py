@@ -199,15 +199,23 @@ def _over_budget(state: State, now: float, *, asking: bool = False) -> str:
 
 
 def _questions(state: State) -> list[Action]:
-    actions: list[Action] = []
-    if not state.stopped:
-        doubts, held = state.doubts.values(), state.held.values()
-        actions += [Look(track.id, track.attempt) for track in doubts if track.question == "verify"]
-        asked = ("reflect", "repair")
-        actions += [Ask(track.question, track.id, track.attempt) for track in held if track.question in asked]
-        if state.replan_wanted and not state.running and not actions:
-            actions.append(Ask("replan", "", state.seq))
-    return actions
+    # Looking costs nothing; after a stop only what somebody looks behind, and is not lost, is still cleared up.
+    looks: list[Action] = [
+        Look(track.id, track.attempt)
+        for track in state.doubts.values()
+        if track.question == "verify" and (not state.stopped or not track.healing().lost)
+    ]
+    if state.stopped or state.paused:
+        return looks
+    asked = ("reflect", "repair")
+    asks: list[Action] = [
+        Ask(track.question, track.id, track.attempt) for track in state.held.values() if track.question in asked
+    ]
+    if state.replan_wanted and not state.running and not looks and not asks:
+        asks.append(Ask("replan", "", state.seq))
+    if state.policy.max_tokens is not None or state.policy.max_cost is not None:
+        asks = asks[:1]  # each sees what the ones before it left
+    return looks + asks
 
 
 # -- Closing a round, and the run ---------------------------------------------------------------------------------
@@ -242,7 +250,7 @@ def _wants_judge(state: State, found: Verdict) -> bool:
     """Whether the judge is asked: never after a stop; without a retry round it may be skipped (V5)."""
     if not state.policy.judge or "judge" not in state.policy.minds or state.stopped:
         return False
-    clean = found.counts[Status.SUCCEEDED] == len(state.tracks) and state.round == 0
+    clean = found.counts[Status.SUCCEEDED] == len(state.tracks) and state.round == 0 and state.revision == 1
     return not (state.policy.shortcut and clean)
 
 

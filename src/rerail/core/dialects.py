@@ -238,6 +238,8 @@ class _Reader:
         if not isinstance(value, Mapping):
             return self.fault(name, "{value: …} or {tool: …, args: …}", value)
         fields = _rename(value, ("value", "tool", "args"), {}, frozenset(), self.id, self.faults, f"{name}.")
+        if fields.get("tool") is not None and not isinstance(fields["tool"], str):
+            return self.fault(f"{name}.tool", "a text", fields["tool"])
         by_tool = fields.get("tool") is not None
         by_value = fields.get("value") is not None or ("value" in fields and not by_tool)
         if by_tool == by_value:

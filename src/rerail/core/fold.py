@@ -61,6 +61,8 @@ def _step_started(state: State, event: ev.StepStarted, at: float) -> None:
         return
     track.attempt = event.attempt
     track.call = event
+    if track.heal is not None:
+        track.heal.before = 0
     track.inputs = state.inputs(track)
     track.started_at = at
     if event.rung is not Rung.FALLBACK:
@@ -69,6 +71,7 @@ def _step_started(state: State, event: ev.StepStarted, at: float) -> None:
     if state.round:
         state.round_calls[event.step] = state.round_calls.get(event.step, 0) + 1
     state.by_tool[event.tool] = state.by_tool.get(event.tool, 0) + 1
+    _happened(state, track)  # it may, from now on
     state.move(track, Phase.RUNNING)
 
 
@@ -121,7 +124,10 @@ def _step_failed(state: State, event: ev.StepFailed, at: float) -> None:
         state.move(track, Phase.PENDING)
         return
     if track.heal is not None:
-        track.heal.not_now = None  # an earlier "not now" has nothing to say about this failure
+        # An earlier "not now", or thought, has nothing to say about this failure.
+        track.heal.not_now = track.heal.thought = None
+    if not event.called:
+        track.healing().before += 1
     if event.not_now is not None:
         track.healing().not_now = event.not_now
     elif track.call is not None and event.called:
@@ -138,6 +144,8 @@ def _step_failed(state: State, event: ev.StepFailed, at: float) -> None:
         track.question = "verify" if track.call is not None and track.call.verifiable else ""
         state.move(track, Phase.DOUBT)
     else:
+        if event.called:
+            _not_happened(state, track)
         state.move(track, Phase.HURT)
 
 
@@ -440,7 +448,8 @@ def _acted(state: State, event: ev.Acted, at: float) -> None:
     elif event.action == "resolve" and event.outcome == "succeeded" and track is not None:
         result = Result(event.output, event.digest, event.size, event.blob, track.attempt)
         result.by = event.by or "person"
-        result.effect = track.call.effect if track.call is not None else track.step.effect or result.effect
+        # What a person said is not to be earned anew by anybody else, unless a call of it says that it may.
+        result.effect = track.call.effect if track.call is not None else track.step.effect or Effect.ONCE
         _happened(state, track)
         track.ended_at = at
         track.inputs = state.inputs(track)

@@ -154,7 +154,8 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
     def said(self, lang: str) -> str:
         """The fault in a language, with the step it is about."""
         message = retold(self.message, lang)
-        return say("refuse.plan.of_step", lang, step=self.step, message=message) if self.step else message
+        step = self.step if len(self.step) <= 80 else self.step[:79] + "…"
+        return say("refuse.plan.of_step", lang, step=step, message=message) if step else message
 
 
 class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -237,7 +238,8 @@ def check(plan: Plan, tools: Mapping[str, ToolShape] | None = None) -> list[Faul
     faults = list(plan.faults)
     if not plan.steps and not faults:
         faults.append(Fault("NO_STEPS", tell("refuse.plan.no_steps")))
-    faults += [fault for fault in check_steps(plan.steps, tools) if fault not in plan.faults]
+    said = {(fault.code, fault.step, str(fault.message)) for fault in plan.faults}
+    faults += [f for f in check_steps(plan.steps, tools) if (f.code, f.step, str(f.message)) not in said]
     if plan.follow_up is not None:
         faults += [
             Fault(f.code, tell("refuse.plan.in_follow_up", message=f.message), f.step)

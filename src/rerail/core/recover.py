@@ -74,6 +74,7 @@ class Case:
 
 
 Taken = list[Event] | None
+MAX_BEFORE = 3  # how often a step may fail before its call before it has to find another way than trying again
 MAX_CRASHES = 3  # how often a call that died with its process is made again at no cost to the step's budget
 
 
@@ -137,6 +138,7 @@ def _thought(track: Track) -> Reflection | None:
 
 def _rungs(state: State, track: Track, reflection: Reflection) -> Iterator[Rung]:
     fell_back = track.heal is not None and track.heal.fallback
+    stuck = track.heal is not None and track.heal.before > MAX_BEFORE
     tool = track.call.tool if track.call is not None else track.step.tool
     rungs = LADDER[reflection.category]
     if state.memory and track.error is not None:
@@ -144,6 +146,8 @@ def _rungs(state: State, track: Track, reflection: Reflection) -> Iterator[Rung]
     if reflection.action in rungs:
         rungs = rungs[rungs.index(reflection.action) :]
     for rung in rungs:
+        if stuck and rung in (Rung.RETRY, Rung.ADJUST, Rung.ALTERNATIVE):
+            continue  # no call is made, so no budget is spent: this would go on for ever
         if fell_back and rung not in (Rung.SKIP, Rung.REPLAN):
             continue  # the fallback had its single call; what comes before it on the ladder is behind us
         if not state.policy.reflect and rung not in WITHOUT_REFLECTION:

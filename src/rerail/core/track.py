@@ -129,6 +129,7 @@ class Heal:
         "alternatives",
         "args",
         "asked",
+        "before",
         "category",
         "crashes",
         "failures",
@@ -157,6 +158,7 @@ class Heal:
         self.not_now: float | None = None
         self.category: Category | None = None
         self.failures: list[dict[str, Any]] = []  # the latest failed attempts, as a mind gets to see them
+        self.before = 0  # failures before the call, since the last one
         self.asked = -1  # the attempt that a mind was asked to think about
         self.lost = False  # the answer of the latest call is lost, rather than a failure somebody looks behind
         self.thought: ev.Reflected | None = None  # what a mind, not the rules, made of the latest failure

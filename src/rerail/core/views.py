@@ -172,10 +172,13 @@ def _informed(state: State, item: Mapping[str, Any], outputs: Mapping[str, Any])
     track = state.tracks.get(str(item["step"]))
     if item["for"] != "confirm" or track is None:
         return dict(item)
-    try:
-        args = resolve(state.template(track), outputs.get)
-    except MissingPath:
-        args = None
+    if track.heal is not None and track.heal.args is not None:
+        args: Any = track.heal.args  # not the plan's: those somebody has to agree to are those that would be passed
+    else:
+        try:
+            args = resolve(state.template(track), outputs.get)
+        except MissingPath:
+            args = None
     results = ((need.id, need.result) for need, _ in track.needs)
     poor = {step: found.degraded.partition(":")[0] for step, found in results if found is not None and found.degraded}
     return {**item, "tool": state.tool_of(track), "args": args, "made_from_degraded": poor}

@@ -254,8 +254,13 @@ class Engine(Reader):
         self._broken.pop(run, None)
         try:
             await loop.drive()
-        except RerailError as error:
-            self._broken[run] = error
+        except Exception as error:
+            broken = (
+                error
+                if isinstance(error, RerailError)
+                else StoreError(tell("refuse.run.broken", run=run, broken=error))
+            )
+            self._broken[run] = broken
             raise
         finally:
             self._live.pop(run, None)
@@ -391,7 +396,8 @@ class Engine(Reader):
                     if await store.answered(run, number) != WITHDRAWN:
                         continue
                     if gone:
-                        return False
+                        # Granted, perhaps, and only its answer was late: the history tells.
+                        return (await self.state(run)).last_wish >= number
                     raise StoreError(tell("refuse.run.no_answer", run=run, seconds=ANSWER_WITHIN))
                 await asyncio.sleep(0.05)
                 waited += 0.05

@@ -182,9 +182,9 @@ def _broke_in_the_middle(error: BaseException) -> bool:
             break
         link = left.pop(0)
         kinds = {name.rpartition(".")[2] for name in _type_names(link)}
-        if kinds & NEVER_SENT:
-            return False
-        lost = lost or bool(kinds & LOST_TYPES)
+        if kinds & (NEVER_SENT | LOST_TYPES):
+            # What lies deepest happened first: a reset is not undone by a reconnect that was refused.
+            lost = not kinds & NEVER_SENT
         left += _causes(link)
     return lost
 

@@ -40,7 +40,7 @@ from rerail.engine.limits import Limits, wanted
 from rerail.engine.outputs import INLINE, Contents, Gone
 from rerail.engine.perform import Launch, Outcome, Performer
 from rerail.engine.wishes import Wish, error_for, grant
-from rerail.errors import RerailError, StoreError
+from rerail.errors import Refused, RerailError, StoreError
 from rerail.mind import judge, reflect, repair, replan
 from rerail.mind.questions import consulted
 from rerail.ports import (
@@ -60,6 +60,7 @@ from rerail.ports import (
 )
 
 T = TypeVar("T")
+ODD = (TypeError, ValueError, KeyError, AttributeError, IndexError, RecursionError)  # what odd input can cause
 BREATH = 256  # calls that are started in one go
 MAX_LOG = 8_000  # characters of log that one event holds
 SAMPLE = 4_000  # bytes of a large output that a mind gets to see
@@ -117,6 +118,7 @@ class RunLoop:
         self._fetched: dict[str, dict[str, bytes]] = {}
         self._probed: dict[tuple[str, int], Any] = {}
         self._progress: dict[tuple[str, bool], ev.StepProgress] = {}
+        self._full: list[ev.StepProgress] = []  # what tools logged, in events that hold no more
         self._check_launched = False
         self._broken: BaseException | None = None
         self.ended = False
@@ -226,7 +228,8 @@ class RunLoop:
         if not self._outcomes and not self._progress:
             return
         now = self.host.clock.now()
-        for progress in self._progress.values():
+        spoken, self._full = [*self._full, *self._progress.values()], []
+        for progress in spoken:
             if self.state.current(progress.step, progress.attempt, Phase.RUNNING):
                 self._record(progress, now)
         self._progress.clear()
@@ -266,6 +269,11 @@ class RunLoop:
                 granted = grant(self.state, self.host.specs, wish)
             except Refusal as refusal:
                 self._granted.append((future, error_for(refusal)))
+                continue
+            except ODD as odd:
+                # Whatever somebody hands in, it is theirs to hear of, and the run goes on.
+                message = tell("refuse.run.action_unreadable", error=f"{type(odd).__name__}: {odd}")
+                self._granted.append((future, Refused(message, "VALUE_INVALID")))
                 continue
             except Faulty as faulty:
                 self._record(
@@ -452,7 +460,7 @@ class RunLoop:
         if action.rung is Rung.FALLBACK and track.step.fallback is not None:
             template, own = compile_args(track.step.fallback.args, self.state.names), False
         elif track.heal is not None and track.heal.args is not None:
-            return copy.deepcopy(track.heal.args), False
+            return unpack(pack(track.heal.args).data), False  # a fresh value, however deep it is
         else:
             template, own = self.state.template(track), True
         if not template.refs:
@@ -522,10 +530,12 @@ class RunLoop:
         """What a tool says while it works. Of progress the latest word counts; log lines that come at once are one."""
         place = (event.step, event.log)
         before = self._progress.get(place)
-        if event.log and before is not None and len(before.message) < MAX_LOG:
-            event = ev.StepProgress(
-                event.step, event.attempt, f"{before.message}\n{event.message}"[:MAX_LOG], None, True
-            )
+        if event.log and before is not None:
+            both = f"{before.message}\n{event.message}"
+            if len(both) <= MAX_LOG:
+                event = ev.StepProgress(event.step, event.attempt, both, None, True)
+            else:
+                self._full.append(before)
         self._progress[place] = event
         self._wake.set()
 

@@ -348,6 +348,7 @@ class Performer:
                 given = await mind.answer(question)
             answer = given if isinstance(given, Answer) else Answer(given)
             words.refuse_odd(answer.value)
+            pack(answer.value)  # what cannot be written down is no answer
             return answer
         except TimeoutError:
             return Answer(None, answer.consultations, f"no answer within {seconds:g} s")

@@ -37,7 +37,7 @@ SCHEMA: dict[str, Any] = {
 
 
 # What is to be reached, and what follows, is the caller's to say.
-_NOT_A_MINDS = frozenset({"reason", "objective", "goal", "topic", "follow_up"})
+_NOT_A_MINDS = frozenset({"reason", "objective", "goal", "topic", "follow_up", "mcp"})
 
 
 class Unplanned(ValueError):

@@ -111,7 +111,7 @@ def _reflection(answer: Any, failed: Mapping[str, Any] | None, by: str) -> Refle
     if args is not None and Rung.ADJUST not in LADDER[category]:
         raise _Unbelievable(f"category {category} and adjusted arguments do not agree")
     names = answer.get("alternatives")
-    alternatives = tuple(str(name) for name in names[:10]) if isinstance(names, list | tuple) else ()
+    alternatives = tuple(plain_text(str(name), 200) for name in names[:10]) if isinstance(names, list | tuple) else ()
     if alternatives and Rung.ALTERNATIVE not in LADDER[category]:
         raise _Unbelievable(f"category {category} and another tool do not agree")
     confidence = answer.get("confidence", 0)
@@ -161,7 +161,9 @@ def _suggestion(given: Any, failed: Mapping[str, Any] | None) -> dict[str, Any] 
     vague = next(_vague(given), None)
     if vague is not None:
         raise _Unbelievable(f"the suggestion is not concrete: {vague!r:.80}")
-    return {**(failed or {}), **unpack(data)}
+    if failed is None:
+        raise _Unbelievable("the arguments that failed are too large to be changed one by one")
+    return {**failed, **unpack(data)}
 
 
 def _vague(value: Any) -> Iterator[str]:

@@ -18,7 +18,7 @@ from rerail.core.tools import Tools
 from rerail.core.track import Phase
 from rerail.core.values import plain_text
 from rerail.mind import words
-from rerail.mind.restraint import repeated, restrained
+from rerail.mind.restraint import listed, repeated, restrained
 from rerail.ports import Prompt, Question
 
 SCHEMA: dict[str, Any] = {
@@ -66,7 +66,13 @@ def read(state: State, tools: Tools, step: str, attempt: int, answer: Any, by: s
     others = [repaired if other.id == step else other.step for other in state.tracks.values()]
     faults += check_steps(others, tools)
     if faults:
-        return ev.PlanRejected(by, tuple(map(str, faults)), "the repair does not make a valid plan", "repair", step)
+        return ev.PlanRejected(
+            by,
+            listed(faults),
+            "the repair does not make a valid plan",
+            "repair",
+            step,
+        )
     return ev.Recovered(
         step, attempt, Rung.REPAIR, reason or "repaired", tool=repaired.tool, args=dict(repaired.args),
         course=Course((step,), (repaired,)), by=by,

@@ -18,7 +18,7 @@ from rerail.core.track import Phase, Track
 from rerail.core.values import plain_text
 from rerail.mind import words
 from rerail.mind.plan import STEP_SCHEMA
-from rerail.mind.restraint import repeated, restrained
+from rerail.mind.restraint import listed, repeated, restrained
 from rerail.ports import Prompt, Question
 
 # Whether a step matters is not asked: it stays as the plan's author said.
@@ -68,7 +68,7 @@ def read(state: State, tools: Tools, answer: Any, by: str, asked: int) -> Event:
     if not plan.steps:
         faults.append(Fault("NO_STEPS", tell("refuse.mind.no_steps")))
     if faults:
-        return ev.PlanRejected(by, tuple(map(str, faults)), "the new plan is not valid", "replan")
+        return ev.PlanRejected(by, listed(faults), "the new plan is not valid", "replan")
     doubtful = _disturbed_doubts(state, plan)
     if doubtful:
         faults_said = tuple(f"step {name!r} is in doubt; it can be neither changed nor dropped" for name in doubtful)

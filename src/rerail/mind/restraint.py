@@ -10,7 +10,7 @@ Rules of this file:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -35,6 +35,13 @@ KEPT: Mapping[str, str] = {
 }
 KEPT_IN_A_RUN = {**KEPT, "critical": "whether a step matters is for the plan's author to say"}
 _BARE = Step("-", "-")
+MAX_FAULTS = 50
+MAX_FAULT = 1000  # characters
+
+
+def listed(faults: Sequence[Fault]) -> tuple[str, ...]:
+    """Faults as an event holds them: an answer may have thousands, and the history is not there for them."""
+    return tuple(str(fault)[:MAX_FAULT] for fault in faults[:MAX_FAULTS])
 
 
 def restrained(

@@ -368,16 +368,17 @@ async def _waited(engine: Engine, run: str, seconds: float) -> RunResult:
 async def _tell(request: _Request, run: str) -> None:
     """Report each step's end as progress: how many are done, of how many, and what the last one came to."""
     ends = {"step_succeeded": "succeeded", "step_failed": "failed", "step_skipped": "skipped"}
-    before = (await request.engine.show(run)).seq
-    told = 0.0
-    async for record in request.engine.watch(run, max(0, before - 1)):
+    now = await request.engine.show(run)
+    ended = {row.id for row in now.steps.values() if row.status in ("succeeded", "degraded", "failed", "skipped")}
+    told, total = 0.0, float(len(now.steps))  # asked once: a long run must not be folded anew for each of its steps
+    async for record in request.engine.watch(run, max(0, now.seq - 1)):
         what = ends.get(record.type)
         if what is None:
             continue
-        rows = (await request.engine.show(run)).steps.values()
-        done = sum(row.status in ("succeeded", "degraded", "failed", "skipped") for row in rows)
-        told = max(told + 0.001, float(done))  # each report says more than the one before: so wants the protocol
-        await request.tell(told, float(len(rows)), f"{getattr(record.event, 'step', '')}: {what}")
+        step = str(getattr(record.event, "step", ""))
+        ended.add(step)
+        told = max(told + 0.001, float(len(ended)))  # each report says more than the one before: so wants the protocol
+        await request.tell(told, max(total, told), f"{step}: {what}")
 
 
 # --- The server ----------------------------------------------------------------------------------------------------

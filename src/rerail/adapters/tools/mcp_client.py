@@ -282,7 +282,8 @@ def _refused(label: str, message: str, data: Any) -> ToolError:
     message = f"{label} answered with HTTP status {status}: {message}"
     if status in (429, 503) and re.fullmatch(r"[0-9]{1,6}", wait):
         return RateLimited(message, float(wait))
-    return ToolError(message, "HTTP_STATUS", status=status)
+    # A gateway that broke off or gave up waiting does not know what became of the call behind it.
+    return ToolError(message, "HTTP_STATUS", status=status, lost=status in (502, 504))
 
 
 def _not_connected(server: McpServer, error: BaseException | None, last_words: str) -> NotConnected:
