@@ -121,7 +121,9 @@ def _step_failed(state: State, event: ev.StepFailed, at: float) -> None:
         state.move(track, Phase.PENDING)
         return
     if track.heal is not None:
-        track.heal.not_now = None  # an earlier "not now" has nothing to say about this failure
+        # An earlier "not now" has nothing to say about this failure, nor has what a mind thought of another one: a
+        # step that fails before its call has the attempt number of the call before.
+        track.heal.not_now = track.heal.thought = None
     if event.not_now is not None:
         track.healing().not_now = event.not_now
     elif track.call is not None and event.called:
