@@ -213,6 +213,35 @@ def test_a_mind_cannot_widen_the_tools() -> None:
     assert story.count("shell") >= 3
 
 
+def test_a_thought_is_about_one_failure() -> None:
+    """H5: a step that then fails before its call is another case; the thought is not followed again and again."""
+    what = {"steps": [{"id": "read", "tool": "read"}, {"id": "a", "tool": "a", "args": {"n": "${read.n}"}}]}
+    schema = {"type": "object", "properties": {"n": {"type": "string"}}, "additionalProperties": False}
+    mind = ScriptedMind(reflect={"category": "tool_error", "alternatives": ["picky"], "confidence": 90})
+    large = ["x" * 10_000]  # so large that what the arguments were is only known once they are fetched
+    world = World(read=[{"n": large}], a=[BROKE])
+    world.option("picky", schema=schema)
+    result, events, _ = history(world, what, mind, {"reflection": {"max_step_retries": 2}})
+    assert (result.status, world.calls_of("a"), world.calls_of("picky")) == ("failed", 1, 0)
+    assert len(of(events, "retry_scheduled")) == 0
+    assert [(event.by, str(event.category)) for event in of(events, "reflected")][-1] == ("rules", "parameter_error")
+
+
+def test_a_suggestion_that_would_repeat_an_effect_is_not_followed() -> None:
+    """M4, H5: and ends there, with the words of why."""
+    what = {
+        "steps": [
+            {"id": "p", "tool": "pay", "args": {"n": 5}},
+            {"id": "q", "tool": "pay", "args": {"n": 6}, "needs": ["p"]},
+        ]
+    }
+    mind = ScriptedMind(reflect={"category": "parameter_error", "suggestion": {"n": 5}})
+    world = World(pay=[{"ok": 1}, ODD]).option("pay", effect="once")
+    result, _, story = history(world, what, mind)
+    assert [dict(call.args) for call in world.calls] == [{"n": 5}, {"n": 6}]
+    assert result.steps["q"].error["code"] == "ONCE_REPEATED" and "what step 'p' has done" in story
+
+
 # -- Budgets -----------------------------------------------------------------------------------------------------------
 
 

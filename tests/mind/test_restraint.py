@@ -185,10 +185,10 @@ def test_a_call_that_a_mind_chose_repeats_nothing(rung: Rung) -> None:
     """M4: looked at when the arguments are known; other arguments pass, and so do the plan's own calls."""
     tale = chosen(rung)
     track = tale.state.tracks["s"]
-    assert tale.state.repeats(track, "pay", {"n": 5}) == "p"
-    assert tale.state.repeats(track, "pay", {"n": 6}) == ""
+    assert tale.state.repeats(track, "pay", {"n": 5}, Effect.ONCE) == "p"
+    assert tale.state.repeats(track, "pay", {"n": 6}, Effect.ONCE) == ""
     own = Tale(step("p", "pay", args={"n": 5}), step("q", "pay", args={"n": 5})).succeed("p")
-    assert own.state.repeats(own.state.tracks["q"], "pay", {"n": 5}) == "", "the author wanted it twice"
+    assert own.state.repeats(own.state.tracks["q"], "pay", {"n": 5}, Effect.ONCE) == "", "the author wanted it twice"
 
 
 @pytest.mark.parametrize("rung", [Rung.ADJUST, Rung.ALTERNATIVE, Rung.REPAIR])
@@ -219,7 +219,21 @@ def test_a_person_may_have_it_all_the_same() -> None:
     error = ev.Error("ONCE_REPEATED", Category.PERMANENT, "no")
     tale.tell(ev.StepFailed("s", 1, error, called=False)).ask("s", Rung.FAIL, Category.PERMANENT)
     tale.tell(ev.Acted("retry", "ann", "s", course=Course(("s",), automatic=False)))
-    assert tale.state.repeats(tale.state.tracks["s"], "pay", {"n": 5}) == ""
+    assert tale.state.repeats(tale.state.tracks["s"], "pay", {"n": 5}, Effect.ONCE) == ""
+
+
+def test_a_mind_does_not_do_what_another_step_is_to_do() -> None:
+    """M4: the effect would happen twice when that step comes; and where it could not be foreseen, that step stops."""
+    tale = Tale(step("s"), step("p", "pay", args={"n": 5}), step("r", "pay", args={"n": "${s.n}"}))
+    tale.fail("s").ask("s", Rung.ALTERNATIVE, Category.TOOL)
+    tale.tell(ev.Recovered("s", 1, Rung.ALTERNATIVE, by="m", tool="pay", course=Course(("s",))))
+    state = tale.state
+    assert state.repeats(state.tracks["s"], "pay", {"n": 5}, Effect.ONCE) == "p"
+    assert state.repeats(state.tracks["s"], "pay", {"n": 5}, Effect.REPEATABLE) == ""
+    assert state.repeats(state.tracks["s"], "pay", {"n": 6}, Effect.ONCE) == ""
+    tale.succeed("s", args={"n": 6})
+    assert state.repeats(state.tracks["r"], "pay", {"n": 6}, Effect.ONCE) == "s"
+    assert state.repeats(state.tracks["p"], "pay", {"n": 5}, Effect.ONCE) == ""
 
 
 def test_arguments_are_compared_by_what_they_are() -> None:

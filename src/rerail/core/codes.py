@@ -50,7 +50,7 @@ ALL: dict[str, Code] = {
         Code("HOLE_NOT_ACCEPTED", "An argument refers to a skipped step's output and does not accept null.", _D),
         Code("ARTIFACT_GONE", "A needed output expired or no longer matches its digest.", _D),
         Code("TOOL_UNKNOWN", "No tool of that name was given to this run.", _X),
-        Code("ONCE_REPEATED", "A mind chose a call that would repeat what must not happen twice.", _X),
+        Code("ONCE_REPEATED", "A call that a mind chose, and one that must not happen twice, would be the same.", _X),
         Code("OUTPUT_NOT_JSON", "The tool returned something that cannot be stored as JSON.", _O),
         Code("OUTPUT_TOO_LARGE", "The tool returned more than the output limit.", _O),
         Code("SUSPECT_OUTPUT", "The tool reported success, but its output looks like an error.", _O),

@@ -96,11 +96,12 @@ def _step_succeeded(state: State, event: ev.StepSucceeded, at: float) -> None:
 def _happened(state: State, track: Track) -> None:
     """The latest call had its effect, or may have had it; remembered where that must not happen twice."""
     if track.call is not None and track.call.effect is Effect.ONCE:
-        state.happened[track.call.tool, state.signature(track)] = track.id
+        state.happened[track.call.tool, state.signature(track)] = (track.id, state.chosen_by_a_mind(track))
 
 
 def _not_happened(state: State, track: Track) -> None:
-    if track.call is not None and state.happened.get(key := (track.call.tool, state.signature(track))) == track.id:
+    key = (track.call.tool, state.signature(track)) if track.call is not None else ("", "")
+    if state.happened.get(key, ("", False))[0] == track.id:
         del state.happened[key]
 
 
@@ -124,7 +125,8 @@ def _step_failed(state: State, event: ev.StepFailed, at: float) -> None:
         state.move(track, Phase.PENDING)
         return
     if track.heal is not None:
-        # An earlier "not now", or thought, has nothing to say about this failure.
+        # An earlier "not now" has nothing to say about this failure, nor has what a mind thought of another one: a
+        # step that fails before its call has the attempt number of the call before.
         track.heal.not_now = track.heal.thought = None
     if not event.called:
         track.healing().before += 1
@@ -268,7 +270,7 @@ def _recovered(state: State, event: ev.Recovered, at: float) -> None:
         return
     heal = track.healing()
     if event.by != "rules" and event.rung in (Rung.ADJUST, Rung.ALTERNATIVE, Rung.REPAIR):
-        track.confirmed = False  # whoever agreed, agreed to another call
+        track.confirmed = track.wanted = False  # whoever agreed, agreed to another call
         heal.minded = True
     if event.rung is Rung.ADJUST:
         heal.args = event.args
@@ -393,7 +395,7 @@ def _replanned(state: State, event: ev.Replanned, at: float) -> None:
     changed = [step.id for step in event.course.steps if _is_changed(state, step)]
     state.redirect(event.course, new_round=True)
     for track in (state.tracks[step_id] for step_id in changed if step_id in state.tracks):
-        track.minded, track.confirmed = True, False
+        track.minded, track.confirmed, track.wanted = True, False, False
         state.refresh(track)
 
 

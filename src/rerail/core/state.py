@@ -58,7 +58,8 @@ class State:
         # What holds for minds, also once a mind has dropped the steps that said so.
         self.gated: dict[str, bool | str] = {}  # tools behind a gate, with its question
         self.marked: set[str] = set()  # tools that some step says must not be called twice
-        self.happened: dict[tuple[str, str], str] = {}  # (tool, arguments) that must not happen again → the step
+        # (tool, arguments) that must not happen again → the step, and whether a mind chose that call
+        self.happened: dict[tuple[str, str], tuple[str, bool]] = {}
         self.retired: dict[str, int] = {}  # dropped steps → their latest attempt, whose number is never used again
         # The plan, as a graph of tracks in plan order.
         self.tracks: dict[str, Track] = {}
@@ -141,12 +142,28 @@ class State:
             return own or effect
         return Effect.ONCE if Effect.ONCE in (own, effect) or tool in self.marked else effect
 
-    def repeats(self, track: Track, tool: str, args: Any) -> str:
-        """The step whose effect a call chosen by a mind would repeat, if there is one."""
-        if not self.happened or not self.chosen_by_a_mind(track):
+    def repeats(self, track: Track, tool: str, args: Any, effect: Effect) -> str:
+        """The step whose effect a call would repeat, where a mind chose this call or that one, if there is one.
+
+        What the plan's author wrote twice, and what a person asked for, happens twice.
+        """
+        chosen = self.chosen_by_a_mind(track)
+        if track.wanted or not (chosen or self.happened):
             return ""
-        done = self.happened.get((tool, signature(args)), "")
-        return done if done != track.id or track.call is None else ""
+        key = (tool, signature(args))
+        done, minded = self.happened.get(key, ("", False))
+        if done and (chosen or minded) and (done != track.id or track.call is None):
+            return done
+        return self._planned(track, key) if chosen and effect is Effect.ONCE else ""
+
+    def _planned(self, track: Track, key: tuple[str, str]) -> str:
+        """Another step that is to make this very call, by the word of the plan's author."""
+        for other in self.tracks.values():
+            if other is not track and other.step.tool == key[0] and not self.chosen_by_a_mind(other):
+                template = self.template(other)
+                if not template.refs and signature(template.value or {}) == key[1]:
+                    return other.id
+        return ""
 
     def seconds(self, now: float) -> float:
         """How long the run has been running, not counting time it waited for people or lay dead."""
@@ -468,7 +485,7 @@ class State:
         track.question = ""
         track.announced = ""
         if root and not automatic and track.error is not None and track.error.code == "ONCE_REPEATED":
-            track.minded = False  # a person wants it all the same
+            track.wanted = True
         if new_round:
             track.heal, track.calls = None, 0
         if root or new_round:

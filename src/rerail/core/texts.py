@@ -41,8 +41,8 @@ TEXTS: dict[str, dict[str, str]] = {
     },
     "error.ARTIFACT_GONE": {"en": "the output of step {step!r} is gone or damaged ({reason})"},
     "error.ONCE_REPEATED": {
-        "en": "the call would repeat what step {step!r} has done, or may have; that must not happen twice",
-        "zh": "该调用会重复步骤 {step!r} 已经产生或可能已经产生的效果，而它不得发生两次",
+        "en": "the call would repeat what step {step!r} has done, may have done or is to do; it must not happen twice",
+        "zh": "该调用会重复步骤 {step!r} 已经、可能已经或将要产生的效果，而它不得发生两次",
     },
     "error.TOOL_UNKNOWN": {"en": "no tool named {tool!r} was given to this run"},
     "error.OUTPUT_NOT_JSON": {

@@ -172,7 +172,7 @@ class Track:
         "again", "announced", "attempt", "automatic", "call", "calls", "confirmed", "cost", "dead", "dead_open",
         "elapsed", "ended_at", "error", "generation", "heal", "inputs", "minded", "n", "needs", "open", "order", "out",
         "phase", "place", "probe", "question", "redo", "result", "root", "skip", "stale", "standing",
-        "started_at", "step", "template", "until", "void", "wait",
+        "started_at", "step", "template", "until", "void", "wait", "wanted",
     )  # fmt: skip
 
     def __init__(self, n: int, step: Step) -> None:
@@ -204,6 +204,7 @@ class Track:
         self.wait = 0.0  # how long that is from when it was scheduled
         self.confirmed = False
         self.minded = False  # a mind wrote its definition
+        self.wanted = False  # a person wants its call, although it repeats an effect
         self.generation = 0
         self.announced = ""
         self.probe: Any = None

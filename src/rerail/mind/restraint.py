@@ -79,7 +79,7 @@ def repeated(state: State, steps: Iterable[Step]) -> list[Fault]:
     faults = []
     for step in steps if state.happened else ():
         try:
-            done = state.happened.get((step.tool, signature(step.args)), "")
+            done, _ = state.happened.get((step.tool, signature(step.args)), ("", False))
         except NotJson:
             continue  # the check of the plan says so
         if done and (done != step.id or step.id not in state.tracks):
