@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.mind.tales import Tale, step
 
@@ -38,6 +38,7 @@ def read(tale: Tale, **answer: Any) -> ev.Evaluation:
     return judge.read(tale.state, answer, "m")
 
 
+@example({"complete": True, "success": True, "reason": "all is well"})
 @given(st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=6) | JSON)
 def test_nothing_that_is_said_raises_a_verdict(answer: Any) -> None:
     """V3: of a failed run it stays failed, whoever says what; of a good one only `complete` can be lowered."""
