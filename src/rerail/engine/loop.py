@@ -419,7 +419,7 @@ class RunLoop:
         except _Before as problem:
             self._fetched.pop(track.id, None)
             return self._fail_before(track, problem.error, now)
-        if action.rung is not Rung.FALLBACK and (done := self.state.repeats(track, action.tool, args, launch.effect)):
+        if done := self.state.repeats(track, action.tool, args, launch.effect):
             return self._fail_before(track, from_code("ONCE_REPEATED", step=done), now)
         if spec.probes:
             seen = (track.id, action.attempt)
