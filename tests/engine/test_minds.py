@@ -259,6 +259,16 @@ def test_what_a_mind_costs_counts(key: str, limit: float) -> None:
     assert (result.exec["tokens"], result.exec["cost"]) == (110, 1.5)
 
 
+@pytest.mark.parametrize(("key", "limit"), [("max_tokens", 100), ("max_cost", 1.0)])
+def test_no_question_is_asked_past_the_budget(key: str, limit: float) -> None:
+    """H4: also where one question follows another with no call between them, of a mind that counts nothing itself."""
+    spent = Answer({"category": "decomposition_error"}, [Consultation("m", 60, 50, 1.5, 0.1)])
+    mind = ScriptedMind(reflect=spent, repair={"args": {"source": "b"}}, replan=None)
+    result, _, story = history(World(a=[ODD]), ONE, mind, {"run": {key: limit}})
+    assert [question.kind for question in mind.asked] == ["reflect"]
+    assert result.stopped == "BUDGET_EXCEEDED" and key in story
+
+
 def test_no_judge_is_asked_past_the_budget() -> None:
     """V4: the computed verdict stands, and `judge` says why."""
     mind = ScriptedMind(judge=Answer({"complete": True}, [Consultation("m", 60, 50)]), reflect=None)
