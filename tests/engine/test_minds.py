@@ -458,3 +458,15 @@ def test_no_model_is_asked_while_a_run_is_paused() -> None:
             return len(mind.asked)
 
     assert virtual_run(main) == 0
+
+
+def test_a_twin_that_failed_does_not_hide_what_was_done() -> None:
+    """R3, M4: the author of a plan may pay twice; where one of the two failed, the other is still not to be redone."""
+    pay = {"tool": "pay", "args": {"n": 1}}
+    what = {"steps": [{"id": "p", **pay}, {"id": "twin", **pay, "needs": ["p"]}]}
+    mind = ScriptedMind(replan={"plan": {"steps": [{"id": "q", **pay}]}, "reason": "pay under another name"})
+    world = World(pay=[{"ok": True}, GAP, {"ok": True}]).option("pay", effect="once")
+    result, events, _ = history(world, what, mind, {"reflection": {"max_step_retries": 0}})
+    assert world.calls_of("pay") == 2
+    assert result.status == "failed" and "q" not in result.steps
+    assert "must not happen twice" in of(events, "plan_rejected")[0].faults[0]

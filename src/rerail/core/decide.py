@@ -203,7 +203,7 @@ def _questions(state: State) -> list[Action]:
     looks: list[Action] = [
         Look(track.id, track.attempt)
         for track in state.doubts.values()
-        if track.question == "verify" and (not state.stopped or not track.healing().lost)
+        if track.question == "verify" and not (state.stopped and (track.heal is None or track.heal.lost))
     ]
     if state.stopped or state.paused:
         return looks

@@ -96,13 +96,18 @@ def _step_succeeded(state: State, event: ev.StepSucceeded, at: float) -> None:
 def _happened(state: State, track: Track) -> None:
     """The latest call had its effect, or may have had it; remembered where that must not happen twice."""
     if track.call is not None and track.call.effect is Effect.ONCE:
-        state.happened[track.call.tool, state.signature(track)] = (track.id, state.chosen_by_a_mind(track))
+        minded = state.chosen_by_a_mind(track)
+        state.happened.setdefault((track.call.tool, state.signature(track)), {})[track.id] = minded
+        state.minds_acted = state.minds_acted or minded
 
 
 def _not_happened(state: State, track: Track) -> None:
-    key = (track.call.tool, state.signature(track)) if track.call is not None else ("", "")
-    if state.happened.get(key, ("", False))[0] == track.id:
-        del state.happened[key]
+    if track.call is not None and track.call.effect is Effect.ONCE:
+        key = (track.call.tool, state.signature(track))
+        by = state.happened.get(key, {})
+        by.pop(track.id, None)  # what a twin did stays done
+        if not by:
+            state.happened.pop(key, None)
 
 
 def _step_failed(state: State, event: ev.StepFailed, at: float) -> None:

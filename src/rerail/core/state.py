@@ -58,8 +58,9 @@ class State:
         # What holds for minds, also once a mind has dropped the steps that said so.
         self.gated: dict[str, bool | str] = {}  # tools behind a gate, with its question
         self.marked: set[str] = set()  # tools that some step says must not be called twice
-        # (tool, arguments) that must not happen again → the step, and whether a mind chose that call
-        self.happened: dict[tuple[str, str], tuple[str, bool]] = {}
+        # (tool, arguments) that must not happen again → the steps that did it, and whether a mind chose that call
+        self.happened: dict[tuple[str, str], dict[str, bool]] = {}
+        self.minds_acted = False  # some such call was a mind's choice
         self.retired: dict[str, int] = {}  # dropped steps → their latest attempt, whose number is never used again
         # The plan, as a graph of tracks in plan order.
         self.tracks: dict[str, Track] = {}
@@ -148,12 +149,12 @@ class State:
         What the plan's author wrote twice, and what a person asked for, happens twice.
         """
         chosen = self.chosen_by_a_mind(track)
-        if track.wanted or not (chosen or self.happened):
+        if track.wanted or not (chosen or self.minds_acted):
             return ""
         key = (tool, signature(args))
-        done, minded = self.happened.get(key, ("", False))
-        if done and (chosen or minded) and (done != track.id or track.call is None):
-            return done
+        for done, minded in self.happened.get(key, {}).items():
+            if (chosen or minded) and (done != track.id or track.call is None):
+                return done
         return self._planned(track, key) if chosen and effect is Effect.ONCE else ""
 
     def _planned(self, track: Track, key: tuple[str, str]) -> str:

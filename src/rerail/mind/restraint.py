@@ -79,9 +79,10 @@ def repeated(state: State, steps: Iterable[Step]) -> list[Fault]:
     faults = []
     for step in steps if state.happened else ():
         try:
-            done, _ = state.happened.get((step.tool, signature(step.args)), ("", False))
+            by = state.happened.get((step.tool, signature(step.args)), {})
         except NotJson:
             continue  # the check of the plan says so
-        if done and (done != step.id or step.id not in state.tracks):
+        done = next((name for name in by if name != step.id or step.id not in state.tracks), None)
+        if done is not None:
             faults.append(Fault("BAD_VALUE", tell("refuse.mind.repeats", step=done), step.id))
     return faults
