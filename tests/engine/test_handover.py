@@ -365,6 +365,25 @@ def test_odd_input_is_refused_and_the_run_goes_on() -> None:
     assert virtual_run(main).success
 
 
+def test_odd_input_for_a_run_that_nobody_drives_leaves_it_free() -> None:
+    """X7, T7: whoever cannot read a wish does not keep the run."""
+    what = {"steps": [{"id": "a", "tool": "a", "confirm": True}]}
+
+    async def main() -> Any:
+        store = MemoryStore()
+        async with World().engine(what, store=store) as engine:
+            run = (await engine.run(what)).run_id
+            for odd in ({1: 2}, {"fallback": {"tool": []}}, {"retries": "many"}, {"needs": {"x": object}}):
+                with pytest.raises(RerailError):
+                    await engine.add(run, [{"id": "z", "tool": "a", **odd}])
+            head = await store.head(run)
+            assert head is not None and head.owner is None
+            await engine.confirm(run)
+            return await engine.wait(run)
+
+    assert virtual_run(main).success
+
+
 def test_a_stale_result_is_not_done_again_without_force() -> None:
     """R5: what shows as succeeded needs force, also where it could not be earned anew."""
     what = {"steps": [{"id": "a", "tool": "a"}, {"id": "send", "tool": "send", "needs": ["a"]}]}

@@ -40,7 +40,7 @@ from rerail.engine.limits import Limits, wanted
 from rerail.engine.outputs import INLINE, Contents, Gone
 from rerail.engine.perform import Launch, Outcome, Performer
 from rerail.engine.wishes import Wish, error_for, grant
-from rerail.errors import Refused, RerailError, StoreError
+from rerail.errors import RerailError, StoreError
 from rerail.mind import judge, reflect, repair, replan
 from rerail.mind.questions import consulted
 from rerail.ports import (
@@ -60,7 +60,7 @@ from rerail.ports import (
 )
 
 T = TypeVar("T")
-ODD = (TypeError, ValueError, KeyError, AttributeError, IndexError, RecursionError)  # what odd input can cause
+MAX_FAULTS = 50  # of a change that was refused, in its event; whoever asked is told all of them
 BREATH = 256  # calls that are started in one go
 MAX_LOG = 8_000  # characters of log that one event holds
 SAMPLE = 4_000  # bytes of a large output that a mind gets to see
@@ -270,15 +270,9 @@ class RunLoop:
             except Refusal as refusal:
                 self._granted.append((future, error_for(refusal)))
                 continue
-            except ODD as odd:
-                # Whatever somebody hands in, it is theirs to hear of, and the run goes on.
-                message = tell("refuse.run.action_unreadable", error=f"{type(odd).__name__}: {odd}")
-                self._granted.append((future, Refused(message, "VALUE_INVALID")))
-                continue
             except Faulty as faulty:
-                self._record(
-                    ev.PlanRejected(wish.by, tuple(map(str, faulty.faults)), wish.action), self.host.clock.now()
-                )
+                said = tuple(str(fault)[:1000] for fault in faulty.faults[:MAX_FAULTS])
+                self._record(ev.PlanRejected(wish.by, said, wish.action), self.host.clock.now())
                 self._granted.append((future, error_for(faulty)))
                 continue
             self._blobs.update(granted.blobs)

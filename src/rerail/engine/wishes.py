@@ -20,6 +20,7 @@ from rerail.core.values import NotJson, pack, plain_text, unpack
 from rerail.engine.outputs import INLINE
 from rerail.errors import PlanError, Refused, RerailError
 
+ODD = (TypeError, ValueError, KeyError, AttributeError, IndexError, RecursionError)  # what odd input can cause
 NUMBERED = (ev.Acted, ev.Cancelled, ev.Resumed)
 
 
@@ -47,7 +48,12 @@ class Granted:
 
 def grant(state: State, tools: Tools, wish: Wish) -> Granted:
     """The events that grant a wish; `Refusal` or `Faulty` if the state does not allow it."""
-    granted = _grant(state, tools, wish)
+    try:
+        granted = _grant(state, tools, wish)
+    except ODD as odd:
+        # Whatever somebody hands in, it is theirs to hear of; the run, and its lease, must not suffer from it.
+        message = tell("refuse.run.action_unreadable", error=f"{type(odd).__name__}: {odd}"[:300])
+        raise Refusal("VALUE_INVALID", message) from odd
     if wish.number:
         granted.events = [
             msgspec.structs.replace(event, number=wish.number) if isinstance(event, NUMBERED) else event

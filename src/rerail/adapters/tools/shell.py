@@ -277,13 +277,17 @@ class _Process(asyncio.SubprocessProtocol):
     async def stop(self) -> None:
         """End it if it has not ended, with everything that it started, and let go of the pipes."""
         assert self._transport is not None
-        if not self._ended.done():
-            self.signal(signal.SIGTERM)
-            await asyncio.wait([self._ended], timeout=GRACE)
-            # Also if the command obeyed: its children may not have.
-            self.signal(signal.SIGKILL)
-            await asyncio.shield(self._ended)
-        self._transport.close()
+        try:
+            if not self._ended.done():
+                self.signal(signal.SIGTERM)
+                try:
+                    await asyncio.wait([self._ended], timeout=GRACE)
+                finally:
+                    # Also if the command obeyed, for its children may not have; and if the loop is torn down meanwhile.
+                    self.signal(signal.SIGKILL)
+                await asyncio.shield(self._ended)
+        finally:
+            self._transport.close()
 
     def signal(self, number: signal.Signals) -> None:
         assert self._transport is not None
