@@ -357,20 +357,29 @@ def test_a_wrong_declaration_as_data_is_refused(data: Any, said: str) -> None:
     assert str(caught.value).startswith("tool 'my tool': ")
 
 
-# With the loop gone nobody is left to collect its status; Python remarks on that, and the command is over all the same.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+TORN_DOWN = """
+import asyncio, sys
+from pathlib import Path
+from rerail.adapters.tools.shell import shell
+
+note = Path(sys.argv[1])
+stubborn = shell("stubborn", ["sh", "-c", f"trap '' TERM; echo $$ > {note}; while :; do sleep 0.1; done"])
+
+async def main():
+    call = asyncio.create_task(stubborn.call({}, None))
+    while not (note.exists() and note.read_text().strip()):
+        await asyncio.sleep(0.01)
+    call.cancel()
+    await asyncio.sleep(0.1)  # it is being stopped, and the loop ends now
+
+asyncio.run(main())
+"""
+
+
 def test_a_loop_that_is_torn_down_leaves_no_command_behind(tmp_path: Path) -> None:
     """X4: also one that ignores TERM, while it has its time to obey."""
     note = tmp_path / "pid"
-    stubborn = shell("stubborn", ["sh", "-c", f"trap '' TERM; echo $$ > {note}; while :; do sleep 0.1; done"])
-
-    async def main() -> None:
-        call = asyncio.create_task(stubborn.call({}, None))
-        await until(lambda: note.exists() and note.read_text().strip())
-        call.cancel()
-        await asyncio.sleep(0.1)  # it is being stopped, and the loop ends now
-
-    asyncio.run(main())
+    subprocess.run([sys.executable, "-c", TORN_DOWN, str(note)], capture_output=True, timeout=30, check=True)
     pid = int(note.read_text())
     limit = time.monotonic() + 5
     while is_alive(pid) and time.monotonic() < limit:
