@@ -335,7 +335,7 @@ class State:
         for step in steps:
             track = self.tracks.get(step.id)
             if track is None:
-                track = self.tracks[step.id] = Track(self._next, step)
+                track = self.tracks[step.id] = Track(self._next, step, (-step.priority, self._next))
                 track.attempt = self.retired.pop(step.id, 0) if self.retired else 0
                 self._next += 1
             else:

@@ -13,6 +13,8 @@ from enum import IntEnum, StrEnum
 from itertools import groupby
 from typing import Any
 
+import msgspec
+
 from rerail.core import events as ev
 from rerail.core.codes import Category
 from rerail.core.events import Error
@@ -93,33 +95,21 @@ WORTH: dict[When, tuple[int, ...]] = {
 }
 
 
-class Result:
-    """The latest success of a step: where its output is, and what it was made from."""
+class Result(msgspec.Struct, eq=False, gc=False):
+    """The latest success of a step: where its output is, and what it was made from. It holds nothing that holds it."""
 
-    __slots__ = (
-        "attempt",
-        "blob",
-        "by",
-        "degraded",
-        "digest",
-        "effect",
-        "fingerprint",
-        "hole",
-        "inputs",
-        "output",
-        "size",
-        "unverified",
-    )
-
-    def __init__(self, output: Any, digest: str, size: int, blob: bool, attempt: int) -> None:
-        self.output, self.digest, self.size, self.blob, self.attempt = output, digest, size, blob, attempt
-        self.inputs: tuple[Any, ...] = ()
-        self.effect = Effect.REPEATABLE
-        self.degraded = ""  # why, if it is
-        self.hole = False
-        self.by = ""
-        self.fingerprint = ""
-        self.unverified = False
+    output: Any
+    digest: str
+    size: int
+    blob: bool
+    attempt: int
+    inputs: tuple[Any, ...] = ()
+    effect: Effect = Effect.REPEATABLE
+    degraded: str = ""  # why, if it is
+    hole: bool = False
+    by: str = ""
+    fingerprint: str = ""
+    unverified: bool = False
 
 
 class Heal:
@@ -165,53 +155,48 @@ class Heal:
         self.minded = False  # the other tool or arguments are a mind's choice
 
 
-class Track:
-    """All that the history says of one step, now."""
+class Track(msgspec.Struct, eq=False):
+    """All that the history says of one step, now. There may be very many: a struct is built in a fifth of the time."""
 
-    __slots__ = (
-        "again", "announced", "attempt", "automatic", "call", "calls", "confirmed", "cost", "dead", "dead_open",
-        "elapsed", "ended_at", "error", "generation", "heal", "inputs", "minded", "n", "needs", "open", "order", "out",
-        "phase", "place", "probe", "question", "redo", "result", "root", "skip", "stale", "standing",
-        "started_at", "step", "template", "until", "void", "wait", "wanted",
-    )  # fmt: skip
-
-    def __init__(self, n: int, step: Step) -> None:
-        self.n = n
-        self.step = step
-        self.order = (-step.priority, n)
-        self.needs: tuple[tuple[Track, When], ...] = ()
-        self.out: Sequence[tuple[Track, When]] = ()  # a list, once somebody needs it: most plans end in leaves
-        self.template: Template | None = None
-        self.phase = Phase.PENDING
-        self.place = Place.NONE
-        self.standing = Standing.OPEN
-        self.open = self.dead = self.dead_open = self.void = 0
-        self.attempt = 0  # never reset: an attempt number is never used twice
-        self.calls = 0  # in this round, since the last repair
-        self.call: ev.StepStarted | None = None
-        self.inputs: tuple[Any, ...] = ()
-        self.result: Result | None = None
-        self.again = False  # its result must be earned anew, or shown to be still good
-        self.root = False  # it runs even if its inputs did not change
-        self.redo = False  # its inputs changed while it was running
-        self.automatic = True
-        self.stale = ""
-        self.error: Error | None = None
-        self.heal: Heal | None = None
-        self.skip: ev.StepSkipped | None = None
-        self.question = ""
-        self.until = 0.0
-        self.wait = 0.0  # how long that is from when it was scheduled
-        self.confirmed = False
-        self.minded = False  # a mind wrote its definition
-        self.wanted = False  # a person wants its call, although it repeats an effect
-        self.generation = 0
-        self.announced = ""
-        self.probe: Any = None
-        self.started_at = 0.0
-        self.ended_at = 0.0
-        self.elapsed = 0.0
-        self.cost = 0.0
+    n: int
+    step: Step
+    order: tuple[int, int]
+    needs: tuple[tuple[Track, When], ...] = ()
+    out: Sequence[tuple[Track, When]] = ()  # a list, once somebody needs it: most plans end in leaves
+    template: Template | None = None
+    phase: Phase = Phase.PENDING
+    place: Place = Place.NONE
+    standing: Standing = Standing.OPEN
+    open: int = 0
+    dead: int = 0
+    dead_open: int = 0
+    void: int = 0
+    attempt: int = 0  # never reset: an attempt number is never used twice
+    calls: int = 0  # in this round, since the last repair
+    call: ev.StepStarted | None = None
+    inputs: tuple[Any, ...] = ()
+    result: Result | None = None
+    again: bool = False  # its result must be earned anew, or shown to be still good
+    root: bool = False  # it runs even if its inputs did not change
+    redo: bool = False  # its inputs changed while it was running
+    automatic: bool = True
+    stale: str = ""
+    error: Error | None = None
+    heal: Heal | None = None
+    skip: ev.StepSkipped | None = None
+    question: str = ""
+    until: float = 0.0
+    wait: float = 0.0  # how long that is from when it was scheduled
+    confirmed: bool = False
+    minded: bool = False  # a mind wrote its definition
+    wanted: bool = False  # a person wants its call, although it repeats an effect
+    generation: int = 0
+    announced: str = ""
+    probe: Any = None
+    started_at: float = 0.0
+    ended_at: float = 0.0
+    elapsed: float = 0.0
+    cost: float = 0.0
 
     def healing(self) -> Heal:
         """The step's healing record of this round."""

@@ -221,7 +221,7 @@ def used(state: State, tracks: Iterable[Track]) -> list[dict[str, Any]]:
     for track in tracks:
         status, code = status_of(state, track)
         rows.append({
-            "id": track.id, "tool": _tool(track), "status": status.value, "code": code or None,
+            "id": track.step.id, "tool": _tool(track), "status": status._value_, "code": code or None,
             "attempts": track.attempt,
         })  # fmt: skip
     return rows

@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from rerail.core import events as ev
 from rerail.core.codes import Category
 from rerail.core.events import Error, Event
@@ -44,8 +46,7 @@ class Verified:
     output: Any = None
 
 
-@dataclass(slots=True, eq=False)
-class Launch:
+class Launch(msgspec.Struct, eq=False):
     """One attempt, ready to be called."""
 
     step: Step
@@ -68,8 +69,7 @@ class Launch:
     answer: tuple[Any, Packed] | None = None  # what it said, while its effect is being verified
 
 
-@dataclass(slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, eq=False, gc=False):
     """What an attempt came to: the events to write, and the contents they name."""
 
     step: str
