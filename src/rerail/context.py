@@ -8,10 +8,15 @@ Rules of this file:
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
+
+from rerail.core.codes import Category
+from rerail.core.texts import say
+from rerail.workspace import Outside, inside, write_whole
 
 # Takes "log" or "progress" and what was said; called from the tool's thread, so it must be safe to call from any.
 Sink: TypeAlias = Callable[[str, Mapping[str, Any]], None]
@@ -24,6 +29,16 @@ class CallCancelled(Exception):
 
     # What the tool did until then is not known, so a `once` tool is in doubt (X4).
     lost = True
+
+
+class FileOutside(ValueError):
+    """A tool asked for a file outside of its run's workspace; trying again will not help."""
+
+    code, category = "FILE_OUTSIDE", Category.PERMANENT
+
+    def __init__(self, path: str) -> None:
+        super().__init__(say("error.FILE_OUTSIDE", path=path))
+        self.path = path
 
 
 class Signal:
@@ -112,6 +127,34 @@ class Context:
                 folder = Path(tempfile.mkdtemp(prefix="rerail-") if self._workspace is None else self._workspace)
                 folder.mkdir(parents=True, exist_ok=True)
                 self._workspace, self._workspace_made = folder, True
+
+    def path(self, name: str) -> Path:
+        """Where a file of the workspace is, or is to be; a path that leaves the workspace is refused (T1)."""
+        try:
+            found = inside(self.workspace, name)
+        except Outside:
+            raise FileOutside(name) from None
+        found.parent.mkdir(parents=True, exist_ok=True)
+        return found
+
+    def write_bytes(self, name: str, data: bytes) -> Path:
+        """Write a file of the workspace, whole or not at all: a process killed in between leaves the old one."""
+        path = self.path(name)
+        write_whole(path, data)
+        return path
+
+    def write_text(self, name: str, text: str) -> Path:
+        """The same for text, as UTF-8."""
+        return self.write_bytes(name, text.encode())
+
+    def write_json(self, name: str, value: Any) -> Path:
+        """The same for a JSON value, in a form that people can read."""
+        text = json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False)
+        return self.write_text(name, text + "\n")
+
+    def read_json(self, name: str) -> Any:
+        """A JSON file of the workspace."""
+        return json.loads(self.path(name).read_bytes())
 
     def log(self, message: object) -> None:
         """Add a line to the step's log."""

@@ -18,6 +18,7 @@ from rerail.core.plan import (
     Fallback,
     Fault,
     Need,
+    Produced,
     Step,
     Verify,
     When,
@@ -81,7 +82,7 @@ def test_a_whole_step_is_read() -> None:
     step = plan.steps[0]
     assert step == Step(
         "a", "send", {"x": [1, {"y": None}]}, (Need("b"),), "Send it", "sending", False, 7.0, 2, Effect.ONCE,
-        ("upload",), Fallback(tool="look", args={"n": 1}), ("out.json", {"file": "a.txt"}), "Really?",
+        ("upload",), Fallback(tool="look", args={"n": 1}), (Produced("out.json"), Produced("a.txt")), "Really?",
         Check({"type": "object"}, True, ("id",)), Verify("look", {"id": 1}, {"sent": True}), True, -3, {"gpu": 1.0},
     )  # fmt: skip
     assert plan.follow_up is not None

@@ -20,7 +20,6 @@ from rerail.testing import VirtualClock, virtual_run
         ('{"objective": ', ["plan.json"], "not JSON"),
         ("", [{"path": "plan.txt", "non_empty": True}], "not there"),
         (None, ["plan.json"], "not there"),
-        ("{}", ["../plan.json"], "leaves the run's workspace"),
         ("{}", [{"path": "plan.json", "schema": {"required": ["a"]}}], "missing required"),
     ],
 )

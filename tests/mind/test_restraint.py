@@ -11,18 +11,18 @@ from tests.mind.tales import TOOLS, Tale, step
 from rerail.core import events as ev
 from rerail.core.codes import Category
 from rerail.core.events import Course
-from rerail.core.plan import Check, Effect, Fallback, Fault, Step, Verify
+from rerail.core.plan import Check, Effect, Fallback, Fault, Produced, Step, Verify
 from rerail.core.policy import Rung
 from rerail.core.track import signature
 from rerail.mind.restraint import KEPT, KEPT_IN_A_RUN, repeated, restrained
 
 OTHER: dict[str, Any] = {
     "effect": Effect.ONCE, "trust_output": True, "fallback": Fallback(value="x"), "retries": 7, "timeout": 9.0,
-    "check": Check(non_empty=True), "verify": Verify("t"), "produces": ("a.txt",), "critical": False,
+    "check": Check(non_empty=True), "verify": Verify("t"), "produces": (Produced("a.txt"),), "critical": False,
 }  # fmt: skip
 WISHED: dict[str, Any] = {
     "effect": Effect.READ, "trust_output": False, "fallback": Fallback(value="made up"), "retries": 99, "timeout": 1e6,
-    "check": Check(), "verify": Verify("u"), "produces": ("b.txt",), "critical": False,
+    "check": Check(), "verify": Verify("u"), "produces": (Produced("b.txt"),), "critical": False,
 }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ Rules of this file:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -19,6 +19,7 @@ from rerail.core.decide import reasons_of, retry_chain
 from rerail.core.dialects import read_steps
 from rerail.core.events import Course, Error, Event
 from rerail.core.nearest import nearest
+from rerail.core.pipeline import kept_files, resume_stage
 from rerail.core.plan import Effect, Fault, Step, check_steps
 from rerail.core.policy import Policy
 from rerail.core.state import State, unsatisfied_above
@@ -267,12 +268,18 @@ class Preview:
     estimate: dict[str, float]
     events: tuple[Event, ...] = field(default=(), compare=False, repr=False)
     passed: tuple[str, ...] = ()  # checks that force passed
+    stage: str = ""  # where it goes on, if the plan has stages
+    files: tuple[str, ...] = ()  # files that are kept, and read there
+    damaged: Mapping[str, str] = field(default_factory=dict)  # files that cannot be kept, and why
+    backup: str = ""  # where everything was kept before a run starts over
 
     def to_dict(self) -> dict[str, Any]:
         """The preview as plain data."""
         return {
             "roots": list(self.roots), "rerun": [dict(row) for row in self.rerun], "kept": list(self.kept),
             "once": list(self.once), "estimate": dict(self.estimate), "passed": list(self.passed),
+            "stage": self.stage or None, "files": list(self.files), "damaged": dict(self.damaged),
+            "backup": self.backup or None,
         }  # fmt: skip
 
 
@@ -287,11 +294,20 @@ def retry(
     policy: Policy | None = None,
     stale: Sequence[str] = (),
     fingerprints: dict[str, str] | None = None,
+    damage: Sequence[FileDamage] = (),
+    backup: str = "",
+    mending: bool = False,
 ) -> Preview:
-    """Retry exactly what failed and what depends on it; the preview carries the events that would do it."""
+    """Retry exactly what failed and what depends on it; the preview carries the events that would do it.
+
+    ``damage`` are the files that cannot be kept: their steps, and so what depends on them, are done again (T3).
+    ``mending``: only that is wanted, of a run that is completed, because what follows it needs those files.
+    """
     passed: list[str] = []
-    _refuse_by_status(state, steps, clean=clean, force=force)
-    roots = _roots(state, steps, stage, clean=clean, force=force, stale=stale)
+    _refuse_by_status(state, steps, clean=clean, force=force or mending)
+    roots = _roots(state, steps, stage, clean=clean, force=force, stale=stale) if not mending else []
+    spoilt = [] if clean else _spoilt(state, roots, damage, force=force)
+    roots += spoilt
     if not clean:
         _refuse_doubtful(state, roots)
     completed = state.rest is not None and state.rest.status == RunStatus.COMPLETED
@@ -314,18 +330,45 @@ def retry(
                 tell("hint.run.not_retryable"),
             )
         passed.append("NOT_RETRYABLE")
-    fresh = (
-        tuple(state.tracks) if clean else tuple(r for r in roots if force and state.tracks[r].phase is Phase.SUCCEEDED)
-    )
+    again = [root for root in roots if (force or root in spoilt) and state.tracks[root].phase is Phase.SUCCEEDED]
+    fresh = tuple(state.tracks) if clean else tuple(again)
+    lost = {} if clean else {item.path: item.reason[:500] for item in damage}
     chain = retry_chain(state, roots)
     begin = ev.RetryBegin(
         state.round + 1, by, tuple(roots), chain, len(chain), reasons_of(state, roots), automatic=False,
         course=Course((*roots, *_needed(state, roots)), automatic=False, fresh=fresh),
         operation="clean" if clean else "retry", previous_status=str(run_status(state)),
         counted=not (clean or completed or cancelled), reset_count=clean or cancelled, policy=policy,
-        fingerprints=fingerprints, stale=tuple(name for name in stale if name not in roots),
+        fingerprints=fingerprints, stale=tuple(name for name in stale if name not in roots), damaged=lost,
+        backup=backup,
     )  # fmt: skip
-    return _preview(state, roots, chain, (begin,), tuple(passed))
+    found = _preview(state, roots, chain, (begin,), tuple(passed), damage)
+    files = () if clean else tuple(kept_files(state, chain))
+    return replace(found, stage=resume_stage(state, chain), files=files, damaged=lost, backup=backup)
+
+
+@dataclass(frozen=True, slots=True)
+class FileDamage:
+    """A file that cannot be kept: whose it was, and what is wrong with it."""
+
+    step: str
+    path: str
+    reason: str
+
+
+def _spoilt(state: State, roots: Sequence[str], damage: Sequence[FileDamage], *, force: bool) -> list[str]:
+    """The steps whose files cannot be kept; one that must not happen twice needs somebody's word."""
+    found = []
+    for item in damage:
+        track = state.tracks.get(item.step)
+        if track is None or item.step in roots or item.step in found:
+            continue
+        once = track.result is not None and track.result.effect is Effect.ONCE
+        if once and not force:
+            message = tell("refuse.run.file_of_once", path=item.path, reason=item.reason, step=item.step)
+            raise Refusal("FILE_DAMAGED", message, tell("hint.run.file_of_once", run=state.run))
+        found.append(item.step)
+    return found
 
 
 def _needed(state: State, roots: list[str]) -> list[str]:
@@ -474,14 +517,20 @@ def retry_live(state: State, steps: Sequence[str], by: str, *, force: bool = Fal
 
 
 def _preview(
-    state: State, roots: list[str], chain: tuple[str, ...], events: tuple[Event, ...], passed: tuple[str, ...]
+    state: State,
+    roots: list[str],
+    chain: tuple[str, ...],
+    events: tuple[Event, ...],
+    passed: tuple[str, ...],
+    damage: Sequence[FileDamage] = (),
 ) -> Preview:
     rerun, once = [], []
+    spoilt = {item.step: f"{item.path}: {item.reason}" for item in reversed(damage)}
     named = set(roots)
     for step_id in chain:
         track = state.tracks[step_id]
         if step_id in named:
-            why = track.error.message if track.error is not None else "asked for"
+            why = track.error.message if track.error is not None else spoilt.get(step_id, "asked for")
         elif track.result is not None:
             why = "runs again only if its inputs change"
         else:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rerail.core.plan import WHEN_WORDS, Check, Effect, Fallback, Fault, Need, Plan, Step, Trust, Verify, When
+from rerail.core.plan import WHEN_WORDS, Check, Effect, Fallback, Fault, Need, Plan, Produced, Step, Trust, Verify, When
 from rerail.core.schema import nearest, problems
 from rerail.core.texts import tell
 
@@ -213,15 +213,27 @@ class _Reader:
             return tuple(wanted)
         return self.fault(name, "a list of names", value)
 
-    def items(self, name: str, value: Any) -> Any:
+    def files(self, name: str, value: Any) -> Any:
         if not isinstance(value, list | tuple) or not all(isinstance(item, str | Mapping) for item in value):
             return self.fault(name, "a list of file names", value)
-        return tuple(item if isinstance(item, str) else self.file(name, item) for item in value)
+        found = [Produced(item) if isinstance(item, str) else self.file(name, item) for item in value]
+        return _BAD if _BAD in found else tuple(found)
 
-    def file(self, name: str, item: Mapping[str, Any]) -> dict[str, Any]:
-        keys = ("path", "schema", "keys", "non_empty")
-        _rename(item, keys, {"file": "path"}, frozenset(), self.id, self.faults, f"{name}.")
-        return dict(item)
+    def file(self, name: str, item: Mapping[str, Any]) -> Any:
+        keys = ("path", "format", "schema", "keys", "non_empty", "check")
+        fields = _rename(item, keys, {"file": "path"}, frozenset(), self.id, self.faults, f"{name}.")
+        for key in ("path", "format", "check"):
+            if not isinstance(fields.get(key, ""), str) or (key == "path" and not fields.get(key)):
+                return self.fault(f"{name}.{key}", "a text", fields.get(key))
+        for problem in problems(fields.get("schema", True)):
+            self.faults.append(
+                Fault("BAD_VALUE", tell("refuse.plan.schema_faulty", name=name, problem=problem), self.id)
+            )
+        if "keys" in fields:
+            fields["keys"] = self.names(f"{name}.keys", fields["keys"])
+        if "non_empty" in fields:
+            fields["non_empty"] = self.flag(f"{name}.non_empty", fields["non_empty"])
+        return self.build(name, Produced, fields)
 
     def amounts(self, name: str, value: Any) -> Any:
         if isinstance(value, Mapping) and all(isinstance(v, int | float) for v in value.values()):
@@ -326,7 +338,7 @@ STEP_FIELDS: Mapping[str, Callable[[_Reader, str, Any], Any]] = {
     "effect": _Reader.effect,
     "alternatives": _Reader.names,
     "fallback": _Reader.fallback,
-    "produces": _Reader.items,
+    "produces": _Reader.files,
     "confirm": _Reader.gate,
     "check": _Reader.check,
     "verify": _Reader.verify,

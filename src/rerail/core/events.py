@@ -49,6 +49,14 @@ class Course(msgspec.Struct, frozen=True, omit_defaults=True):
     order: tuple[str, ...] = ()  # the new plan's order, if the plan is a new one
 
 
+class FileMade(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A file of the workspace as its step left it."""
+
+    path: str
+    digest: str
+    step: str = ""
+
+
 class _Event(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag_field="type"):
     """What all events share."""
 
@@ -61,6 +69,8 @@ class RunStarted(_Event, frozen=True, tag="run_started"):
     version: str = ""
     memory: dict[str, str] = {}  # which rung worked before, per failure (H10)
     origin: tuple[str, ...] = ()  # where the tools came from, so that a later process can load them again
+    home: str = ""  # the run whose workspace this one shares; "" for its own (T6)
+    inherited: tuple[FileMade, ...] = ()  # files that its parent ended with, and that it relies on
 
 
 class PlanAccepted(_Event, frozen=True, tag="plan_accepted"):
@@ -112,6 +122,7 @@ class StepSucceeded(_Event, frozen=True, tag="step_succeeded"):
     unverified: bool = False
     hole: bool = False  # the effect is there, the output is not
     by: str = ""
+    files: dict[str, str] = {}  # path → digest of what it left in the workspace
 
 
 class StepFailed(_Event, frozen=True, tag="step_failed"):
@@ -139,6 +150,7 @@ class StepVerified(_Event, frozen=True, tag="step_verified"):
     blob: bool = False
     hole: bool = False
     reason: str = ""
+    files: dict[str, str] = {}
 
 
 class StepSkipped(_Event, frozen=True, tag="step_skipped"):
@@ -274,6 +286,8 @@ class RetryBegin(_Event, frozen=True, tag="retry_begin"):
     stopped: str = ""  # the run stays stopped: an answer was given, nothing is to start
     fingerprints: dict[str, str] | None = None
     stale: tuple[str, ...] = ()  # finished steps whose tool's definition changed since
+    damaged: dict[str, str] = {}  # file → why it cannot be kept; its step is done again
+    backup: str = ""  # where everything was kept before a run starts over
 
 
 class RetryDone(_Event, frozen=True, tag="retry_done"):
@@ -332,6 +346,7 @@ class Acted(_Event, frozen=True, tag="acted"):
     size: int = 0
     blob: bool = False
     course: Course = Course()
+    files: tuple[FileMade, ...] = ()  # files that the person gave another content
     number: int = 0  # its place in the inbox, so that an answer lost in a crash does not repeat it
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from rerail.core import events as ev
 from rerail.core.events import Course, Error, Event
+from rerail.core.pipeline import resume_stage
 from rerail.core.plan import Effect, Step, definition
 from rerail.core.policy import LEAST_WAIT, Rung
 from rerail.core.recover import failed_args
@@ -42,6 +43,7 @@ def fold(run: str, records: Iterable[ev.Record]) -> State:
 def _run_started(state: State, event: ev.RunStarted, at: float) -> None:
     state.objective, state.parent, state.policy = event.objective, event.parent, event.policy
     state.origin, state.memory = event.origin, event.memory
+    state.home, state.inherited = event.home or state.run, event.inherited
     state.created_at = at
     state.activate(at)
 
@@ -65,6 +67,7 @@ def _step_started(state: State, event: ev.StepStarted, at: float) -> None:
         track.heal.before = 0
     track.inputs = state.inputs(track)
     track.started_at = at
+    state.stage = track.step.stage or state.stage
     if event.rung is not Rung.FALLBACK:
         track.calls += 1
     state.calls += 1
@@ -83,7 +86,7 @@ def _step_succeeded(state: State, event: ev.StepSucceeded, at: float) -> None:
         return
     result = Result(event.output, event.digest, event.size, event.blob, event.attempt)
     result.effect, result.hole, result.by = track.call.effect, event.hole, event.by
-    result.unverified = event.unverified
+    result.unverified, result.files = event.unverified, event.files
     if track.call.rung is Rung.FALLBACK:
         reason = track.error.message if track.error else ""
         result.degraded = f"fallback:{reason}"
@@ -184,6 +187,7 @@ def _step_verified(state: State, event: ev.StepVerified, at: float) -> None:
     if event.effect == "there":
         result = Result(event.output, event.digest, event.size, event.blob, event.attempt)
         result.effect, result.hole, result.by = track.call.effect, event.hole, "verify"
+        result.files = event.files
         state.settle(track, result)
         return
     if event.effect == "absent":
@@ -349,9 +353,11 @@ def _retry_begin(state: State, event: ev.RetryBegin, at: float) -> None:
     if event.automatic:
         state.automatic_rounds += 1
     else:
+        counted = (0 if event.reset_count else state.retries) + (1 if event.counted else 0)
         state.retry_history.append({
-            "time": at, "operation": event.operation, "strategy": "clean" if event.reset_count else "partial",
-            "previous_status": event.previous_status, "count": state.retries + (1 if event.counted else 0),
+            "time": at, "operation": event.operation, "strategy": "clean" if event.operation == "clean" else "partial",
+            "previous_status": event.previous_status, "stage": resume_stage(state, event.chain) or None,
+            "error": next(iter(event.reasons.values()), None), "count": counted,
         })  # fmt: skip
         state.disputed.clear()
     state.retries = (0 if event.reset_count else state.retries) + (1 if event.counted else 0)
@@ -362,6 +368,7 @@ def _retry_begin(state: State, event: ev.RetryBegin, at: float) -> None:
     state.rest = None
     state.fingerprints = dict(event.fingerprints) if event.fingerprints is not None else state.fingerprints
     state.round_done = False
+    state.reopened = not event.automatic
     state.round_calls = {}
     state.round_chain = event.chain
     state.activate(at)
@@ -449,6 +456,7 @@ def _acted(state: State, event: ev.Acted, at: float) -> None:
     if event.action == "pause":
         state.paused = True
     track = state.tracks.get(event.step)
+    _edited(state, event)
     if event.action == "confirm" and track is not None:
         track.confirmed = True
         state.refresh(track)
@@ -466,6 +474,14 @@ def _acted(state: State, event: ev.Acted, at: float) -> None:
         state.redirect(event.course, new_round=event.action in ("retry", "resolve", "repair"))
         if event.action == "repair":
             _rewritten(state, event.course)
+
+
+def _edited(state: State, event: ev.Acted) -> None:
+    """Files that a person gave another content: what their steps made is something else now."""
+    for file in event.files:
+        track = state.tracks.get(file.step)
+        if track is not None and track.result is not None:
+            track.result.files = {**track.result.files, file.path: file.digest}
 
 
 def _rewritten(state: State, course: Course) -> None:

@@ -68,6 +68,43 @@ class Verify(msgspec.Struct, frozen=True, omit_defaults=True):
     expect: Any = None
 
 
+class Produced(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A file that a step leaves in the run's workspace, and what makes it valid (T1)."""
+
+    path: str
+    format: str = ""  # json, yaml or text; left out, the name tells
+    schema: dict[str, Any] | bool | None = None
+    keys: tuple[str, ...] = ()
+    non_empty: bool = False
+    check: str = ""  # a tool that looks at it: called with its path, it raises or says false if it is not valid
+
+    @property
+    def kind(self) -> str:
+        """How it is read when it is looked at."""
+        if self.format:
+            return self.format
+        name = self.path.lower()
+        if name.endswith(".json") or not name.endswith((".yaml", ".yml")):
+            data = name.endswith(".json") or self.schema is not None or bool(self.keys)
+            return "json" if data else "text"
+        return "yaml"
+
+
+FORMATS = ("json", "yaml", "text")
+RESERVED = frozenset({"task.json", "worker.log", ".rerail"})  # what a workspace holds of our own
+
+
+def path_fault(path: str) -> str:
+    """Why a path cannot be a file of a workspace; empty if it can. What links make of it, only the disk can tell."""
+    parts = path.replace("\\", "/").split("/")
+    if not path or not path.isprintable() or parts[-1] in ("", ".", ".."):
+        return "refuse.plan.file_no_name"
+    if parts[0] == "" or ".." in parts or ":" in parts[0]:
+        return "refuse.plan.file_outside"
+    names = [part for part in parts if part != "."]
+    return "refuse.plan.file_reserved" if names[0].lower() in RESERVED else ""
+
+
 class Trust(msgspec.Struct, frozen=True, omit_defaults=True):
     """Which outputs look like errors, where the usual signs are too many or too few (X9)."""
 
@@ -90,7 +127,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     effect: Effect | None = None
     alternatives: tuple[str, ...] = ()
     fallback: Fallback | None = None
-    produces: tuple[Any, ...] = ()
+    produces: tuple[Any, ...] = ()  # of `Produced`; older histories hold names and mappings
     confirm: bool | str = False
     check: Check | None = None
     verify: Verify | None = None
@@ -108,6 +145,9 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
             value: Any = getattr(self, name)
             if value is not None and not isinstance(value, kind):
                 msgspec.structs.force_setattr(self, name, msgspec.convert(value, kind))
+        produces: Any = self.produces
+        if not isinstance(produces, tuple) or not all(isinstance(item, Produced) for item in produces):
+            msgspec.structs.force_setattr(self, "produces", tuple(as_produced(item) for item in produces))
         trust: Any = self.trust_output
         if isinstance(trust, Mapping):
             msgspec.structs.force_setattr(self, "trust_output", msgspec.convert(trust, Trust))
@@ -118,6 +158,16 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 _KINDS: tuple[tuple[str, Any], ...] = (("fallback", Fallback), ("check", Check), ("verify", Verify), ("effect", Effect))
+
+
+def as_produced(value: Any) -> Produced:
+    """A file as people write it in Python: its path, a mapping, or a `Produced`."""
+    if isinstance(value, Produced):
+        return value
+    if isinstance(value, str):
+        return Produced(value)
+    return msgspec.convert({"path" if key == "file" else key: item for key, item in value.items()}, Produced)
+
 
 WHEN_WORDS = {
     "success": When.SUCCESS,
@@ -272,7 +322,33 @@ def check_steps(steps: Sequence[Step], tools: Mapping[str, ToolShape] | None) ->
             found, needs = [Fault("BAD_VALUE", tell("refuse.plan.args_too_deep"), step.id)], ()
         faults += found
         edges[step.id] = needs
+    faults += _check_files(steps, tools)
     faults += [Fault("CYCLE", tell("refuse.plan.cycle", path=" → ".join(path)), path[0]) for path in cycles(edges)]
+    return faults
+
+
+def _check_files(steps: Sequence[Step], tools: Mapping[str, ToolShape] | None) -> list[Fault]:
+    """Faults of the files that the steps produce: each stays inside, and is one step's alone (T1)."""
+    faults: list[Fault] = []
+    makers: dict[str, str] = {}
+    for step in steps:
+        file: Produced
+        for file in step.produces:
+            problem = path_fault(file.path)
+            if problem:
+                faults.append(Fault("BAD_FILE", tell(problem, path=file.path), step.id))
+            other = makers.setdefault("/".join(part for part in file.path.split("/") if part != "."), step.id)
+            if other != step.id or step.produces.count(file) > 1:
+                faults.append(Fault("BAD_FILE", tell("refuse.plan.file_twice", path=file.path, step=other), step.id))
+            if file.format and file.format not in FORMATS:
+                known = ", ".join(FORMATS)
+                faults.append(
+                    Fault("BAD_FILE", tell("refuse.plan.file_format", format=file.format, known=known), step.id)
+                )
+            if tools is not None and file.check and file.check not in tools:
+                unknown = _unknown(file.check, tools, "tool")
+                other_tool = tell("refuse.plan.unknown_other_tool", label="produces.check", unknown=unknown)
+                faults.append(Fault("UNKNOWN_TOOL", other_tool, step.id))
     return faults
 
 

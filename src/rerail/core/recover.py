@@ -321,13 +321,18 @@ def _needs_a_person(case: Case, name: str) -> bool:
 
 def _producer(case: Case) -> Taken:
     track = case.track
-    producer = case.state.tracks.get(str(case.error.data.get("producer", "")))
-    if case.error.code != "ARTIFACT_GONE" or producer is None or (track.heal is not None and track.heal.producer):
+    data = case.error.data
+    named = [str(name) for name in data.get("producers", ()) or [data.get("producer", "")]]
+    producers = [found for name in named if (found := case.state.tracks.get(name)) is not None]
+    gone = case.error.code in ("ARTIFACT_GONE", "FILE_DAMAGED") and len(producers) == len(named)
+    if not gone or (track.heal is not None and track.heal.producer):
         return None
-    if producer.result is not None and producer.result.effect is Effect.ONCE:
-        case.refuse(f"step {producer.id!r} must not happen twice")
-        return None
-    return [_recovered(case, Rung.PRODUCER, reason=case.error.message, course=Course((producer.id,)))]
+    for producer in producers:
+        if producer.result is not None and producer.result.effect is Effect.ONCE:
+            case.refuse(f"step {producer.id!r} must not happen twice")
+            return None
+    course = Course(tuple(producer.id for producer in producers))
+    return [_recovered(case, Rung.PRODUCER, reason=case.error.message, course=course)]
 
 
 def _repair(case: Case) -> Taken:

@@ -49,6 +49,8 @@ class State:
         self.parent = ""
         self.origin: tuple[str, ...] = ()
         self.memory: dict[str, str] = {}
+        self.home = run  # the run whose workspace this one uses
+        self.inherited: tuple[ev.FileMade, ...] = ()
         self.follow_up: Any = None
         self.fallback = ""  # why this is not the plan that was wanted, if it is not (P7)
         self.mcp: dict[str, Any] = {}  # the servers that the plan brought with it
@@ -110,6 +112,9 @@ class State:
         self.moves = 0  # how often any step changed, so that a view of all steps can be remembered until one does
         self.tally: tuple[Any, tuple[Any, ...]] | None = None
         self.retry_history: list[dict[str, Any]] = []
+        self.staged = False  # some step has a stage: the run is a pipeline
+        self.stage = ""  # that of the step that was started last
+        self.reopened = False  # the latest round was a person's wish
 
     # -- Reading --------------------------------------------------------------------------------------------------
 
@@ -180,10 +185,8 @@ class State:
             return (track.step,)
         if len(track.needs) == 1:  # most steps
             need = track.needs[0][0]
-            return (track.step, need.result.digest if need.phase is Phase.SUCCEEDED and need.result else "")
-        digests = [
-            need.result.digest if need.phase is Phase.SUCCEEDED and need.result else "" for need, _ in track.needs
-        ]
+            return (track.step, need.result.made if need.phase is Phase.SUCCEEDED and need.result else "")
+        digests = [need.result.made if need.phase is Phase.SUCCEEDED and need.result else "" for need, _ in track.needs]
         if len(digests) > 16:  # wide joins keep one digest of all
             return (track.step, blake2b("\n".join(digests).encode(), digest_size=16).digest())
         return (track.step, *digests)
@@ -347,6 +350,8 @@ class State:
             changed.append(track)
             if step.confirm or step.effect is Effect.ONCE:
                 self._guard(step)
+            if step.stage:
+                self.staged = True
         self._names = Names(self.tracks, max(self._names.longest, max((len(step.id) for step in steps), default=0)))
         for track in changed:
             self._link(track)

@@ -110,6 +110,12 @@ class Result(msgspec.Struct, eq=False, gc=False):
     by: str = ""
     fingerprint: str = ""
     unverified: bool = False
+    files: dict[str, str] = {}  # path → digest of what it left in the workspace
+
+    @property
+    def made(self) -> str:
+        """What stands for all that the step made, when inputs are compared (R3)."""
+        return signature(self.files | {"": self.digest}) if self.files else self.digest
 
 
 class Heal:

@@ -16,12 +16,14 @@ from rerail.core import events as ev
 from rerail.core.commands import Faulty, Preview, Refusal
 from rerail.core.fold import evolve
 from rerail.core.memory import preferred
+from rerail.core.pipeline import last_files
 from rerail.core.plan import Fault, Plan, Step, check, servers_of
 from rerail.core.policy import Policy
 from rerail.core.state import State
 from rerail.core.texts import tell
 from rerail.core.track import RunStatus
 from rerail.core.views import RunResult
+from rerail.engine.keeping import Snapshot, backed_up, cleared, damage_above, damage_of
 from rerail.engine.loop import Ended, Host, RunLoop
 from rerail.engine.owner import RENEW_EVERY, end_residual, is_dead, is_this_process, this_process
 from rerail.engine.reading import AT_REST, FORGOTTEN, Live, Reader, store_errors
@@ -31,6 +33,7 @@ from rerail.errors import PlanError, Refused, RerailError, StoreError
 from rerail.mind import plan as planning
 from rerail.mind.questions import consulted
 from rerail.ports import Conflict, Consultation, Fenced, Head, Lease, Question, Taken, Unavailable, Unusable
+from rerail.workspace import Backup
 
 INBOX_EVERY = 0.2
 ANSWER_WITHIN = 30.0
@@ -185,6 +188,7 @@ class Engine(Reader):
         now = self._host.clock.now()
         store = self._host.store
         memory = preferred(await self._lessons()) if self._remembers else {}
+        above = await self.state(parent) if parent else None
         with store_errors():
             head = Head(run, 0, "pending", plan.objective, parent or "", now, now, self._owner, 1, now)
             try:
@@ -197,7 +201,9 @@ class Engine(Reader):
         loop = RunLoop(self._host, lease, State(run))
         loop.note(
             ev.RunStarted(
-                plan.objective, parent or "", self._policy, by or self._by, self._version, memory, self._origin
+                plan.objective, parent or "", self._policy, by or self._by, self._version, memory, self._origin,
+                above.home if above is not None else "",
+                tuple(ev.FileMade(*file) for file in last_files(above)) if above is not None else (),
             ),
             *(planned.consulted() if planned is not None else ()),
             ev.PlanAccepted(
@@ -211,7 +217,7 @@ class Engine(Reader):
         except BaseException:
             await self._let_go(loop.lease)
             raise
-        self._drive(run, loop)
+        self._drive(run, loop, above)
         return run
 
     async def equip(self, servers: Mapping[str, Any]) -> None:
@@ -245,7 +251,10 @@ class Engine(Reader):
             with store_errors():
                 await self._host.store.changed(run, head.seq, 1.0)
 
-    def _drive(self, run: str, loop: RunLoop) -> None:
+    def _drive(self, run: str, loop: RunLoop, above: State | None = None) -> None:
+        """Let a run go on in a task of its own; ``above`` is its parent, whose snapshot tells of both."""
+        if loop.state.staged and loop.state.home == (above or loop.state).run:
+            loop.snapshot = Snapshot(loop.workspace, self._host.clock, above)
         task = asyncio.get_running_loop().create_task(self._driven(run, loop))
         task.add_done_callback(lambda done: None if done.cancelled() else done.exception())  # `wait` raises it
         self._live[run] = Live(loop, task)
@@ -373,7 +382,7 @@ class Engine(Reader):
             with _refusals():
                 loop.apply(wish)
             if await self._can_drive(loop.state):
-                self._drive(run, loop)
+                self._drive(run, loop, await self._above(loop.state))
                 return
             await loop.commit()
         except RerailError:
@@ -441,34 +450,43 @@ class Engine(Reader):
         head = await self.head(run)
         if run in self._live or self._driven_elsewhere(head):
             return run, await self._retry_live(run, head, steps, force=force, dry_run=dry_run, by=who)
+        asked: dict[str, Any] = {"steps": steps, "stage": stage, "clean": clean, "force": force}
+        state = await self.state(run)
+        above = await self._above(state)
+        if above is not None and not clean and (damage := await damage_above(self._host, state, above)):
+            # What it follows is spoilt: that is made again first, and then this is started anew (T3, T6).
+            run, above = above.run, None
+            asked = {"mending": True, "damage": damage}
         if dry_run:
             state = await self.state(run)
             pretend_mended(state)
-            with _refusals():
-                return run, commands.retry(
-                    state, who, steps=steps, stage=stage, clean=clean, force=force, **self._today.changes(state)
-                )
+            return run, await self._foreseen(state, who, asked)
         loop = await self._take(run)
+        backup: Backup | None = None
         try:
             await self._need_tools(loop.state)
             loop.note(*self._today.mending(loop.state, self._by))
-            with _refusals():
-                preview = commands.retry(
-                    loop.state,
-                    who,
-                    steps=steps,
-                    stage=stage,
-                    clean=clean,
-                    force=force,
-                    **self._today.changes(loop.state),
-                )
+            preview = await self._foreseen(loop.state, who, asked)
+            if clean:
+                backup = await backed_up(self._host, loop.state)
+                asked["backup"] = str(backup.folder) if backup is not None else ""
+                preview = await self._foreseen(loop.state, who, asked)
             loop.note(*preview.events)
+            await loop.commit()  # a retry that was announced is there, whatever dies next
         except RerailError:
             await loop.commit_quietly()
             await self._let_go(loop.lease)
             raise
-        self._drive(run, loop)
+        if backup is not None:
+            await cleared(self._host, loop.state, backup)
+        self._drive(run, loop, above)
         return run, preview
+
+    async def _foreseen(self, state: State, who: str, asked: Mapping[str, Any]) -> Preview:
+        """What a retry would do to a run, with the files that cannot be kept."""
+        damage = asked.get("damage") or (() if asked.get("clean") else await damage_of(self._host, state))
+        with _refusals():
+            return commands.retry(state, who, **{**asked, "damage": damage}, **self._today.changes(state))
 
     def _driven_elsewhere(self, head: Head) -> bool:
         """Whether a living process other than this engine has the run; one at rest has only to let go of it."""
@@ -536,7 +554,7 @@ class Engine(Reader):
         except RerailError:
             await self._let_go(loop.lease)
             raise
-        self._drive(run, loop)
+        self._drive(run, loop, await self._above(loop.state))
         return run
 
     def _refuse_resume(self, state: State) -> None:
@@ -587,6 +605,10 @@ class Engine(Reader):
                 raise Refused(who, "RUN_LIVE", hint=tell("hint.run.run_live", run=run))
             await asyncio.sleep(0.05)  # it is done, and its owner about to let go of it
             waited += 0.05
+
+    async def _above(self, state: State) -> State | None:
+        """The state of the run that this one follows, if it follows one."""
+        return await self.state(state.parent) if state.parent else None
 
     async def _can_drive(self, state: State) -> bool:
         """Whether a run can go on here: its tools are at hand, or it calls nothing any more."""

@@ -1,53 +1,138 @@
-"""The files a step says it produces: inside the run's workspace, there, and valid (SPEC V6, T1)."""
+"""What makes an output, and the files that a step says it produces, valid (SPEC V6, T1)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from rerail.core.plan import Check
+from rerail.core.plan import Check, Produced
 from rerail.core.schema import Schema
+from rerail.core.state import State
+from rerail.core.texts import tell
+from rerail.core.track import Phase, Track
+from rerail.workspace import Outside, digest_of, inside
+
+MAX_PARSED = 64 * 1024 * 1024  # bytes of a file that is read as data
 
 
-def unmet(check: Check, output: Any) -> list[str]:
+def unmet(check: Check | Produced, output: Any) -> list[str]:
     """What a value lacks to meet a check."""
-    faults = []
+    faults: list[str] = []
     if check.non_empty and (output is None or output in ("", [], {})):
-        faults.append("it is empty")
+        faults.append(tell("file.empty"))
     if check.keys:
         missing = [key for key in check.keys if not isinstance(output, Mapping) or key not in output]
         if missing:
-            faults.append(f"it lacks {', '.join(map(repr, missing))}")
+            faults.append(tell("file.lacks", keys=", ".join(map(repr, missing))))
     if check.schema is not None:
         faults += [str(fault) for fault in Schema(check.schema, noun="key").faults(output)[:5]]
     return faults
 
 
-def unmet_files(produces: Sequence[Any], workspace: Path) -> list[str]:
-    """What is wrong with the files that a step was to produce; empty if all are there and valid."""
-    faults: list[str] = []
-    for item in produces:
-        wanted = {"path": item} if isinstance(item, str) else dict(item)
-        name = str(wanted.get("path", wanted.get("file", "")))
-        faults += [f"{name}: {fault}" for fault in _unmet_file(name, wanted, workspace)]
-    return faults
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A file as it was found: what it is, or what is wrong with it."""
+
+    path: str
+    digest: str = ""
+    size: int = 0
+    faults: tuple[str, ...] = ()
 
 
-def _unmet_file(name: str, wanted: Mapping[str, Any], workspace: Path) -> list[str]:
-    path = (workspace / name).resolve()
-    if not name or not path.is_relative_to(workspace.resolve()):
-        return ["the path leaves the run's workspace"]
+def look(file: Produced, folder: Path) -> Seen:
+    """A file of the workspace, checked against what makes it valid; reads the disk."""
     try:
-        data = path.read_bytes()
+        path = inside(folder, file.path)
+        if not path.is_file():
+            gone = not path.exists()
+            fault = tell("file.missing", reason="No such file or directory") if gone else tell("file.no_file")
+            return Seen(file.path, faults=(fault,))
+        digest, size = digest_of(path)
+        return Seen(file.path, digest, size, tuple(_invalid(file, path, size)))
+    except Outside:
+        return Seen(file.path, faults=(tell("file.outside"),))
     except OSError as error:
-        return [f"it is not there ({error.strerror})"]
-    check = Check(wanted.get("schema"), bool(wanted.get("non_empty")), tuple(wanted.get("keys", ())))
-    if not (path.suffix == ".json" or check.schema is not None or check.keys):
-        return ["it is empty"] if check.non_empty and not data else []
+        return Seen(file.path, faults=(tell("file.missing", reason=error.strerror or str(error)),))
+
+
+def _invalid(file: Produced, path: Path, size: int) -> list[str]:
+    if file.kind == "text" and file.format != "text":
+        return [tell("file.empty")] if file.non_empty and not size else []
+    if size > MAX_PARSED:
+        return [tell("file.too_large", limit=MAX_PARSED)]
+    data = path.read_bytes()
+    if file.kind == "text":
+        try:
+            return unmet(file, data.decode())
+        except UnicodeDecodeError:
+            return [tell("file.not_text")]
+    if file.kind == "yaml":
+        return _invalid_yaml(file, data)
     try:
-        return unmet(check, msgspec.json.decode(data))
-    except msgspec.DecodeError as error:
-        return [f"it is not JSON: {error}"]
+        return unmet(file, msgspec.json.decode(data))
+    except (msgspec.DecodeError, RecursionError) as error:
+        return [tell("file.not_json", reason=str(error)[:200])]
+
+
+def _invalid_yaml(file: Produced, data: bytes) -> list[str]:
+    import yaml
+
+    try:
+        return unmet(file, yaml.safe_load(data))
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        return [tell("file.not_yaml", reason=" ".join(str(error).split())[:200])]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A file that somebody relies on: whose it is ("": a step's of the parent), and what it was when it was written."""
+
+    step: str
+    file: Produced
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A file that cannot be relied on any more."""
+
+    step: str
+    path: str
+    reason: str
+
+
+def damaged(wanted: Iterable[Wanted], folder: Path) -> list[Damage]:
+    """Which of these files are missing, changed or not valid; reads the disk."""
+    found = []
+    for want in wanted:
+        seen = look(want.file, folder)
+        if seen.faults:
+            found.append(Damage(want.step, want.file.path, "; ".join(seen.faults)))
+        elif seen.digest != want.digest:
+            found.append(Damage(want.step, want.file.path, tell("file.changed")))
+    return found
+
+
+def files_read(state: State, track: Track) -> list[Wanted]:
+    """The files that a step relies on: those of the steps it needs, and what its run's parent ended with."""
+    wanted = [Wanted("", Produced(file.path), file.digest) for file in state.inherited]
+    for need, _ in track.needs:
+        if need.result is not None and need.result.files and need.phase is Phase.SUCCEEDED:
+            wanted += files_of(need)
+    return wanted
+
+
+def files_of(track: Track) -> list[Wanted]:
+    """The files that a step left behind, with what makes them valid."""
+    declared = {file.path: file for file in track.step.produces}
+    made = track.result.files if track.result is not None else {}
+    return [Wanted(track.id, declared.get(path, Produced(path)), digest) for path, digest in made.items()]
+
+
+def told(damages: Sequence[Damage]) -> str:
+    """What is wrong with some files, in one line."""
+    return "; ".join(f"{damage.path}: {damage.reason}" for damage in damages)

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -36,6 +36,7 @@ from rerail.core.values import pack, unpack
 from rerail.core.verdict import run_status
 from rerail.core.views import attempts_of, question_table
 from rerail.engine.failures import from_code
+from rerail.engine.files import Damage, Wanted, damaged, files_read, told
 from rerail.engine.limits import Limits, wanted
 from rerail.engine.outputs import INLINE, Contents, Gone
 from rerail.engine.perform import Launch, Outcome, Performer
@@ -86,6 +87,14 @@ class Host:
     observe: Callable[[str, Event], None] | None = None  # told of each event once it is durable
 
 
+class View(Protocol):
+    """Something that shows a run's state to people, outside of the store."""
+
+    def write(self, state: State) -> None:
+        """The state is this now, and durable."""
+        ...
+
+
 @dataclass(slots=True)
 class Answered:
     """What a mind said, or that it failed to say anything."""
@@ -117,10 +126,12 @@ class RunLoop:
         self._tasks: dict[tuple[str, str, int], asyncio.Task[None]] = {}
         self._fetched: dict[str, dict[str, bytes]] = {}
         self._probed: dict[tuple[str, int], Any] = {}
+        self._inspected: dict[tuple[str, int], list[Damage]] = {}  # what is wrong with the files that a step reads
         self._progress: dict[tuple[str, bool], ev.StepProgress] = {}
         self._full: list[ev.StepProgress] = []  # what tools logged, in events that hold no more
         self._check_launched = False
         self._broken: BaseException | None = None
+        self.snapshot: View | None = None  # told of the state, once it is durable
         self.ended = False
 
     # -- From outside ---------------------------------------------------------------------------------------------
@@ -145,6 +156,11 @@ class RunLoop:
         granted = grant(self.state, self.host.specs, wish)
         self._blobs.update(granted.blobs)
         self.note(*granted.events)
+
+    @property
+    def workspace(self) -> Path:
+        """The folder for the run's files; a follow-up works in its parent's."""
+        return self.host.workspaces(self.state.home)
 
     @property
     def _limited(self) -> bool:
@@ -324,6 +340,8 @@ class RunLoop:
             await self._append(batch)
             self._seq += len(self._rows)
             self._rows, self._blobs, self._status = [], {}, status
+            if self.snapshot is not None:
+                self.snapshot.write(self.state)
             if self.host.observe is not None:
                 seen, self._unseen = self._unseen, []
                 for event in seen:
@@ -407,6 +425,8 @@ class RunLoop:
         try:
             args, own = self._args(track, action, spec)
             launch = self._launch_of(track, action.attempt, tool, spec, args)
+            if not self._files_are_sound(track):
+                return False  # they are being looked at
         except _NotYet as wait:
             self._spawn(("fetch", track.id, track.attempt), self._fetch(track, wait.names))
             return False
@@ -430,6 +450,27 @@ class RunLoop:
         self._launched[track.id] = launch
         launches.append(launch)
         return False
+
+    def _files_are_sound(self, track: Track) -> bool:
+        """Whether the files that a step reads were looked at, and are as their steps left them (T1).
+
+        `_Before` if one is not: the step that made it runs again, as for any other output that is gone.
+        """
+        wanted = files_read(self.state, track)
+        if not wanted:
+            return True
+        found = self._inspected.pop((track.id, track.attempt), None)
+        if found is None:
+            self._spawn(("files", track.id, track.attempt), self._inspect(track, wanted))
+            return False
+        if found:
+            raise _Before(_files_damaged(found, self.state.parent))
+        return True
+
+    async def _inspect(self, track: Track, wanted: list[Wanted]) -> None:
+        with self.host.clock.external():
+            found = await asyncio.to_thread(damaged, wanted, self.workspace)
+        self._inspected[track.id, track.attempt] = found
 
     def _started(self, track: Track, action: Call, launch: Launch, own: bool) -> ev.StepStarted:
         inline, blob = None, ""
@@ -503,7 +544,7 @@ class RunLoop:
         if getattr(tool, "wants_context", True) or step.verify is not None or spec.verifiable or spec.probes:
             launch.ctx = self._context(track, attempt, args, timeout)
         if step.produces:
-            launch.workspace = self.host.workspaces(self.state.run)
+            launch.workspace = self.workspace
         if step.verify is not None:
             launch.verify_args = self._verify_args(track)
         return launch
@@ -518,7 +559,7 @@ class RunLoop:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is listening any more
                 loop.call_soon_threadsafe(self._hear, event)
 
-        return Context(run, step, attempt, key, self.host.workspaces(run), sink, timeout)
+        return Context(run, step, attempt, key, self.workspace, sink, timeout)
 
     def _hear(self, event: ev.StepProgress) -> None:
         """What a tool says while it works. Of progress the latest word counts; log lines that come at once are one."""
@@ -743,6 +784,13 @@ class _Lookup:
 
 def _path_missing(missing: MissingPath) -> ev.Error:
     return from_code("PATH_MISSING", ref=str(missing.ref), step=missing.ref.step, there=missing.there)
+
+
+def _files_damaged(found: list[Damage], parent: str) -> ev.Error:
+    files, steps = ", ".join(damage.path for damage in found), list(dict.fromkeys(damage.step for damage in found))
+    if "" in steps:  # what this run follows has to be done again, and nothing here can do that
+        return from_code("FILE_DAMAGED", "FILE_DAMAGED_ABOVE", files=files, reason=told(found), parent=parent)
+    return from_code("FILE_DAMAGED", files=files, step=", ".join(steps), reason=told(found), producers=steps)
 
 
 def _plain(message: Any) -> str:

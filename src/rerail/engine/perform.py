@@ -23,20 +23,25 @@ import msgspec
 from rerail.core import events as ev
 from rerail.core.codes import Category
 from rerail.core.events import Error, Event
-from rerail.core.plan import Effect, Step, Trust
+from rerail.core.plan import Effect, Produced, Step, Trust
 from rerail.core.suspect import suspect
-from rerail.core.texts import say
+from rerail.core.texts import say, tell
 from rerail.core.tools import ToolSpec
 from rerail.core.values import NotJson, Packed, holds, pack, unpack
 from rerail.engine.failures import Failure, Patterns, from_code, from_exception, from_returned, says_failed
-from rerail.engine.files import unmet, unmet_files
+from rerail.engine.files import Seen, look, unmet
 from rerail.engine.outputs import INLINE
 from rerail.errors import ToolError
 from rerail.mind import words
 from rerail.ports import Answer, Clock, Mind, Question, Tool, Unanswered
+from rerail.workspace import inside, put_aside, stamp
 
 GRACE = 2.0  # seconds that a cancelled call gets to clean up before it is left behind
 VERIFY_TIMEOUT = 60.0
+MEDIA = {
+    ".json": "application/json", ".yaml": "application/yaml", ".yml": "application/yaml", ".txt": "text/plain",
+    ".md": "text/markdown", ".csv": "text/csv", ".html": "text/html",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +72,7 @@ class Launch(msgspec.Struct, eq=False):
     task: asyncio.Task[None] | None = None
     deliver: Callable[[Outcome], None] | None = None
     answer: tuple[Any, Packed] | None = None  # what it said, while its effect is being verified
+    files: dict[str, Seen] | None = None  # what it left in the workspace
 
 
 class Outcome(msgspec.Struct, eq=False, gc=False):
@@ -139,6 +145,8 @@ class Performer:
         """Call, believe or not, deliver: one coroutine for all of it, because there may be thousands at once."""
         try:
             tool = launch.tool
+            if launch.workspace is not None:
+                await self._put_aside(launch, launch.workspace)
             if getattr(tool, "direct", False) and getattr(tool, "is_async", False):
                 output = await tool.fn(**launch.args)  # type: ignore[attr-defined]  # a plain async function
                 if output is not None:
@@ -149,6 +157,8 @@ class Performer:
                 with self.clock.external():
                     output = await tool.call(launch.args, launch.ctx)
             believed = self._cut_off(launch) if launch.cancelled else self._believe(launch, output)
+            if launch.workspace is not None and not isinstance(believed, Outcome):
+                believed = await self._left_files(launch, launch.workspace) or believed
             outcome = believed if isinstance(believed, Outcome) else await self._verified(launch, *believed)
         except asyncio.CancelledError:
             outcome = self._cut_off(launch)
@@ -211,16 +221,64 @@ class Performer:
             failure = self._disbelieve(launch, output)
             if failure is not None:
                 return self._failed(launch, failure)
-        if launch.step.produces and launch.workspace is not None:
-            faults = unmet_files(launch.step.produces, launch.workspace)
-            if faults:
-                return self._failed(launch, Failure(from_code("CHECK_FAILED", faults="; ".join(faults))))
+        if launch.workspace is not None:
+            return output, packed  # its files are still to be looked at
         if launch.spec.verifiable or launch.step.verify is not None:
             launch.answer = (output, packed)
             return output, packed
         return self._succeeded(launch, output, packed, unverified=False)
 
+    async def _put_aside(self, launch: Launch, workspace: Path) -> None:
+        """Move what an earlier attempt left into the archive, before the tool writes again (T3)."""
+        names = [file.path for file in launch.step.produces]
+        label = f"{stamp(self.clock.now())}-{launch.step.id}-{launch.attempt}"
+        try:
+            with self.clock.external():
+                await asyncio.to_thread(put_aside, workspace, names, label)
+        except OSError as error:
+            reason = str(error)
+            raise ToolError(say("error.FILE_NOT_ARCHIVED", reason=reason), code="FILE_NOT_ARCHIVED") from error
+
+    async def _left_files(self, launch: Launch, workspace: Path) -> Outcome | None:
+        """Look at the files that the step was to produce; an outcome only if they do not do."""
+        found: dict[str, Seen] = {}
+        faults: list[str] = []
+        for file in launch.step.produces:
+            with self.clock.external():
+                seen = await asyncio.to_thread(look, file, workspace)
+            said = list(seen.faults)
+            if not said and file.check:
+                said = await self._checked(launch, file, workspace)
+            found[file.path] = seen
+            faults += [f"{file.path}: {fault}" for fault in said]
+        if faults:
+            # A `once` step did what it does; that its file is bad is a failure all the same, and nothing is in doubt.
+            return self._failed(launch, Failure(from_code("CHECK_FAILED", faults="; ".join(faults))))
+        launch.files = found
+        return None
+
+    async def _checked(self, launch: Launch, file: Produced, workspace: Path) -> list[str]:
+        """What the tool that a file is checked by has to say against it."""
+        tool = self.tools.get(file.check)
+        if tool is None:
+            return [tell("file.checked", tool=file.check, reason=say("error.TOOL_UNKNOWN", tool=file.check))]
+        try:
+            async with asyncio.timeout(VERIFY_TIMEOUT):
+                with self._outside(not getattr(tool, "is_async", False)):
+                    said = await tool.call({"path": str(inside(workspace, file.path))}, launch.ctx)
+            reason = "" if said or said is None else str(said)
+            if not reason and (says_failed(said) or (said is not None and suspect(said) is not None)):
+                reason = str(said)
+        except TimeoutError:
+            reason = say("error.TIMEOUT", seconds=VERIFY_TIMEOUT)
+        except (Exception, SystemExit) as error:
+            reason = from_exception(error, self.patterns).error.message
+        return [tell("file.checked", tool=file.check, reason=reason[:300])] if reason else []
+
     async def _verified(self, launch: Launch, output: Any, packed: Packed) -> Outcome:
+        if not (launch.spec.verifiable or launch.step.verify is not None):
+            return self._succeeded(launch, output, packed, unverified=False)
+        launch.answer = (output, packed)
         there = await self.look(launch, output)
         if there is False:
             return self._failed(launch, Failure(from_code("VERIFY_FAILED")))
@@ -261,15 +319,17 @@ class Performer:
         step, attempt, size = launch.step.id, launch.attempt, len(packed.data)
         elapsed = asyncio.get_running_loop().time() - launch.started
         tokens, cost = _usage(launch)
-        if not packed.digest:
+        if not packed.digest and not launch.files:
             done = ev.StepSucceeded(step, attempt, elapsed=elapsed, tokens=tokens, cost=cost, unverified=unverified)
             return Outcome(step, attempt, [done])
         blob = size > INLINE
+        files = {path: seen.digest for path, seen in launch.files.items()} if launch.files else {}
         done = ev.StepSucceeded(
-            step, attempt, None if blob else output, packed.digest, size, blob, elapsed, tokens, cost, unverified
-        )
-        made = ev.ArtifactCreated(step, step, attempt, packed.digest, size)
-        return Outcome(step, attempt, [made, done], {packed.digest: packed.data} if blob else None)
+            step, attempt, None if blob else output, packed.digest, size, blob, elapsed, tokens, cost, unverified,
+            files=files,
+        )  # fmt: skip
+        made = _artifacts(launch, packed.digest, size)
+        return Outcome(step, attempt, [*made, done], {packed.digest: packed.data} if blob else None)
 
     def _failed(self, launch: Launch, failure: Failure, *, look: bool = False) -> Outcome:
         elapsed = asyncio.get_running_loop().time() - launch.started
@@ -324,6 +384,10 @@ class Performer:
             return Outcome(step, attempt, [ev.StepVerified(step, attempt, "unknown", reason="verify could not tell")])
         if found is False:
             return Outcome(step, attempt, [ev.StepVerified(step, attempt, "absent")])
+        if launch.workspace is not None and (unsound := await self._left_files(launch, launch.workspace)) is not None:
+            failed = unsound.events[0]
+            reason = failed.error.message if isinstance(failed, ev.StepFailed) else ""
+            return Outcome(step, attempt, [ev.StepVerified(step, attempt, "unknown", reason=reason)])
         output = found.output if isinstance(found, Verified) else None
         try:
             packed = pack(output)
@@ -333,12 +397,10 @@ class Performer:
         hole = output is None
         event = ev.StepVerified(
             step, attempt, "there", None if blob else output, packed.digest, size, blob, hole,
-            "it was not called again",
+            "it was not called again", {path: seen.digest for path, seen in (launch.files or {}).items()},
         )  # fmt: skip
-        events: list[Event] = [event]
-        if packed.digest:
-            events.insert(0, ev.ArtifactCreated(step, step, attempt, packed.digest, size))
-        return Outcome(step, attempt, events, {packed.digest: packed.data} if blob else None)
+        made = _artifacts(launch, packed.digest, size)
+        return Outcome(step, attempt, [*made, event], {packed.digest: packed.data} if blob else None)
 
     async def ask(self, mind: Mind, question: Question, seconds: float) -> Answer:
         """What a mind answers, or why it did not."""
@@ -377,6 +439,16 @@ class Performer:
 def _once(launch: Launch) -> bool:
     """Whether the call did something that must not happen twice: an answer we cannot keep is then a lost one."""
     return launch.effect is Effect.ONCE
+
+
+def _artifacts(launch: Launch, digest: str, size: int) -> list[Event]:
+    """The output and the files of an attempt, by name."""
+    step, attempt = launch.step.id, launch.attempt
+    made: list[Event] = [ev.ArtifactCreated(step, step, attempt, digest, size)] if digest else []
+    for path, seen in (launch.files or {}).items():
+        media = MEDIA.get(Path(path).suffix.lower(), "application/octet-stream")
+        made.append(ev.ArtifactCreated(path, step, attempt, seen.digest, seen.size, media, path))
+    return made
 
 
 def _usage(launch: Launch) -> tuple[int, float]:

@@ -1,0 +1,182 @@
+"""A run's workspace on disk: files that stay inside, are written whole or not at all, and are put aside, never lost.
+
+Rules of this file:
+- A path is checked before it is used, links included (T1).
+- Nothing is deleted here that is not kept elsewhere first: old files are moved, a backup is complete before it counts.
+- What a killed process leaves half done can be left lying: nothing half done carries a name that counts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import blake2b
+from pathlib import Path
+
+from rerail.core.plan import RESERVED, path_fault
+
+OWN = Path(".rerail")
+ARCHIVE, BACKUP = OWN / "archive", OWN / "backup"
+CHUNK = 1 << 20
+
+
+class Outside(ValueError):
+    """A path that leaves the workspace, or means something of our own in it."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+
+def inside(folder: Path, name: str) -> Path:
+    """The path of a file of the workspace; `Outside` if it is none, wherever a link may lead."""
+    if path_fault(name):
+        raise Outside(name)
+    base = folder.resolve()
+    path = base / name
+    if not path.resolve().is_relative_to(base):
+        raise Outside(name)
+    return path
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file so that whoever looks, at any moment, sees the old content or all of the new."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}.part")
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    _settle(path.parent)
+
+
+def _settle(folder: Path) -> None:
+    """Make the names of a folder durable, where the file system can."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def digest_of(path: Path) -> tuple[str, int]:
+    """The digest and the size of a file; it may be large."""
+    found, size = blake2b(digest_size=16), 0
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            found.update(chunk)
+            size += len(chunk)
+    return found.hexdigest(), size
+
+
+def stamp(now: float) -> str:
+    """A moment as part of a folder's name, in UTC, so that names sort by time."""
+    return datetime.fromtimestamp(now, UTC).strftime("%Y%m%d-%H%M%S")
+
+
+# -- Putting aside ------------------------------------------------------------------------------------------------
+
+
+def put_aside(folder: Path, names: Iterable[str], label: str) -> list[str]:
+    """Move a step's old files into the archive, each under its own name; returns those that were there."""
+    target, moved = None, []
+    for name in names:
+        path = inside(folder, name)
+        if not os.path.lexists(path):
+            continue
+        if target is None:
+            target = _new_folder(folder / ARCHIVE, label)
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        path.replace(target / name)
+        moved.append(name)
+    return moved
+
+
+def _new_folder(base: Path, label: str) -> Path:
+    """A folder that was not there before, named for people to read."""
+    plain = re.sub(r"[^\w.-]+", "_", label, flags=re.ASCII)[:100].strip(".") or "_"
+    for number in range(1, 10_000):
+        folder = base / (plain if number == 1 else f"{plain}-{number}")
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir(parents=True)
+            return folder
+    raise FileExistsError(str(base / plain))
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """What was backed up, and where."""
+
+    folder: Path
+    names: tuple[str, ...]
+
+
+def back_up(folder: Path, label: str, names: Iterable[str] | None = None) -> Backup | None:
+    """Keep a second name for every file of the workspace, or for these; None if there is none to keep.
+
+    The files stay where they are: they are removed once it is on record that the run starts over. Whoever is killed
+    before that has lost nothing.
+    """
+    found = [name for name in (_all(folder) if names is None else names) if os.path.lexists(inside(folder, name))]
+    if not found:
+        return None
+    base = folder / BACKUP
+    for left in base.glob("*.part") if base.is_dir() else ():
+        shutil.rmtree(left, ignore_errors=True)  # a backup that was never finished
+    part = _new_folder(base, f"{label}-{secrets.token_hex(3)}.part")
+    try:
+        for name in found:
+            (part / name).parent.mkdir(parents=True, exist_ok=True)
+            _keep(inside(folder, name), part / name)
+        target = _new_folder(base, label)
+        part.replace(target)  # onto the empty folder that reserved the name
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+    _settle(base)
+    return Backup(target, tuple(found))
+
+
+def _keep(source: Path, target: Path) -> None:
+    if source.is_dir() and not source.is_symlink():
+        shutil.copytree(source, target, symlinks=True)
+        return
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError:  # no links on this file system, or not to somebody else's file
+        shutil.copy2(source, target, follow_symlinks=False)
+
+
+def _all(folder: Path) -> Iterator[str]:
+    """The names of all files of the workspace that are not our own."""
+    for place, folders, files in os.walk(folder):
+        here = Path(place).relative_to(folder)
+        top = here == Path()
+        folders[:] = [name for name in folders if not (top and name in RESERVED)]
+        links = [name for name in folders if (Path(place) / name).is_symlink()]
+        for name in (*files, *links):
+            if not (top and name in RESERVED) and not (name.startswith(".") and name.endswith(".part")):
+                yield (here / name).as_posix()
+
+
+def remove(folder: Path, backup: Backup) -> None:
+    """Take away what is kept in a backup; whatever cannot be taken away stays, and harms nothing."""
+    for name in backup.names:
+        with contextlib.suppress(OSError, Outside):
+            path = inside(folder, name)
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
