@@ -110,8 +110,24 @@ def skip(state: State, step: str, by: str, reason: str = "") -> list[Event]:
     return events + _reopened(state, [step], by, "skip")
 
 
-def confirm(state: State, step: str | None, by: str, *, refuse: bool = False) -> list[Event]:
-    """Let a gated step run, or refuse it."""
+def confirm(
+    state: State, step: str | None, by: str, *, refuse: bool = False, files: Sequence[ev.FileMade] = ()
+) -> list[Event]:
+    """Let a gated step run, or refuse it; ``files`` are those that the person gave another content first."""
+    step = gate(state, step).id
+    track = _track(state, step)
+    if not refuse:
+        return [ev.Acted("confirm", by, step, files=tuple(files))]
+    if track.n not in state.gates:
+        # Refused now, it would end before what it needs, and perhaps with a fallback that stands for nothing.
+        hint = tell("hint.run.gate_not_reached", run=state.run, step=step)
+        raise Refusal("STEP_NOT_WAITING", tell("refuse.run.gate_not_reached", step=step), hint)
+    error = _said_no("CONFIRM_REFUSED", by)
+    return [ev.Acted("refuse", by, step), ev.StepFailed(step, track.attempt, error, called=False)]
+
+
+def gate(state: State, step: str | None) -> Track:
+    """The step that waits for a person's word, or is yet to; left out, the one that waits."""
     not_at_rest(state)
     if step is None:
         if len(state.gates) != 1:
@@ -122,14 +138,7 @@ def confirm(state: State, step: str | None, by: str, *, refuse: bool = False) ->
     pending = track.phase is Phase.PENDING and bool(track.step.confirm) and not track.confirmed
     if not pending:
         raise Refusal("STEP_NOT_WAITING", tell("refuse.run.no_gate", step=step))
-    if not refuse:
-        return [ev.Acted("confirm", by, step)]
-    if track.n not in state.gates:
-        # Refused now, it would end before what it needs, and perhaps with a fallback that stands for nothing.
-        hint = tell("hint.run.gate_not_reached", run=state.run, step=step)
-        raise Refusal("STEP_NOT_WAITING", tell("refuse.run.gate_not_reached", step=step), hint)
-    error = _said_no("CONFIRM_REFUSED", by)
-    return [ev.Acted("refuse", by, step), ev.StepFailed(step, track.attempt, error, called=False)]
+    return track
 
 
 def _said_no(code: str, by: str) -> Error:

@@ -52,6 +52,18 @@ FILES: dict[str, dict[str, str]] = {
         "en": "make room or mend the file's permissions in {folder}, then try again",
         "zh": "请在 {folder} 中腾出空间或修复文件权限后重试",
     },
+    "refuse.run.no_such_file": {
+        "en": "step {step!r} reads no file {name!r}; it reads: {files}",
+        "zh": "步骤 {step!r} 不读取文件 {name!r}；它读取：{files}",
+    },
+    "refuse.run.edit_invalid": {
+        "en": "{path} was not replaced, and nothing confirmed: {reason}",
+        "zh": "{path} 未被替换，也没有确认：{reason}",
+    },
+    "refuse.run.edit_unreadable": {
+        "en": "cannot read {path}: {reason}",
+        "zh": "无法读取 {path}：{reason}",
+    },
     "error.FILE_DAMAGED": {
         "en": "{files} of step {step!r} cannot be used: {reason}",
         "zh": "步骤 {step!r} 的文件 {files} 不可用：{reason}",

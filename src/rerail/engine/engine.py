@@ -7,6 +7,7 @@ import contextlib
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -23,7 +24,7 @@ from rerail.core.state import State
 from rerail.core.texts import tell
 from rerail.core.track import RunStatus
 from rerail.core.views import RunResult
-from rerail.engine.keeping import Snapshot, backed_up, cleared, damage_above, damage_of
+from rerail.engine.keeping import Edit, Snapshot, backed_up, cleared, damage_above, damage_of
 from rerail.engine.loop import Ended, Host, RunLoop
 from rerail.engine.owner import RENEW_EVERY, end_residual, is_dead, is_this_process, this_process
 from rerail.engine.reading import AT_REST, FORGOTTEN, Live, Reader, store_errors
@@ -302,6 +303,10 @@ class Engine(Reader):
         await loop.commit()
         await store.release(loop.lease)
 
+    def workspace(self, state: State) -> Path:
+        """The folder where the files of a run are."""
+        return self._host.workspaces(state.home)
+
     # -- Acting ---------------------------------------------------------------------------------------------------
 
     async def pause(self, run: str, *, by: str | None = None) -> None:
@@ -316,9 +321,35 @@ class Engine(Reader):
         """Do without a step."""
         await self._act(run, Wish("skip", by or self._by, step, reason=reason))
 
-    async def confirm(self, run: str, step: str | None = None, *, refuse: bool = False, by: str | None = None) -> None:
-        """Let a gated step run, or refuse it."""
-        await self._act(run, Wish("refuse" if refuse else "confirm", by or self._by, step))
+    async def confirm(
+        self,
+        run: str,
+        step: str | None = None,
+        *,
+        refuse: bool = False,
+        edit: Mapping[str, bytes] | None = None,
+        by: str | None = None,
+    ) -> None:
+        """Let a gated step run, or refuse it; ``edit`` gives files that it reads another content first."""
+        wish = Wish("refuse" if refuse else "confirm", by or self._by, step)
+        if not edit or refuse:
+            await self._act(run, wish)
+            return
+        state = await self.state(await self.find(run))
+        with _refusals():
+            gate = commands.gate(state, step)
+        edits = {name: Edit(self._host, state, gate, name) for name in edit}
+        written: list[Edit] = []
+        try:
+            files = []
+            for name, one in edits.items():
+                files.append(await one.write(edit[name]))
+                written.append(one)
+            await self._act(run, msgspec.structs.replace(wish, step=gate.id, files=tuple(files)))
+        except RerailError:
+            for one in written:
+                one.undo()
+            raise
 
     async def resolve(
         self,

@@ -51,12 +51,17 @@ def look(file: Produced, folder: Path) -> Seen:
             gone = not path.exists()
             fault = tell("file.missing", reason="No such file or directory") if gone else tell("file.no_file")
             return Seen(file.path, faults=(fault,))
-        digest, size = digest_of(path)
-        return Seen(file.path, digest, size, tuple(_invalid(file, path, size)))
+        return look_at(file, path)
     except Outside:
         return Seen(file.path, faults=(tell("file.outside"),))
     except OSError as error:
         return Seen(file.path, faults=(tell("file.missing", reason=error.strerror or str(error)),))
+
+
+def look_at(file: Produced, path: Path) -> Seen:
+    """The same for a file that lies anywhere."""
+    digest, size = digest_of(path)
+    return Seen(file.path, digest, size, tuple(_invalid(file, path, size)))
 
 
 def _invalid(file: Produced, path: Path, size: int) -> list[str]:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
+import shutil
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from rerail.core.commands import FileDamage
+from rerail.core.events import FileMade
 from rerail.core.pipeline import task_view
 from rerail.core.state import State
 from rerail.core.texts import tell
-from rerail.core.track import Phase
-from rerail.engine.files import Wanted, damaged, files_of
+from rerail.core.track import Phase, Track
+from rerail.engine.files import Wanted, damaged, files_of, look_at
 from rerail.engine.loop import Host
 from rerail.errors import Refused
 from rerail.ports import Clock
-from rerail.workspace import Backup, Outside, back_up, remove, stamp, write_whole
+from rerail.workspace import OWN, Backup, Outside, back_up, inside, put_aside, remove, stamp, write_whole
 
 
 async def damage_of(host: Host, state: State) -> list[FileDamage]:
@@ -65,6 +68,47 @@ async def cleared(host: Host, state: State, backup: Backup) -> None:
     """Take away what was backed up, now that it is on record that the run starts over."""
     with host.clock.external():
         await asyncio.to_thread(remove, host.workspaces(state.home), backup)
+
+
+class Edit:
+    """A file that a person gives another content, before the step that reads it may run (T2)."""
+
+    def __init__(self, host: Host, state: State, gate: Track, name: str) -> None:
+        self._host, self._folder = host, host.workspaces(state.home)
+        tracks = (need for need, _ in gate.needs)
+        offered = {item.file.path: item for track in tracks for item in files_of(track)}
+        by_name = {Path(path).name: path for path in offered}
+        found = offered.get(by_name.get(name, name))
+        if found is None:
+            names = ", ".join(offered) or "-"
+            raise Refused(tell("refuse.run.no_such_file", step=gate.id, name=name, files=names), "FILE_UNKNOWN")
+        self.wanted = found
+        self._before: bytes | None = None
+
+    async def write(self, content: bytes) -> FileMade:
+        """Check the content and put it in place; the old file goes to the archive. `Refused` leaves all as it is."""
+        file, path = self.wanted.file, inside(self._folder, self.wanted.file.path)
+        draft = self._folder / OWN / "edit" / secrets.token_hex(4) / path.name
+        with self._host.clock.external():
+            await asyncio.to_thread(write_whole, draft, content)
+        try:
+            seen = await asyncio.to_thread(look_at, file, draft)
+            faults = [*seen.faults, *(await self._host.performer.checked(file, draft) if file.check else ())]
+            if faults:
+                reason = "; ".join(faults)
+                raise Refused(tell("refuse.run.edit_invalid", path=file.path, reason=reason), "FILE_DAMAGED")
+            self._before = path.read_bytes() if path.is_file() else None
+            put_aside(self._folder, [file.path], f"{stamp(self._host.clock.now())}-{self.wanted.step}-edited")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            draft.replace(path)
+        finally:
+            shutil.rmtree(draft.parent, ignore_errors=True)
+        return FileMade(file.path, seen.digest, self.wanted.step)
+
+    def undo(self) -> None:
+        """The person's word was not taken: the old content is back in place."""
+        if self._before is not None:
+            write_whole(inside(self._folder, self.wanted.file.path), self._before)
 
 
 class Snapshot:

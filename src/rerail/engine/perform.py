@@ -248,7 +248,7 @@ class Performer:
                 seen = await asyncio.to_thread(look, file, workspace)
             said = list(seen.faults)
             if not said and file.check:
-                said = await self._checked(launch, file, workspace)
+                said = await self.checked(file, inside(workspace, file.path), launch.ctx)
             found[file.path] = seen
             faults += [f"{file.path}: {fault}" for fault in said]
         if faults:
@@ -257,7 +257,7 @@ class Performer:
         launch.files = found
         return None
 
-    async def _checked(self, launch: Launch, file: Produced, workspace: Path) -> list[str]:
+    async def checked(self, file: Produced, path: Path, ctx: Any = None) -> list[str]:
         """What the tool that a file is checked by has to say against it."""
         tool = self.tools.get(file.check)
         if tool is None:
@@ -265,7 +265,7 @@ class Performer:
         try:
             async with asyncio.timeout(VERIFY_TIMEOUT):
                 with self._outside(not getattr(tool, "is_async", False)):
-                    said = await tool.call({"path": str(inside(workspace, file.path))}, launch.ctx)
+                    said = await tool.call({"path": str(path)}, ctx)
             reason = "" if said or said is None else str(said)
             if not reason and (says_failed(said) or (said is not None and suspect(said) is not None)):
                 reason = str(said)

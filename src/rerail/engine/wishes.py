@@ -35,6 +35,7 @@ class Wish(msgspec.Struct, frozen=True, omit_defaults=True):
     outcome: str = ""  # for resolve: succeeded, failed, rerun
     value: Any = None
     reason: str = ""
+    files: tuple[ev.FileMade, ...] = ()  # for confirm: files that were given another content
     number: int = 0  # its place in the inbox, if it came that way
 
 
@@ -74,7 +75,8 @@ def _grant(state: State, tools: Tools, wish: Wish) -> Granted:
         case "skip":
             return Granted(commands.skip(state, step, wish.by, wish.reason))
         case "confirm" | "refuse":
-            return Granted(commands.confirm(state, wish.step, wish.by, refuse=wish.action == "refuse"))
+            refuse = wish.action == "refuse"
+            return Granted(commands.confirm(state, wish.step, wish.by, refuse=refuse, files=wish.files))
         case "retry":
             return Granted(commands.retry_live(state, [str(s) for s in wish.steps], wish.by, force=wish.force))
         case "resolve":
