@@ -23,7 +23,7 @@ from rerail.cli.output import CannotOpen, Output
 from rerail.core.events import RunStarted
 from rerail.core.plan import servers_of
 from rerail.core.tools import ToolSpec
-from rerail.engine.owner import is_dead, this_process
+from rerail.engine.owner import is_dead, is_this_process
 from rerail.errors import Refused, RerailError, StoreError
 from rerail.plans import Plan
 from rerail.ports import Tool
@@ -210,7 +210,7 @@ async def ownership(engine: Engine, run: str) -> Ownership:
     """Who drives a run."""
     head = await engine.head(run)
     dead = is_dead(head, SystemClock().now())
-    if head.owner is not None and not dead and head.owner != this_process():
+    if head.owner is not None and not dead and not is_this_process(head.owner):
         return Ownership(str(head.owner))
     return Ownership(interrupted=head.status == "running" and dead)
 

@@ -11,6 +11,7 @@ import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from rerail.core import events as ev
@@ -84,6 +85,10 @@ class Reader:
         if head is None:
             raise Refused(tell("refuse.run.no_such_run", run=run), "RUN_UNKNOWN", hint=tell("hint.run.no_such_run"))
         return head
+
+    def workspace(self, run: str) -> Path:
+        """The folder where a run keeps its files; it need not be there yet."""
+        return self._host.workspaces(run)
 
     async def state(self, run: str) -> State:
         """A run's state, folded from its history."""
