@@ -88,6 +88,10 @@ class StoreTable(_Table, frozen=True):
     reconnect_seconds: float = 30.0
 
 
+class WorkerTable(_Table, frozen=True):
+    jobs: int | None = None  # processes that `retry --all-failed` uses; none: twice the cores, eight at most
+
+
 class ToolsTable(_Table, frozen=True):
     modules: list[str] = []
     allow_hosts: list[str] = []
@@ -150,7 +154,7 @@ LOWEST: dict[str, float] = {
     "reflection.max_single_step_repairs": 0, "reflection.max_task_replanning_attempts": 0,
     "reflection.max_consecutive_failures": 0, "artifacts.memory": 0, "artifacts.ttl_hours": 0,
     "store.reconnect_seconds": 0, "tools.max_output": 1, "model.retries": 0, "model.prices": 0, "model.max_reasks": 0,
-    "model.max_context_chars": 1000,
+    "model.max_context_chars": 1000, "worker.jobs": 1,
     **{f"{table}.timeout": 0.001 for table in _MODEL_TABLES}, **{f"{table}.temperature": 0 for table in _MODEL_TABLES},
 }  # fmt: skip
 ADDRESSES: Final = frozenset(f"{table}.base_url" for table in _MODEL_TABLES)
@@ -168,6 +172,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     evaluation: EvaluationTable = EvaluationTable()
     artifacts: ArtifactsTable = ArtifactsTable()
     store: StoreTable = StoreTable()
+    worker: WorkerTable = WorkerTable()
     tools: ToolsTable = ToolsTable()
     mcp: McpTable = McpTable()
     model: ModelTable = ModelTable()

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
+from rerail.core.events import Record
 from rerail.core.plan import Fault
 from rerail.core.texts import tell
 from rerail.core.tools import ToolSpec
@@ -303,6 +304,7 @@ class Engine(core.Engine):
         origin: Sequence[str] = (),
         workspace: str | Path | None = None,
         worker: bool = False,
+        observe: Callable[[Record], None] | None = None,
     ) -> None:
         settings = settings if isinstance(settings, Settings) else Settings.load(settings)
         address = store if store is not None else settings.store.url
@@ -325,7 +327,7 @@ class Engine(core.Engine):
             memory=settings.artifacts.memory,
             limits=Limits(),
             history_window=settings.evaluation.history_window,
-            observe=log_event if settings.log.verbose else None,
+            observe=_observers(observe, log_event if settings.log.verbose else None),
         )
         self.settings = settings
         minds = tuple(mind.answers) if mind is not None else ()
@@ -410,6 +412,19 @@ class Engine(core.Engine):
     async def run(self, plan: Any = None, *, objective: str | None = None, fallback: Any = None) -> RunResult:
         """Start a run and wait until it is at rest or waits for a person."""
         return await self.wait(await self.start(plan, objective=objective, fallback=fallback))
+
+
+def _observers(*given: Callable[[Record], None] | None) -> Callable[[Record], None] | None:
+    """Those who are told of each event once it is durable, as one; None if there are none."""
+    found = [one for one in given if one is not None]
+    if len(found) <= 1:
+        return found[0] if found else None
+
+    def tell_all(record: Record) -> None:
+        for one in found:
+            one(record)
+
+    return tell_all
 
 
 def _workspaces(url: str, given: str | Path | None) -> Callable[[str], Path]:

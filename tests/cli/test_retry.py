@@ -92,7 +92,7 @@ def test_stage(here: Here) -> None:
         {"id": "b", "tool": "fail", "stage": "writing", "needs": ["a"]},
     ]
     run = here.run(*steps, code=1)
-    here("retry", run, "--stage", "writing", code=1)
+    here("retry", run, "--stage", "writing", "--wait", code=1)
     assert here.place.calls == ["a", "b", "b"]
     assert "did you mean 'writing'?" in here("retry", run, "--stage", "writin", code=2).err
 

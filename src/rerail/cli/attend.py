@@ -12,6 +12,7 @@ from rerail.cli.output import Output
 from rerail.cli.picture import Picture
 from rerail.cli.render import report, verdict_line
 from rerail.cli.session import ownership
+from rerail.core.state import State
 from rerail.core.track import RunStatus
 from rerail.core.views import RunResult, result
 from rerail.errors import RerailError
@@ -86,7 +87,7 @@ async def stay(engine: Engine, out: Output, picture: Picture, **extra: Any) -> i
     attended = await attend(engine, out, picture)
     document = {**attended.result.to_dict(), **extra} if out.json else {}
     show_report(out, attended)
-    follow_up = await _follow_up(engine, attended)
+    follow_up = await follow_up_of(engine, attended.picture.state)
     if follow_up is not None:
         child = await attend(engine, out, Picture(follow_up))
         show_report(out, child)
@@ -96,11 +97,11 @@ async def stay(engine: Engine, out: Output, picture: Picture, **extra: Any) -> i
     return attended.code  # a follow-up's failure never changes what its parent came to (T6)
 
 
-async def _follow_up(engine: Engine, attended: Attended) -> str | None:
+async def follow_up_of(engine: Engine, state: State) -> str | None:
     """The run that was started because this one completed."""
-    if attended.picture.state.follow_up is None or attended.result.status != RunStatus.COMPLETED:
+    if state.follow_up is None or state.rest is None or state.rest.status != RunStatus.COMPLETED:
         return None
-    children = await engine.list(parent=attended.result.run_id, limit=1)
+    children = await engine.list(parent=state.run, limit=1)
     return children[0]["run_id"] if children else None
 
 

@@ -12,8 +12,9 @@ from cyclopts import Parameter
 from rich.text import Text
 
 from rerail.cli.attend import Attended, exit_code, show_report, stay
-from rerail.cli.commands_run import Hidden, handed_over
+from rerail.cli.commands_run import DETACH, Hidden, handed_over
 from rerail.cli.inputs import as_mapping, as_value, load_steps
+from rerail.cli.launch import detach, detaches, under
 from rerail.cli.options import FLAG, PLAIN, Common
 from rerail.cli.output import Output, one_line
 from rerail.cli.picture import Picture
@@ -29,10 +30,14 @@ async def confirm(
     /,
     *,
     refuse: Annotated[bool, FLAG] = False,
+    wait: Annotated[bool, FLAG] = False,
+    detached: Annotated[bool, DETACH] = False,
     common: Common = PLAIN,
     out: Annotated[Output, Hidden],
 ) -> int:
     """Let a step that waits for a person run, or refuse it.
+
+    A plan with stages that nobody drives then goes on in a process of its own; others go on here.
 
     Parameters
     ----------
@@ -42,7 +47,14 @@ async def confirm(
         The step; may be left out if only one waits.
     refuse
         Say no: the step fails.
+    wait
+        Stay with the run until it is at rest or waits for a person.
+    detached
+        Leave the run to a process of its own.
     """
+    session = Session(common, out)
+    if await detaches(session, run, wait=wait, detach=detached) and not await _owner(session, run):
+        return await detach(session, under(session, "confirm", run=run, step=step, refuse=refuse))
     return await _act(run, lambda engine, found: engine.confirm(found, step, refuse=refuse), common, out)
 
 
@@ -187,6 +199,12 @@ async def _act(run: str, act: Action, common: Common, out: Output, *, patient: b
         if await _is_driven_here(engine, found):
             return await stay(engine, out, picture, handed_to=None)
         return await _recorded(engine, out, found)
+
+
+async def _owner(session: Session, run: str) -> str:
+    """The living owner of a run, if it has one."""
+    async with session.engine(run=run) as engine:
+        return (await ownership(engine, await engine.find(run))).owner
 
 
 async def _is_driven_here(engine: Engine, run: str) -> bool:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import heapq
 import time
 from collections import deque
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -23,10 +26,14 @@ from rerail.cli.picture import Picture
 from rerail.cli.render import report, runs_table, steps_table
 from rerail.cli.session import Session, ownership
 from rerail.cli.style import moment, size, table
+from rerail.cli.worker_log import LogReader, Printed, log_file
 from rerail.core.events import Record
 from rerail.core.why import failures
+from rerail.engine.reading import AT_REST
 from rerail.errors import PlanError, RerailError
 from rerail.wiring import Engine
+
+FOLLOW_EVERY = 0.2  # seconds between two looks at a run that somebody follows
 
 RunWord = Literal["pending", "running", "waiting", "completed", "failed", "cancelled", "interrupted"]
 
@@ -165,7 +172,7 @@ async def logs(
     common: Common = PLAIN,
     out: Annotated[Output, Hidden],
 ) -> int:
-    """Print everything that happened, one line an event, tools' own log lines included.
+    """Print everything that happened, one line an event, and what tools and workers printed.
 
     With --json one document is printed, a list of events; with --follow too, at the end, when the run is at rest.
 
@@ -176,7 +183,7 @@ async def logs(
     tail
         Only the last so many lines.
     follow
-        Go on as events come, until the run is at rest.
+        Go on as things happen, until the run is at rest; Ctrl-C ends it.
     step
         Only the events of this step.
     """
@@ -184,43 +191,57 @@ async def logs(
         found = await engine.find(run)
         records = await engine.events(found)
         picture = Picture.of(found, records)
-        log = _Log(out, picture, step)
-        log.print(records, tail)
-        if follow:
-            async for record in engine.watch(found, picture.seq):
+        log = _Log(out, picture, step, log_file(engine, found))
+        log.print(records, tail, last=not follow)
+        while follow and not out.closed:
+            head = await engine.head(found)
+            over = head.status in AT_REST or (await ownership(engine, found)).interrupted
+            new = await engine.events(found, picture.seq)
+            for record in new:
                 picture.feed(record)
-                log.print([record], None)
-                if out.closed:
-                    break
+            log.print(new, None, last=over)
+            if over:
+                if head.status not in AT_REST:
+                    out.note(Text(out.say("cli.logs.interrupted", run=found), "yellow"))
+                break
+            await asyncio.sleep(FOLLOW_EVERY)
     log.end(tail)
     return 0
 
 
 class _Log:
-    """The events as lines, or collected for one document."""
+    """The events as lines, between them what was printed; or the events alone, collected for one document."""
 
-    def __init__(self, out: Output, picture: Picture, step: str | None) -> None:
+    def __init__(self, out: Output, picture: Picture, step: str | None, file: Path) -> None:
         self._out, self._step = out, step
         self._teller = Teller(out, picture.state)
+        self._printed = LogReader(file, picture.state.run)
         self._collected: list[Record] = []
 
-    def print(self, records: list[Record], tail: int | None) -> None:
+    def print(self, records: list[Record], tail: int | None, *, last: bool = False) -> None:
+        """Show these events and what was printed since the last time."""
         chosen = [record for record in records if self._step is None or getattr(record.event, "step", "") == self._step]
         if self._out.json:
             self._collected += chosen
             return
-        lines = (line for record in chosen for line in self._lines(record))
+        printed = self._printed.read(last=last) if self._step is None else ()
+        both: list[Iterable[Record | Printed]] = [chosen, printed]
+        merged = heapq.merge(*both, key=lambda one: one.at)
+        lines = (line for one in merged for line in self._lines(one))
         for line in lines if tail is None else deque(lines, max(0, tail)):
             self._out.print(line)
             if self._out.closed:
                 return
 
-    def _lines(self, record: Record) -> list[Text]:
-        line = self._teller.line(record)
-        details = self._teller.details(record) if self._out.verbose else []
+    def _lines(self, one: Record | Printed) -> list[Text]:
+        if isinstance(one, Printed):
+            return [self._teller.beside(one.at, "act" if one.worker else "say", one.text)]
+        line = self._teller.line(one)
+        details = self._teller.details(one) if self._out.verbose else []
         return [line, *details] if line is not None else []
 
     def end(self, tail: int | None) -> None:
+        """The document, if one is wanted."""
         if self._out.json:
             kept = self._collected if tail is None else self._collected[len(self._collected) - max(0, tail) :]
             self._out.document([record.to_dict() for record in kept])

@@ -10,27 +10,27 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 from rich.text import Text
 
-from rerail.cli.attend import attend, stay
+from rerail.cli.attend import stay
+from rerail.cli.commands_many import retry_all
 from rerail.cli.graph import Graph
-from rerail.cli.inputs import load_plan
+from rerail.cli.inputs import load_plan, read_plan
+from rerail.cli.jobs import Job
+from rerail.cli.launch import detach, detaches, under
 from rerail.cli.options import FLAG, PLAIN, Common
-from rerail.cli.output import Output, clean, one_line
+from rerail.cli.output import Output, clean
 from rerail.cli.picture import Picture
 from rerail.cli.render import once_warning, preview_lines
 from rerail.cli.session import Session, ownership
-from rerail.cli.style import icon, style_of, table
 from rerail.core.commands import Preview
 from rerail.core.holes import hole_warnings
 from rerail.core.plan import Fault
 from rerail.core.tools import ToolSpec
-from rerail.errors import PlanError, Refused, RerailError
+from rerail.errors import PlanError, Refused
 from rerail.plans import Plan
 from rerail.wiring import Engine
 
 Hidden = Parameter(parse=False)
-
-# How bad an exit code is: a failed run is worse than a refused retry, and that is worse than one that waits.
-_BADNESS = {0: 0, 3: 1, 2: 2, 1: 3}
+DETACH = Parameter(name="--detach", negative="", show_default=False)
 
 
 async def run(
@@ -77,9 +77,17 @@ async def run(
 
 
 async def start(
-    plan: str, /, *, parent: str | None = None, common: Common = PLAIN, out: Annotated[Output, Hidden]
+    plan: str,
+    /,
+    *,
+    parent: str | None = None,
+    wait: Annotated[bool, FLAG] = False,
+    common: Common = PLAIN,
+    out: Annotated[Output, Hidden],
 ) -> int:
-    """Start a plan; for now it stays attached, as run does.
+    """Start a plan in a process of its own, and leave it to itself.
+
+    It outlives this command and its terminal; follow it with rerail logs RUN --follow, or rerail watch RUN.
 
     Parameters
     ----------
@@ -87,8 +95,13 @@ async def start(
         A YAML or JSON file; - for stdin.
     parent
         The run that this one follows up.
+    wait
+        Stay with it, as run does.
     """
-    return await run(plan, parent=parent, common=common, out=out)
+    if wait:
+        return await run(plan, parent=parent, common=common, out=out)
+    given = read_plan(plan)
+    return await detach(Session(common, out), Job.under(common, out.lang, "start", plan=given, parent=parent or ""))
 
 
 async def check(plan: str, /, *, common: Common = PLAIN, out: Annotated[Output, Hidden]) -> int:
@@ -138,17 +151,32 @@ async def _checked(session: Session, plan: Plan) -> tuple[Mapping[str, ToolSpec]
     return specs, plan.check(specs)
 
 
-async def resume(run: str, /, *, common: Common = PLAIN, out: Annotated[Output, Hidden]) -> int:
+async def resume(
+    run: str,
+    /,
+    *,
+    detached: Annotated[bool, DETACH] = False,
+    take_over: Annotated[bool, FLAG] = False,
+    common: Common = PLAIN,
+    out: Annotated[Output, Hidden],
+) -> int:
     """Continue an interrupted or paused run; nothing that is done is called again.
 
     Parameters
     ----------
     run
         The run's id, or the beginning of it.
+    detached
+        Leave it to a process of its own.
+    take_over
+        Take the run from a process of this machine that is stopped or silent; one that is at work keeps it.
     """
-    async with Session(common, out).reopened(run) as (engine, found):
+    session = Session(common, out)
+    if detached:
+        return await detach(session, under(session, "resume", run=run, take_over=take_over))
+    async with session.reopened(run) as (engine, found):
         picture = Picture.of(found, await engine.events(found))
-        await engine.begin_resume(found)
+        await engine.begin_resume(found, take_over=take_over)
         return await stay(engine, out, picture)
 
 
@@ -166,10 +194,16 @@ async def retry(
     dry_run: Annotated[bool, FLAG] = False,
     yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative="", show_default=False)] = False,
     all_failed: Annotated[bool, FLAG] = False,
+    jobs: Annotated[int | None, Parameter(name=["--jobs", "-j"])] = None,
+    wait: Annotated[bool, FLAG] = False,
+    detached: Annotated[bool, DETACH] = False,
+    take_over: Annotated[bool, FLAG] = False,
     common: Common = PLAIN,
     out: Annotated[Output, Hidden],
 ) -> int:
     """Do again exactly what failed and what depends on it.
+
+    A plan with stages is left to a process of its own, which outlives this command; for others this one stays.
 
     Parameters
     ----------
@@ -189,29 +223,68 @@ async def retry(
         Do not ask.
     all_failed
         Retry every run that failed or was interrupted.
+    jobs
+        How many processes work on them at once; goes with --all-failed.
+    wait
+        Stay with the run until it is at rest or waits for a person.
+    detached
+        Leave the run to a process of its own.
+    take_over
+        Take the run from a process of this machine that is stopped or silent; one that is at work keeps it.
     """
     wanted = _Wanted(step, stage, clean, force)
     if (run is None) is not all_failed:
         return out.usage(out.say("cli.retry.which"), "rerail ls --status failed")
     session = Session(common, out)
     if run is None:
-        return await _retry_all(session, wanted, dry_run=dry_run, yes=yes)
+        if wanted.steps or wanted.stage or wait or detached or take_over:
+            return out.usage(out.say("cli.retry.all_or_one"), "rerail retry RUN --step ID")
+        if jobs is not None and jobs < 1:
+            return out.usage(out.say("cli.retry.no_jobs", jobs=jobs), "rerail retry --all-failed --jobs 4")
+        return await retry_all(session, wanted.arguments(), dry_run=dry_run, yes=yes, jobs=jobs)
+    if jobs is not None:
+        return out.usage(out.say("cli.retry.jobs_for_all"), "rerail retry --all-failed --jobs 4")
+    if not dry_run and await detaches(session, run, wait=wait, detach=detached):
+        if (code := await _ready(session, run, wanted, yes=yes)) is not None:
+            return code
+        given = {**wanted.arguments(), "steps": tuple(wanted.steps), "take_over": take_over}
+        return await detach(session, under(session, "retry", run=run, **given))
     async with session.reopened(run) as (engine, found):
         if dry_run:
             return await _preview(engine, out, found, wanted)
         await _confirmed(engine, out, found, wanted, yes=yes)
         owner = (await ownership(engine, found)).owner
         picture = Picture.of(found, await engine.events(found))
-        target, preview = await engine.begin_retry(found, **wanted.arguments())
-        if preview is None:
+        target, preview = await engine.begin_retry(found, **wanted.arguments(), take_over=take_over)
+        if preview is None and not engine.drives(target):
             return await handed_over(engine, out, target, owner)
-        _say_passed(out, preview)
-        if preview.once and not wanted.clean:  # said, and asked, before a clean one
+        if preview is not None:
+            _say_passed(out, preview)
+        if preview is not None and preview.once and not wanted.clean:  # said, and asked, before a clean one
             out.note(once_warning(out, preview.once))
         if target != found:
             out.note(out.say("cli.retry.follow_up", run=found, target=target))
             picture = Picture(target)
         return await stay(engine, out, picture)
+
+
+async def _ready(session: Session, run: str, wanted: _Wanted, *, yes: bool) -> int | None:
+    """What has to happen before a worker may take a run up: starting over is asked for, named steps go to the owner.
+
+    Returns the exit code if that was all.
+    """
+    out = session.out
+    if wanted.clean and not yes:
+        async with session.reopened(run) as (engine, found):
+            await _confirmed(engine, out, found, wanted, yes=yes)
+    if wanted.steps:
+        async with session.engine(run=run) as engine:
+            found = await engine.find(run)
+            owner = (await ownership(engine, found)).owner
+            if owner and (await engine.head(found)).status in ("running", "waiting"):
+                await engine.begin_retry(found, **wanted.arguments())
+                return await handed_over(engine, out, found, owner)
+    return None
 
 
 class _Wanted:
@@ -281,69 +354,3 @@ async def handed_over(engine: Engine, out: Output, run: str, owner: str) -> int:
         out.print(out.say("cli.handed_over", run=run, owner=owner or "?"))
         out.note(Text(f"  rerail watch {run}{out.where}", "cyan"))
     return 0
-
-
-# -- All that failed ----------------------------------------------------------------------------------------------
-
-
-async def _retry_all(session: Session, wanted: _Wanted, *, dry_run: bool, yes: bool) -> int:
-    out = session.out
-    if wanted.steps or wanted.stage:
-        return out.usage(out.say("cli.retry.all_or_steps"), "rerail retry RUN --step ID")
-    if wanted.clean and not (yes or dry_run):
-        raise Refused(out.say("cli.clean.all"), "CONFIRM_NEEDED", hint="rerail retry --all-failed --clean --yes")
-    session.require_store()
-    async with session.engine() as engine:
-        rows = await engine.list(status=("failed", "running"), limit=100_000)
-    rows = [row for row in rows if row["status"] == "failed" or row["interrupted"]]
-    done = [await _retry_one(session, row, wanted, dry_run=dry_run) for row in reversed(rows)]
-    if out.json:
-        out.document(done)
-    elif done:
-        out.print(*_all_table(out, done))
-    else:
-        out.print(out.say("cli.retry.none"))
-    return max((row["exit_code"] for row in done), key=lambda code: _BADNESS.get(code, 3), default=0)
-
-
-async def _retry_one(session: Session, row: dict[str, Any], wanted: _Wanted, *, dry_run: bool) -> dict[str, Any]:
-    """One run of many: what became of it, or why not."""
-    before = "interrupted" if row["interrupted"] else row["status"]
-    told = {"run_id": row["run_id"], "objective": row["objective"], "before": before}
-    try:
-        async with session.reopened(row["run_id"]) as (engine, run):
-            if dry_run:
-                _, preview = await _foreseen(engine, run, wanted)
-                return {**told, "status": before, "exit_code": 0, "reason": None, "preview": preview.to_dict()}
-            picture = Picture.of(run, await engine.events(run))
-            target = await _begin(engine, run, wanted, interrupted=row["interrupted"])
-            attended = await attend(engine, session.out, picture if target == run else Picture(target))
-    except RerailError as error:
-        code = 2 if isinstance(error, Refused) else 1
-        return {**told, "status": before, "exit_code": code, "reason": str(error)}
-    found = attended.result
-    return {**told, "status": found.status, "exit_code": attended.code, "reason": found.summary}
-
-
-async def _begin(engine: Engine, run: str, wanted: _Wanted, *, interrupted: bool) -> str:
-    """Retry a run; one that was merely interrupted, with nothing failed, just goes on."""
-    try:
-        target, _ = await engine.begin_retry(run, **wanted.arguments())
-    except Refused as refused:
-        if not interrupted or refused.code != "NOTHING_TO_RETRY":
-            raise
-        return await engine.begin_resume(run)
-    return target
-
-
-def _all_table(out: Output, done: Sequence[dict[str, Any]]) -> list[Text]:
-    rows: list[list[Text | str]] = []
-    for row in done:
-        shown = Text.assemble(icon(row["status"], fancy=out.fancy), " ", out.say(f"cli.status.{row['status']}"))
-        shown.stylize(style_of(row["status"]))
-        would = out.say("cli.retry.would", count=len(row["preview"]["rerun"])) if "preview" in row else ""
-        words = row["reason"] or would
-        before = out.say(f"cli.status.{row['before']}")
-        rows.append([Text(row["run_id"], "bold"), before, shown, one_line(row["objective"], 40), one_line(words)])
-    head = [out.say(f"cli.head.{name}") for name in ("run", "before", "status", "objective", "note")]
-    return table(head, rows, out.out.width)

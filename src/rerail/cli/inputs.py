@@ -22,6 +22,16 @@ def load_plan(source: str) -> Plan:
     return Plan.load(sys.stdin.buffer.read() if source == STDIN else Path(source))
 
 
+def read_plan(source: str) -> str:
+    """A plan for another process: a file's absolute path, or the text that came by stdin. It must be readable."""
+    if source != STDIN:
+        Plan.load(Path(source))
+        return os.path.abspath(source)
+    data = sys.stdin.buffer.read()
+    Plan.load(data)
+    return data.decode("utf-8", "replace")
+
+
 def is_plan(word: str) -> bool:
     """Whether a word means a plan rather than a run: stdin, a file, or something that is named like one."""
     return word == STDIN or word.lower().endswith(PLAN_ENDINGS) or os.path.isfile(word)

@@ -47,8 +47,7 @@ class Teller:
         if told is None:
             return None
         sign, step, words = told
-        clock = f"+{span(max(0.0, record.at - (self._state.created_at or record.at)))}"
-        line = Text(f"{clock:>10}  ", "dim")
+        line = self._clock(record.at)
         line.append_text(icon(sign, fancy=self._out.fancy))
         line.append(" ")
         if step:
@@ -57,6 +56,14 @@ class Teller:
             line.append(" " * (self._padding() - cell_len(name)) + "  ")
         line.append(one_line(words, 1000) if sign != "say" else clean(words))
         return line
+
+    def beside(self, at: float, sign: str, words: str) -> Text:
+        """A line that no event holds, as events are told."""
+        return Text.assemble(self._clock(at), icon(sign, fancy=self._out.fancy), " ", clean(words))
+
+    def _clock(self, at: float) -> Text:
+        clock = f"+{span(max(0.0, at - (self._state.created_at or at)))}"
+        return Text(f"{clock:>10}  ", "dim")
 
     def details(self, record: Record) -> list[Text]:
         """What `log.verbose` adds to an event: the retry chain, step by step, and each failed need of a skip."""

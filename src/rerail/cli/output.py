@@ -145,6 +145,10 @@ class Output:
         for line in lines:
             screen.print(line, soft_wrap=True)
 
+    def notice(self, told: str) -> None:
+        """Something that happened on the way, and that people should know."""
+        self.note(Text(clean(retold(told, self.lang)), "yellow"))
+
     def raw(self, text: str) -> None:
         """A text for another program, exactly as it is."""
         try:
@@ -173,10 +177,20 @@ class Output:
 
     def fail(self, error: RerailError) -> int:
         """Tell what cannot be done, and what can; returns the exit code."""
+        return self.refuse(*self.said(error))
+
+    def said(self, error: RerailError) -> tuple[dict[str, Any], str, str, int]:
+        """An error as it is told: the document, the sentence, what to do, and the exit code."""
+        code = 1 if isinstance(error, StoreError) and not isinstance(error, CannotOpen) else USAGE
+        hint = retold(error.hint, self.lang) or self._hint(error)
+        return error.to_dict(), error.message_in(self.lang), hint, code
+
+    def refuse(self, document: Any, message: str, hint: str, code: int) -> int:
+        """Tell an error that somebody else met; returns the exit code."""
         if self.json:
-            self.document(error.to_dict())
-        self._tell(error.message_in(self.lang), retold(error.hint, self.lang) or self._hint(error))
-        return 1 if isinstance(error, StoreError) and not isinstance(error, CannotOpen) else USAGE
+            self.document(document)
+        self._tell(message, hint)
+        return code
 
     def problem(self, code: str, message: str, hint: str) -> None:
         """A problem that is no exception of ours."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,10 +20,10 @@ import msgspec
 
 from rerail.cli.options import Common
 from rerail.cli.output import CannotOpen, Output
-from rerail.core.events import RunStarted
+from rerail.core.events import Record, RunStarted
 from rerail.core.plan import servers_of
 from rerail.core.tools import ToolSpec
-from rerail.engine.owner import is_dead, this_process
+from rerail.engine.owner import is_dead, is_this_process
 from rerail.errors import Refused, RerailError, StoreError
 from rerail.plans import Plan
 from rerail.ports import Tool
@@ -42,8 +42,11 @@ class Ownership:
 class Session:
     """What a command needs to open an engine."""
 
-    def __init__(self, common: Common, out: Output) -> None:
+    def __init__(
+        self, common: Common, out: Output, *, worker: bool = False, observe: Callable[[Record], None] | None = None
+    ) -> None:
         self.common, self.out = common, out
+        self._worker, self._observe = worker, observe
         overrides = overrides_from(list(common.set))
         if common.store is not None:
             overrides.setdefault("store", {})["url"] = as_url(common.store)
@@ -142,10 +145,10 @@ class Session:
         finally:
             await engine.close()
 
-    @staticmethod
-    async def _opened(url: str, sources: Sequence[str], tools: Sequence[Tool], settings: Settings) -> Engine:
+    async def _opened(self, url: str, sources: Sequence[str], tools: Sequence[Tool], settings: Settings) -> Engine:
         try:
-            engine = Engine(url, tools, settings, origin=sources)
+            engine = Engine(url, tools, settings, origin=sources, worker=self._worker, observe=self._observe)
+            engine.notice = self.out.notice
             await engine.open()
         except StoreError as error:
             raise CannotOpen(error.message, error.code, hint=error.hint) from error
@@ -210,7 +213,7 @@ async def ownership(engine: Engine, run: str) -> Ownership:
     """Who drives a run."""
     head = await engine.head(run)
     dead = is_dead(head, SystemClock().now())
-    if head.owner is not None and not dead and head.owner != this_process():
+    if head.owner is not None and not dead and not is_this_process(head.owner):
         return Ownership(str(head.owner))
     return Ownership(interrupted=head.status == "running" and dead)
 

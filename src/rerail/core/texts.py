@@ -14,10 +14,12 @@ from typing import Any
 
 from rerail.core.refusals import REFUSALS
 from rerail.core.texts_files import FILES
+from rerail.core.texts_workers import WORKERS
 
 TEXTS: dict[str, dict[str, str]] = {
     **REFUSALS,
     **FILES,
+    **WORKERS,
     # Why a step failed.
     "error.TIMEOUT": {"en": "timed out after {seconds:g} s", "zh": "超时：{seconds:g} 秒内没有完成"},
     "error.ANSWER_LOST": {
@@ -238,8 +240,8 @@ TEXTS: dict[str, dict[str, str]] = {
     },
     "cli.command.run": {"en": "Run a plan and stay with it to its end.", "zh": "执行计划直到结束。"},
     "cli.command.start": {
-        "en": "Start a plan (stays attached for now, like run).",
-        "zh": "启动计划（目前与 run 一样保持连接）。",
+        "en": "Start a plan in a worker process, and leave it to itself.",
+        "zh": "在工作进程中启动计划，并让它在后台执行。",
     },
     "cli.command.plan": {"en": "Make a plan with the model; run nothing.", "zh": "用模型生成计划；不执行。"},
     "cli.command.check": {"en": "List every fault of a plan; run nothing.", "zh": "列出计划的所有错误；不执行。"},
@@ -516,7 +518,6 @@ TEXTS: dict[str, dict[str, str]] = {
     },
     # Retrying.
     "cli.retry.which": {"en": "name a run, or say --all-failed", "zh": "请给出任务编号，或使用 --all-failed"},
-    "cli.retry.all_or_steps": {"en": "--all-failed takes neither --step nor --stage"},
     "cli.retry.none": {"en": "no run failed or was interrupted", "zh": "没有失败或中断的任务"},
     "cli.retry.would": {"en": "{count:step|steps} would run again", "zh": "将重新执行 {count} 步"},
     "cli.retry.passed": {"en": "--force passed: {checks}", "zh": "--force 越过了：{checks}"},

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -21,19 +20,19 @@ from rerail.core.pipeline import last_files
 from rerail.core.plan import Fault, Plan, Step, check, servers_of
 from rerail.core.policy import Policy
 from rerail.core.state import State
-from rerail.core.texts import tell
+from rerail.core.texts import Told, tell
 from rerail.core.track import RunStatus
 from rerail.core.views import RunResult
 from rerail.engine.keeping import Edit, Snapshot, backed_up, cleared, damage_above, damage_of
 from rerail.engine.loop import Ended, Host, RunLoop
-from rerail.engine.owner import RENEW_EVERY, end_residual, is_dead, is_this_process, this_process
+from rerail.engine.owner import RENEW_EVERY, end_residual, is_dead, is_silent, is_this_process, this_process
 from rerail.engine.reading import AT_REST, FORGOTTEN, Live, Reader, store_errors
 from rerail.engine.today import Today, pretend_mended
 from rerail.engine.wishes import Wish, encode_answer, error_for, raise_answer, storable
 from rerail.errors import PlanError, Refused, RerailError, StoreError
 from rerail.mind import plan as planning
 from rerail.mind.questions import consulted
-from rerail.ports import Conflict, Consultation, Fenced, Head, Lease, Question, Taken, Unavailable, Unusable
+from rerail.ports import Conflict, Consultation, Fenced, Head, Lease, Owner, Question, Taken, Unavailable, Unusable
 from rerail.workspace import Backup
 
 INBOX_EVERY = 0.2
@@ -81,6 +80,7 @@ class Engine(Reader):
         self._broken: dict[str, RerailError] = {}  # runs that stopped because they could not be written any more
         self._attendant: asyncio.Task[None] | None = None
         self._follow_ups: set[asyncio.Task[Any]] = set()
+        self.notice: Callable[[Told], None] = lambda told: None  # what people should hear while a run is taken over
 
     # -- Opening and closing --------------------------------------------------------------------------------------
 
@@ -190,6 +190,7 @@ class Engine(Reader):
         store = self._host.store
         memory = preferred(await self._lessons()) if self._remembers else {}
         above = await self.state(parent) if parent else None
+        self._homes[run] = above.home if above is not None else run
         with store_errors():
             head = Head(run, 0, "pending", plan.objective, parent or "", now, now, self._owner, 1, now)
             try:
@@ -302,10 +303,6 @@ class Engine(Reader):
         loop.note(ev.Acted("forget", by or self._by))
         await loop.commit()
         await store.release(loop.lease)
-
-    def workspace(self, state: State) -> Path:
-        """The folder where the files of a run are."""
-        return self._host.workspaces(state.home)
 
     # -- Acting ---------------------------------------------------------------------------------------------------
 
@@ -455,10 +452,13 @@ class Engine(Reader):
         clean: bool = False,
         force: bool = False,
         dry_run: bool = False,
+        take_over: bool = False,
         by: str | None = None,
     ) -> Any:
         """Retry exactly what failed and what depends on it; with `dry_run` only show what would happen."""
-        target, preview = await self.begin_retry(run, steps, stage, clean=clean, force=force, dry_run=dry_run, by=by)
+        target, preview = await self.begin_retry(
+            run, steps, stage, clean=clean, force=force, dry_run=dry_run, take_over=take_over, by=by
+        )
         return preview if dry_run else await self.wait(target)
 
     async def begin_retry(
@@ -470,16 +470,20 @@ class Engine(Reader):
         clean: bool = False,
         force: bool = False,
         dry_run: bool = False,
+        take_over: bool = False,
         by: str | None = None,
     ) -> tuple[str, Preview | None]:
-        """Start a retry; returns the run it is for (a follow-up, perhaps) and what it will do."""
+        """Start a retry; returns the run it is for (a follow-up, perhaps) and what it will do.
+
+        ``take_over`` takes the run away from a process that is stopped or has fallen silent; see `begin_resume`.
+        """
         run = await self.find(run)
         if not dry_run and not (steps or stage or clean or force) and (started := await self._late_follow_up(run)):
             return started, None
         run = await self._retry_target(run, steps, stage, force=force)
         who = by or self._by
         head = await self.head(run)
-        if run in self._live or self._driven_elsewhere(head):
+        if run in self._live or self._driven_elsewhere(head, take_over=take_over):
             return run, await self._retry_live(run, head, steps, force=force, dry_run=dry_run, by=who)
         asked: dict[str, Any] = {"steps": steps, "stage": stage, "clean": clean, "force": force}
         state = await self.state(run)
@@ -487,12 +491,13 @@ class Engine(Reader):
         if above is not None and not clean and (damage := await damage_above(self._host, state, above)):
             # What it follows is spoilt: that is made again first, and then this is started anew (T3, T6).
             run, above = above.run, None
+            head = await self.head(run)
             asked = {"mending": True, "damage": damage}
         if dry_run:
             state = await self.state(run)
             pretend_mended(state)
             return run, await self._foreseen(state, who, asked)
-        loop = await self._take(run)
+        loop = await self._take(run, head, take_over=take_over)
         backup: Backup | None = None
         try:
             await self._need_tools(loop.state)
@@ -519,26 +524,33 @@ class Engine(Reader):
         with _refusals():
             return commands.retry(state, who, **{**asked, "damage": damage}, **self._today.changes(state))
 
-    def _driven_elsewhere(self, head: Head) -> bool:
+    def drives(self, run: str) -> bool:
+        """Whether this very engine drives the run now."""
+        return run in self._live
+
+    def _driven_elsewhere(self, head: Head, *, take_over: bool = False) -> bool:
         """Whether a living process other than this engine has the run; one at rest has only to let go of it."""
-        alive = head.owner is not None and not is_dead(head, self._host.clock.now())
-        return alive and head.status not in AT_REST
+        now = self._host.clock.now()
+        alive = head.owner is not None and not is_dead(head, now)
+        return alive and head.status not in AT_REST and not (take_over and is_silent(head, now))
 
     async def _retry_live(
         self, run: str, head: Head, steps: Sequence[str] | None, *, force: bool, dry_run: bool, by: str
     ) -> Preview | None:
         if not steps:
-            raise Refused(
-                tell("refuse.run.driven_by", run=run, owner=head.owner),
-                "RUN_LIVE",
-                hint=tell("hint.run.driven_by"),
-            )
+            raise self._is_live(head, tell("hint.run.driven_by"))
         if dry_run:
             state = await self.state(run)
             with _refusals():
                 return commands.retry(state, by, steps=steps, force=force)
         await self._act(run, Wish("retry", by, steps=tuple(steps), force=force))
         return None
+
+    def _is_live(self, head: Head, hint: str) -> Refused:
+        """Somebody else has the run; if that one has fallen silent, there is a way to take it away."""
+        if is_silent(head, self._host.clock.now()):
+            hint = tell("hint.worker.silent", run=head.run, owner=head.owner)
+        return Refused(tell("refuse.run.driven_by", run=head.run, owner=head.owner), "RUN_LIVE", hint=hint)
 
     async def _late_follow_up(self, run: str) -> str | None:
         """Start the follow-up of a completed run that died before it could; None if there is nothing to start."""
@@ -563,25 +575,29 @@ class Engine(Reader):
             return run
         return latest.run
 
-    async def resume(self, run: str, *, by: str | None = None) -> RunResult:
+    async def resume(self, run: str, *, take_over: bool = False, by: str | None = None) -> RunResult:
         """Continue an interrupted or paused run, and wait for it."""
-        return await self.wait(await self.begin_resume(run, by=by))
+        return await self.wait(await self.begin_resume(run, take_over=take_over, by=by))
 
-    async def begin_resume(self, run: str, *, by: str | None = None) -> str:
-        """Continue an interrupted or paused run; returns its id."""
+    async def begin_resume(self, run: str, *, take_over: bool = False, by: str | None = None) -> str:
+        """Continue an interrupted or paused run; returns its id.
+
+        ``take_over`` takes it away from a living process of this machine that is stopped, or has not been heard of for
+        long: that one can write nothing any more, and makes no further call. One that is at work keeps its run.
+        """
         run = await self.find(run)
         head = await self.head(run)
-        if run in self._live or self._driven_elsewhere(head):
+        if run in self._live or self._driven_elsewhere(head, take_over=take_over):
             if not (await self.state(run)).paused:
-                who = tell("refuse.run.driven_by", run=run, owner=head.owner)
-                raise Refused(who, "RUN_LIVE", hint=tell("hint.run.run_live", run=run))
+                raise self._is_live(head, tell("hint.run.run_live", run=run))
             await self._act(run, Wish("resume", by or self._by))  # paused, with calls still under way
             return run
-        loop = await self._take(run)
+        loop = await self._take(run, head, take_over=take_over)
         try:
             self._refuse_resume(loop.state)
             await self._need_tools(loop.state)
             loop.note(*self._today.mending(loop.state, by or self._by, resumed=True))
+            await loop.commit()
         except RerailError:
             await self._let_go(loop.lease)
             raise
@@ -609,10 +625,17 @@ class Engine(Reader):
 
     # -- Taking a run over ----------------------------------------------------------------------------------------
 
-    async def _take(self, run: str) -> RunLoop:
-        """Become the owner of a run nobody drives; a dead owner's lease is taken over."""
+    async def _take(self, run: str, seen: Head | None = None, *, take_over: bool = False) -> RunLoop:
+        """Become the owner of a run nobody drives; a dead owner's lease is taken over.
+
+        With the head that was ``seen`` when it was decided, only if nobody else had the run since: of two who decide
+        the same at the same instant, the second must not do it again after the first.
+        """
         with store_errors():
-            lease = await self._claim(run)
+            lease = await self._claim(run, seen, take_over=take_over)
+        if seen is not None and lease.fence != seen.fence + 1:
+            await self._let_go(lease)
+            raise Refused(tell("refuse.run.changes_hands", run=run), "RUN_LIVE", hint=tell("hint.run.see_run", run=run))
         try:
             state = State(run)
             async for record in self._records(run):
@@ -620,20 +643,28 @@ class Engine(Reader):
         except BaseException:
             await self._let_go(lease)
             raise
+        self._homes[run] = state.home
         return RunLoop(self._host, lease, state)
 
-    async def _claim(self, run: str) -> Lease:
-        now, waited = self._host.clock.now(), 0.0
+    async def _claim(self, run: str, seen: Head | None, *, take_over: bool = False) -> Lease:
+        clock, waited = self._host.clock, 0.0
         while True:
             try:
-                return await self._host.store.claim(run, self._owner, now)
+                return await self._host.store.claim(run, self._owner, clock.now())
             except Taken as taken:
                 head = taken.head
-            if is_dead(head, now) or await self._ended(head):
-                return await self._take_over(run, head, now)
-            if head.status not in AT_REST or waited >= LETTING_GO:
-                who = tell("refuse.run.driven_by", run=run, owner=head.owner)
-                raise Refused(who, "RUN_LIVE", hint=tell("hint.run.run_live", run=run))
+            if is_dead(head, clock.now()):
+                lease = await self._take_over(run, head)
+                self.notice(tell("notice.worker.dead", run=run, owner=head.owner))
+                return lease
+            if head.status not in AT_REST or (seen is not None and seen.fence != head.fence):
+                if take_over and is_silent(head, clock.now()):
+                    return await self._take_away(run, head)
+                raise self._is_live(head, tell("hint.run.run_live", run=run))
+            if waited >= LETTING_GO:
+                if not await self._residual_gone(head):
+                    raise self._is_live(head, tell("hint.run.run_live", run=run))
+                return await self._take_over(run, head)
             await asyncio.sleep(0.05)  # it is done, and its owner about to let go of it
             waited += 0.05
 
@@ -653,15 +684,32 @@ class Engine(Reader):
         await self.equip(state.mcp)
         self._today.need_tools(state)
 
-    async def _ended(self, head: Head) -> bool:
+    async def _residual_gone(self, head: Head) -> bool:
         """Whether the owner of a run at rest was a worker that should be gone, and now is (T7)."""
         owner = head.owner
-        residual = head.status in AT_REST and owner is not None and owner.worker and not is_this_process(owner)
-        return residual and owner is not None and await end_residual(owner)
+        if owner is None or not owner.worker or is_this_process(owner):
+            return False
+        if await self._is_busy(owner, head.run):
+            return True  # it has gone on to another run, and only failed to give this one back
+        self.notice(tell("notice.worker.residual", run=head.run, owner=owner))
+        return await end_residual(owner)
 
-    async def _take_over(self, run: str, head: Head, now: float) -> Lease:
+    async def _is_busy(self, owner: Owner, but: str) -> bool:
+        """Whether a worker drives another run: ending it would hurt that one."""
+        heads = await self._host.store.heads(status=("pending", "running"), limit=100_000)
+        return any(head.owner == owner and head.run != but for head in heads)
+
+    async def _take_away(self, run: str, head: Head) -> Lease:
+        """Take a run from a process that lives and is silent; a worker, which has nothing else to do, is ended."""
+        lease = await self._take_over(run, head)
+        self.notice(tell("notice.worker.taken_away", run=run, owner=head.owner))
+        if head.owner is not None and head.owner.worker and not is_this_process(head.owner):
+            await end_residual(head.owner, grace=0.5)
+        return lease
+
+    async def _take_over(self, run: str, head: Head) -> Lease:
         try:
-            return await self._host.store.claim(run, self._owner, now, over=head.fence)
+            return await self._host.store.claim(run, self._owner, self._host.clock.now(), over=head.fence)
         except Taken as taken:
             raise Refused(tell("refuse.run.taken_first", owner=taken.head.owner, run=run), "RUN_LIVE") from None
 

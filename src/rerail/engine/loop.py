@@ -62,6 +62,7 @@ from rerail.ports import (
 
 T = TypeVar("T")
 MAX_FAULTS = 50  # of a change that was refused, in its event; whoever asked is told all of them
+STALLED = 1.0  # seconds between deciding on a call and making it, after which the lease is looked at again
 BREATH = 256  # calls that are started in one go
 MAX_LOG = 8_000  # characters of log that one event holds
 SAMPLE = 4_000  # bytes of a large output that a mind gets to see
@@ -84,7 +85,7 @@ class Host:
     memory: int
     limits: Limits
     history_window: tuple[int, int] = (5, 12)
-    observe: Callable[[str, Event], None] | None = None  # told of each event once it is durable
+    observe: Callable[[Record], None] | None = None  # told of each event once it is durable
 
 
 class View(Protocol):
@@ -115,7 +116,7 @@ class RunLoop:
         self.contents = Contents(host.store, host.memory)
         self._seq = state.seq  # the last sequence number that is durable
         self._rows: list[tuple[float, bytes]] = []
-        self._unseen: list[Event] = []
+        self._unseen: list[Record] = []
         self._blobs: dict[str, bytes] = {}
         self._status = ""
         self._wake = asyncio.Event()
@@ -197,7 +198,10 @@ class RunLoop:
                 self._absorb()
                 self._obey()
                 launches = self._advance()
+                begun = asyncio.get_running_loop().time()
                 await self._commit()
+                if launches and asyncio.get_running_loop().time() - begun > STALLED:
+                    await self._hold()
                 for number, launch in enumerate(launches, 1):
                     self.host.performer.launch(launch, self._deliver)
                     if not number % BREATH:
@@ -324,10 +328,11 @@ class RunLoop:
                 return False
 
     def _record(self, event: Event, now: float) -> None:
-        evolve(self.state, event, now, self._seq + len(self._rows) + 1)
+        seq = self._seq + len(self._rows) + 1
+        evolve(self.state, event, now, seq)
         self._rows.append((now, encode(event)))
         if self.host.observe is not None:
-            self._unseen.append(event)
+            self._unseen.append(Record(self.state.run, seq, now, event))
 
     async def _commit(self) -> None:
         """Make everything written down durable; only then may anything follow from it."""
@@ -344,8 +349,8 @@ class RunLoop:
                 self.snapshot.write(self.state)
             if self.host.observe is not None:
                 seen, self._unseen = self._unseen, []
-                for event in seen:
-                    self.host.observe(self.state.run, event)
+                for record in seen:
+                    self.host.observe(record)
         if self._granted:
             self._settle_wishes(None)
 
@@ -355,6 +360,13 @@ class RunLoop:
         except (Conflict, Fenced) as error:
             code = "LEASE_LOST" if isinstance(error, Fenced) else "SEQ_CONFLICT"
             raise StoreError(tell("refuse.run.taken_over", run=batch.run), code) from error
+
+    async def _hold(self) -> None:
+        """Make sure that the run is still ours: a process that was stopped may wake up after it was taken over (T7)."""
+        try:
+            await self._patiently(lambda: self.host.store.renew(self.lease, self.host.clock.now()))
+        except Fenced as error:
+            raise StoreError(tell("refuse.run.taken_over", run=self.state.run), "LEASE_LOST") from error
 
     async def _patiently(self, work: Callable[[], Awaitable[T]]) -> T:
         """Ask the store, again and again for `store.reconnect_seconds` while it is out of reach (E4)."""

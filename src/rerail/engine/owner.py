@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import os
 import signal
 import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from rerail.ports import Head, Owner
@@ -29,38 +33,80 @@ def is_this_process(owner: Owner) -> bool:
 
 async def end_residual(owner: Owner, grace: float = 3.0) -> bool:
     """End a worker that outlived its run: TERM, then KILL, and only if pid and start time match (T7)."""
-    for sent, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, grace)):
-        if owner.host != socket.gethostname() or process_start(owner.pid) != owner.started:
-            return sent is not signal.SIGTERM
-        os.kill(owner.pid, sent)
-        waited = 0.0
-        while process_start(owner.pid) == owner.started and waited < patience:
-            await asyncio.sleep(0.05)
-            waited += 0.05
+    if owner.host != socket.gethostname() or not owner.started:
+        return False  # another machine's, or one that cannot be told from a later process of its pid
+    with _held(owner.pid) as send:
+        for sent in (signal.SIGTERM, signal.SIGKILL):
+            if process_start(owner.pid) != owner.started:
+                return sent is not signal.SIGTERM
+            with contextlib.suppress(ProcessLookupError):
+                send(sent)
+            waited = 0.0
+            while process_start(owner.pid) == owner.started and waited < grace:
+                await asyncio.sleep(0.05)
+                waited += 0.05
     return process_start(owner.pid) != owner.started
+
+
+@contextlib.contextmanager
+def _held(pid: int) -> Iterator[Callable[[int], None]]:
+    """A way to signal the process that has this pid now, and no later one, where the system can tell them apart."""
+    try:
+        held = os.pidfd_open(pid)
+    except (AttributeError, OSError):  # not Linux, or already gone: then its start time differs
+        yield functools.partial(os.kill, pid)
+        return
+    try:
+        yield functools.partial(signal.pidfd_send_signal, held)
+    finally:
+        os.close(held)
 
 
 def process_start(pid: int) -> float | None:
     """When a process of this machine started, in the machine's own ticks; None if there is no such process."""
+    found = _look(pid)
+    return found[1] if found is not None and found[0] not in "ZX" else None
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process of this machine is held by SIGSTOP or a debugger."""
+    found = _look(pid)
+    return found is not None and found[0] in "Tt"
+
+
+def _look(pid: int) -> tuple[str, float] | None:
+    """The state of a process and when it started; None if there is none."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except FileNotFoundError:
-        return None if Path("/proc/self/stat").exists() else _start_without_proc(pid)
+        return None if Path("/proc/self/stat").exists() else _ask_ps(pid)
     except OSError:
         return None
     # The name in parentheses may hold anything, so count from its end; the 22nd field is the start time.
     fields = stat.rpartition(")")[2].split()
-    return None if fields[0] in "ZX" else float(fields[19])
+    return fields[0], float(fields[19])
 
 
-def _start_without_proc(pid: int) -> float | None:
+def _ask_ps(pid: int) -> tuple[str, float] | None:
+    """The same where there is no /proc; the start is 0 where nobody can tell."""
+    try:
+        said = subprocess.run(
+            ["ps", "-o", "stat=,lstart=", "-p", str(pid)], env={**os.environ, "LC_ALL": "C"},
+            capture_output=True, text=True, timeout=5, check=False,
+        ).stdout.split(None, 1)  # fmt: skip
+        return (said[0][:1], time.mktime(time.strptime(said[1].strip(), "%a %b %d %H:%M:%S %Y"))) if said else None
+    except (OSError, ValueError, IndexError, subprocess.SubprocessError):
+        return ("?", 0.0) if _exists(pid) else None
+
+
+def _exists(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
-        return None
+        return False
     except PermissionError:
-        pass
-    return 0.0
+        return True
+    return True
 
 
 def is_dead(head: Head, now: float) -> bool:
@@ -71,6 +117,17 @@ def is_dead(head: Head, now: float) -> bool:
     if owner.host == socket.gethostname():
         return process_start(owner.pid) != owner.started
     return now - head.renewed_at > EXPIRED_AFTER
+
+
+def is_silent(head: Head, now: float) -> bool:
+    """Whether a living owner on this machine is stopped, or has not said for long that it is there.
+
+    It may wake up at any time, so it is not dead; but a person may take its run away (decision 0008).
+    """
+    owner = head.owner
+    if owner is None or owner.host != socket.gethostname():
+        return False
+    return is_stopped(owner.pid) or now - head.renewed_at > EXPIRED_AFTER
 
 
 os.register_at_fork(after_in_child=this_process.cache_clear)

@@ -11,6 +11,7 @@ import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from rerail.core import events as ev
@@ -55,6 +56,7 @@ class Reader:
     def __init__(self, host: Host) -> None:
         self._host = host
         self._live: dict[str, Live] = {}
+        self._homes: dict[str, str] = {}  # runs → those whose folder they use
 
     async def find(self, run: str) -> str:
         """The id that a run's id or unambiguous prefix stands for."""
@@ -85,6 +87,13 @@ class Reader:
             raise Refused(tell("refuse.run.no_such_run", run=run), "RUN_UNKNOWN", hint=tell("hint.run.no_such_run"))
         return head
 
+    def workspace(self, run: str) -> Path:
+        """The folder where a run keeps its files; it need not be there yet.
+
+        A follow-up shares its parent's, which is known once its history was read here.
+        """
+        return self._host.workspaces(self._homes.get(run, run))
+
     async def state(self, run: str) -> State:
         """A run's state, folded from its history."""
         live = self._live.get(run)
@@ -93,6 +102,7 @@ class Reader:
         state = State(run)
         async for record in self._records(run):
             evolve(state, record.event, record.at, record.seq)
+        self._homes[run] = state.home
         return state
 
     async def _records(self, run: str, after: int = 0) -> AsyncIterator[Record]:

@@ -10,8 +10,9 @@ from rerail.core.texts import say
 LOG = logging.getLogger("rerail")
 
 
-def log_event(run: str, event: ev.Event) -> None:
+def log_event(record: ev.Record) -> None:
     """Log an event that `log.verbose` is about; everything else is left to `watch`."""
+    run, event = record.run, record.event
     if isinstance(event, ev.RetryBegin):
         reasons = "; ".join(f"{step}: {event.reasons.get(step, '-')}" for step in event.roots)
         LOG.info(say("log.chain", run=run, round=event.round, chain=" → ".join(event.chain), reasons=reasons))

@@ -1,0 +1,226 @@
+"""A worker process: takes runs up, drives them and what follows them, and outlives whoever started it (SPEC T7, T8).
+
+Started by `rerail start`, `retry`, `resume` and `confirm` as `python -m rerail.cli.worker`; nobody types that.
+
+Rules of this file:
+- Jobs come in by stdin, a line each; replies go out by what was stdout. Both ends may go away at any time.
+- It alone claims the run, checks the wish and writes its events: who started it only repeats what it says.
+- Whatever is printed here goes to the run's log. One run at a time, so that it is clear whose words they are.
+- TERM ends it as a crash would: calls cancelled, the lease given back, the run can be resumed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from rerail.cli.attend import exit_code, follow_up_of
+from rerail.cli.jobs import Job, Reply
+from rerail.cli.output import Output
+from rerail.cli.picture import Picture
+from rerail.cli.session import Session
+from rerail.cli.worker_log import Scribe, log_file
+from rerail.core.commands import Preview
+from rerail.core.texts import retold
+from rerail.errors import PlanError, Refused, RerailError
+from rerail.plans import Plan
+from rerail.wiring import Engine
+
+TERMINATED = 128 + signal.SIGTERM
+LINGERING = 5.0  # seconds that threads which a tool left behind may keep the process alive
+
+
+class Worker:
+    """Does one job after the other."""
+
+    def __init__(self, jobs: int, replies: int) -> None:
+        self._jobs, self._replies = jobs, replies
+        self._driving = ""
+        self._leaving = False
+        self._scribe = Scribe(_output("en"))
+
+    async def serve(self) -> int:
+        """Work until there are no more jobs; returns the exit code."""
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+        loop.add_signal_handler(signal.SIGTERM, self._terminate, task)
+        reader = asyncio.StreamReader(limit=2**30)
+        pipe = os.fdopen(self._jobs, "rb", buffering=0)
+        transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+        try:
+            while (line := await reader.readline()).endswith(b"\n"):  # half a line: who wrote it died
+                await self._do(msgspec.json.decode(line, type=Job))
+        except asyncio.CancelledError:
+            return TERMINATED
+        finally:
+            transport.close()
+        return 0
+
+    def _terminate(self, task: asyncio.Task[object]) -> None:
+        """Leave as a crash would; a second signal must not disturb the leaving."""
+        if not self._leaving:
+            self._leaving = True
+            task.cancel()
+
+    async def _do(self, job: Job) -> None:
+        """Do one job; what goes wrong is said, and ends nothing but the job."""
+        out = _output(job.lang)
+        self._scribe.out, self._driving = out, ""
+        sys.path += [folder for folder in job.path if folder not in sys.path]
+        session = Session(job.common(), out, worker=True, observe=self._scribe.observe)
+        try:
+            async with self._opened(session, job) as (engine, run):
+                self._scribe.place = partial(log_file, engine)
+                engine.notice = lambda told: self._notice(out, run or "-", retold(told, out.lang))
+                ended = await self._drive(engine, out, *await self._begin(engine, run, job))
+        except RerailError as error:
+            ended = self._failed(out, error)
+        except asyncio.CancelledError:
+            if self._driving:
+                self._scribe.say(self._driving, out.say("cli.worker.terminated", run=self._driving, where=out.where))
+            raise
+        finally:
+            self._scribe.turn_back()
+        self._reply(ended)
+
+    @asynccontextmanager
+    async def _opened(self, session: Session, job: Job) -> AsyncIterator[tuple[Engine, str]]:
+        """An engine with the tools of the job's run, and the run's id if it has one already."""
+        if job.operation == "start":
+            sources = session.given
+            async with session.engine(sources, session.load(sources), making=True, driving=True) as engine:
+                try:
+                    yield engine, ""
+                except PlanError as error:
+                    error.hint = error.hint or "; ".join(session.undecorated(_plan(job), engine.tools))
+                    raise
+        elif job.operation == "confirm":
+            async with session.acting(job.run) as (engine, run, _):
+                yield engine, run
+        else:
+            async with session.reopened(job.run) as (engine, run):
+                yield engine, run
+
+    async def _begin(self, engine: Engine, run: str, job: Job) -> tuple[str, str, Preview | None]:
+        """Do what was asked for: the run it was done to, the one that was named, and what a retry will do."""
+        before = Picture.of(run, await engine.events(run)) if run else None
+        if before is not None:
+            self._scribe.know(run, before)
+        preview = None
+        match job.operation:
+            case "start":
+                parent = await engine.find(job.parent) if job.parent else None
+                target = await engine.start(_plan(job), parent=parent)
+            case "resume":
+                target = await engine.begin_resume(run, take_over=job.take_over)
+            case "confirm":
+                target = run
+                await engine.confirm(run, job.step, refuse=job.refuse)
+            case "retry":
+                target, preview = await self._retry(engine, run, job)
+        # Nothing may be awaited here: the first call of the run must find the log in its place.
+        self._scribe.turn_to(target)
+        return target, run, preview
+
+    async def _retry(self, engine: Engine, run: str, job: Job) -> tuple[str, Preview | None]:
+        try:
+            return await engine.begin_retry(
+                run, list(job.steps) or None, job.stage, clean=job.clean, force=job.force, take_over=job.take_over
+            )
+        except Refused as refused:
+            if not job.resumes or refused.code != "NOTHING_TO_RETRY":
+                raise
+            return await engine.begin_resume(run), None
+
+    async def _drive(self, engine: Engine, out: Output, run: str, asked: str, preview: Preview | None) -> Reply:
+        """Say that the run was taken up, and stay with it and with what follows it until nothing is left to drive."""
+        self._driving = run
+        driven = engine.drives(run)
+        self._scribe.say(run, out.say("cli.worker.began", pid=os.getpid(), run=run))
+        passed, once = (preview.passed, preview.once) if preview is not None else ((), ())
+        self._reply(
+            Reply("accepted", run=run, asked=asked if asked != run else "", log=str(log_file(engine, run)),
+                  driven=driven, passed=passed, once=once)
+        )  # fmt: skip
+        if (first := self._scribe.unknown_from(run)) is not None:
+            before = [record for record in await engine.events(run) if record.seq < first]
+            self._scribe.know(run, Picture.of(run, before))
+        found = await engine.wait(run) if driven else await engine.show(run)
+        self._rest(out, run, found.status)
+        follower = await follow_up_of(engine, await engine.state(run)) if driven else None
+        while follower is not None and engine.drives(follower):
+            self._driving = follower
+            self._rest(out, follower, (await engine.wait(follower)).status)
+            follower = await follow_up_of(engine, await engine.state(follower))
+        self._driving = ""
+        # A follow-up's failure never changes what its parent came to (T6).
+        return Reply("ended", run=run, status=found.status, code=exit_code(found.status), text=found.summary)
+
+    def _rest(self, out: Output, run: str, status: str) -> None:
+        words = out.say("cli.worker.ended", pid=os.getpid(), run=run, status=out.say(f"cli.status.{status}"))
+        self._scribe.say(run, words)
+
+    def _failed(self, out: Output, error: RerailError) -> Reply:
+        """Why the job was refused, or why the run stopped in the middle."""
+        document, message, hint, code = out.said(error)
+        if not self._driving:
+            return Reply("refused", text=message, hint=hint, code=code, error=document)
+        self._scribe.say(self._driving, out.say("cli.worker.broke", message=message))
+        return Reply("ended", run=self._driving, status="interrupted", code=1, text=message, hint=hint, error=document)
+
+    def _notice(self, out: Output, run: str, text: str) -> None:
+        self._scribe.say(run, text)
+        self._reply(Reply("notice", text=text))
+
+    def _reply(self, reply: Reply) -> None:
+        """Tell whoever started this process, if anybody still listens."""
+        data = msgspec.json.encode(reply) + b"\n"
+        with contextlib.suppress(OSError):
+            while data:
+                data = data[os.write(self._replies, data) :]
+
+
+def _output(lang: str) -> Output:
+    return Output(lang=lang, color=False, quiet=True)
+
+
+def _plan(job: Job) -> Plan:
+    return Plan.load(Path(job.plan) if os.path.isabs(job.plan) else job.plan.encode())
+
+
+def _apart() -> tuple[int, int]:
+    """Keep the pipes out of the tools' reach: they get an empty stdin, and print where this process complains."""
+    jobs, replies = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    return jobs, replies
+
+
+def main() -> int:
+    """Serve, and end even if a tool left threads behind."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # no terminal is there, and none can end it
+    code = asyncio.run(Worker(*_apart()).serve())
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    last_word = threading.Timer(LINGERING, os._exit, (code,))
+    last_word.daemon = True
+    last_word.start()
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
