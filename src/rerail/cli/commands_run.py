@@ -20,6 +20,7 @@ from rerail.cli.options import FLAG, PLAIN, Common
 from rerail.cli.output import Output, clean
 from rerail.cli.picture import Picture
 from rerail.cli.render import once_warning, preview_lines
+from rerail.cli.retry_report import RetryReport, refusal
 from rerail.cli.session import Session, ownership
 from rerail.core.commands import Preview
 from rerail.core.holes import hole_warnings
@@ -244,17 +245,36 @@ async def retry(
         return await retry_all(session, wanted.arguments(), dry_run=dry_run, yes=yes, jobs=jobs)
     if jobs is not None:
         return out.usage(out.say("cli.retry.jobs_for_all"), "rerail retry --all-failed --jobs 4")
-    if not dry_run and await detaches(session, run, wait=wait, detach=detached):
-        if (code := await _ready(session, run, wanted, yes=yes)) is not None:
-            return code
-        given = {**wanted.arguments(), "steps": tuple(wanted.steps), "take_over": take_over}
-        return await detach(session, under(session, "retry", run=run, **given))
+    try:
+        if not dry_run and await detaches(session, run, wait=wait, detach=detached):
+            return await _retry_detached(session, run, wanted, yes=yes, take_over=take_over)
+        return await _retry_here(session, run, wanted, yes=yes, dry_run=dry_run, take_over=take_over)
+    except Refused as refused:
+        return out.fail(refused, refusal(out, run, refused))
+
+
+async def _retry_detached(session: Session, run: str, wanted: _Wanted, *, yes: bool, take_over: bool) -> int:
+    """Let a worker do it; what can be said is said before."""
+    ready = await _ready(session, run, wanted, yes=yes)
+    if isinstance(ready, int):
+        return ready
+    if ready is not None:
+        session.out.print(*ready.opening(session.out))
+    given = {**wanted.arguments(), "steps": tuple(wanted.steps), "take_over": take_over}
+    return await detach(session, under(session, "retry", run=run, **given), ready)
+
+
+async def _retry_here(session: Session, run: str, wanted: _Wanted, *, yes: bool, dry_run: bool, take_over: bool) -> int:
+    """Do it in this process, and stay."""
+    out = session.out
     async with session.reopened(run) as (engine, found):
         if dry_run:
             return await _preview(engine, out, found, wanted)
         await _confirmed(engine, out, found, wanted, yes=yes)
         owner = (await ownership(engine, found)).owner
         picture = Picture.of(found, await engine.events(found))
+        if picture.state.staged and not out.json and (told := await _report(engine, found, wanted)) is not None:
+            out.print(*told.opening(out), Text())
         target, preview = await engine.begin_retry(found, **wanted.arguments(), take_over=take_over)
         if preview is None and not engine.drives(target):
             return await handed_over(engine, out, target, owner)
@@ -268,10 +288,21 @@ async def retry(
         return await stay(engine, out, picture)
 
 
-async def _ready(session: Session, run: str, wanted: _Wanted, *, yes: bool) -> int | None:
+async def _report(engine: Engine, run: str, wanted: _Wanted) -> RetryReport | None:
+    """What there is to tell about a retry before it happens; None where only doing it can tell."""
+    try:
+        target, preview = await engine.begin_retry(run, **wanted.arguments(), dry_run=True)
+    except Refused as refused:
+        if refused.code != "RUN_COMPLETED":
+            raise
+        return None  # unless its follow-up was never started
+    return RetryReport(run, await engine.state(target), preview) if preview is not None else None
+
+
+async def _ready(session: Session, run: str, wanted: _Wanted, *, yes: bool) -> RetryReport | int | None:
     """What has to happen before a worker may take a run up: starting over is asked for, named steps go to the owner.
 
-    Returns the exit code if that was all.
+    Returns the exit code if that was all, else what there is to tell, if the plan has stages.
     """
     out = session.out
     if wanted.clean and not yes:
@@ -284,7 +315,11 @@ async def _ready(session: Session, run: str, wanted: _Wanted, *, yes: bool) -> i
             if owner and (await engine.head(found)).status in ("running", "waiting"):
                 await engine.begin_retry(found, **wanted.arguments())
                 return await handed_over(engine, out, found, owner)
-    return None
+    # Whether a tool was changed since only its file can tell; that matters to a forced retry alone.
+    opened = session.reopened(run) if wanted.force else session.looking(run)
+    async with opened as (engine, found):
+        staged = (await engine.state(found)).staged
+        return await _report(engine, found, wanted) if staged and not out.json else None
 
 
 class _Wanted:

@@ -22,6 +22,7 @@ from rich.text import Text
 from rerail.cli.jobs import Job, Reply
 from rerail.cli.output import Output, clean
 from rerail.cli.render import once_warning
+from rerail.cli.retry_report import RetryReport, refusal
 from rerail.cli.session import Session
 from rerail.errors import Refused
 
@@ -118,8 +119,11 @@ class Hand:
 # -- One worker, left to itself -----------------------------------------------------------------------------------
 
 
-async def detach(session: Session, job: Job) -> int:
-    """Let a worker take a run up, say which, and leave it to itself; returns the exit code (T8)."""
+async def detach(session: Session, job: Job, report: RetryReport | None = None) -> int:
+    """Let a worker take a run up, say which, and leave it to itself; returns the exit code (T8).
+
+    ``report`` is what was begun to be told about a retry, and ends with who does it.
+    """
     out = session.out
     if session.settings.store.url == "memory://":
         raise Refused(out.say("cli.worker.memory"), "USAGE", hint=out.say("cli.worker.memory_hint"))
@@ -131,8 +135,11 @@ async def detach(session: Session, job: Job) -> int:
             if said.kind == "notice":
                 out.note(Text(clean(said.text), "yellow"))
             elif said.kind == "accepted":
-                return _accepted(out, hand.pid, said)
+                return _accepted(out, hand.pid, said, report)
             else:
+                refused = Refused(said.text, (said.error or {}).get("error", {}).get("code"))
+                if blocks := refusal(out, job.run, refused) if job.operation == "retry" else []:
+                    return out.refuse_with(said.error, blocks, said.code)
                 return out.refuse(said.error, said.text, said.hint, said.code)
         return await _died(out, hand)
     except asyncio.CancelledError:
@@ -149,16 +156,18 @@ async def _died(out: Output, hand: Hand) -> int:
     return 1
 
 
-def _accepted(out: Output, pid: int, said: Reply) -> int:
-    if said.passed:
+def _accepted(out: Output, pid: int, said: Reply, report: RetryReport | None = None) -> int:
+    if said.passed and report is None:
         out.note(Text(out.say("cli.retry.passed", checks=", ".join(said.passed)), "yellow"))
     if said.once:
         out.note(once_warning(out, said.once))
-    if said.asked:
+    if said.asked and report is None:
         out.note(out.say("cli.retry.follow_up", run=said.asked, target=said.run))
     if out.json:
         owner = {"pid": pid, "log": said.log} if said.driven else {"pid": None, "log": said.log}
         out.document({"run_id": said.run, **owner, "detached": said.driven})
+    elif said.driven and report is not None:
+        out.print(*report.started(out, pid))
     elif said.driven:
         out.print(out.say("cli.worker.detached", run=said.run, pid=pid))
         out.note(Text(f"  rerail logs {said.run} --tail 50{out.where}", "cyan"))

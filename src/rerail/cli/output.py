@@ -13,7 +13,7 @@ import contextlib
 import os
 import sys
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -175,9 +175,17 @@ class Output:
         self.problem("USAGE", message, hint)
         return USAGE
 
-    def fail(self, error: RerailError) -> int:
-        """Tell what cannot be done, and what can; returns the exit code."""
-        return self.refuse(*self.said(error))
+    def fail(self, error: RerailError, instead: Sequence[Text] = ()) -> int:
+        """Tell what cannot be done, and what can, or these lines ``instead``; returns the exit code."""
+        document, message, hint, code = self.said(error)
+        return self.refuse_with(document, instead, code) if instead else self.refuse(document, message, hint, code)
+
+    def refuse_with(self, document: Any, lines: Sequence[Text], code: int) -> int:
+        """Tell an error in words of its own; returns the exit code."""
+        if self.json:
+            self.document(document)
+        self.note(*lines)
+        return code
 
     def said(self, error: RerailError) -> tuple[dict[str, Any], str, str, int]:
         """An error as it is told: the document, the sentence, what to do, and the exit code."""

@@ -168,6 +168,12 @@ class Session:
             yield engine, run
 
     @asynccontextmanager
+    async def looking(self, run: str) -> AsyncIterator[tuple[Engine, str]]:
+        """An engine to look at a run with, without its tools, and the run's full id."""
+        async with self.engine(run=run) as engine:
+            yield engine, await engine.find(run)
+
+    @asynccontextmanager
     async def acting(self, run: str, *, patient: bool = False) -> AsyncIterator[tuple[Engine, str, str]]:
         """An engine to act on a run with, the run's full id, and its living owner in another process, if it has one.
 

@@ -80,4 +80,59 @@ FILES: dict[str, dict[str, str]] = {
         "en": "{path!r} leaves the run's workspace",
         "zh": "{path!r} 超出任务工作目录",
     },
+    # The report of a retry; the Chinese is fixed by the contract.
+    "report.retry.title": {"en": "🔄 Retrying run {run}", "zh": "🔄 准备重试任务 {run}"},
+    "report.retry.status": {"en": "  ✅ status: {status}", "zh": "  ✅ 任务状态: {status}"},
+    "report.retry.stage": {"en": "  ✅ failed stage: {stage}", "zh": "  ✅ 失败阶段: {stage}"},
+    "report.retry.count": {"en": "  ✅ retries: {count}/{of}", "zh": "  ✅ 重试次数: {count}/{of}"},
+    "report.retry.retryable": {"en": "  ✅ the error can be retried", "zh": "  ✅ 错误可重试"},
+    "report.retry.error_passed": {
+        "en": "  ⚠️  the error cannot be mended by trying again (passed by --force)",
+        "zh": "  ⚠️  错误不可重试（--force 已忽略）",
+    },
+    "report.retry.limit_passed": {
+        "en": "  ⚠️  the retry limit was passed by --force",
+        "zh": "  ⚠️  已超过重试次数限制（--force 已忽略）",
+    },
+    "report.retry.damaged": {
+        "en": "⚠️  {path} cannot be kept ({reason}); the stage {stage} runs again",
+        "zh": "⚠️  {path} 已损坏，将重新{stage}",
+    },
+    "report.retry.partial": {"en": "📋 Strategy: partial retry", "zh": "📋 重试策略: 部分重试"},
+    "report.retry.clean": {"en": "📋 Strategy: start over", "zh": "📋 重试策略: 完全重试"},
+    "report.retry.files": {"en": "  - kept files: {files}", "zh": "  - 保留文件: {files}"},
+    "report.retry.no_files": {"en": "none", "zh": "无"},
+    "report.retry.backup": {"en": "  - backup: {backup}", "zh": "  - 备份: {backup}"},
+    "report.retry.backup_first": {"en": "made first, in the workspace", "zh": "先在工作目录中备份所有文件"},
+    "report.retry.from": {"en": "  - from the stage {stage} on", "zh": "  - 从{stage}阶段重新开始"},
+    "report.retry.from_start": {"en": "  - from the beginning", "zh": "  - 从头开始"},
+    "report.retry.starting": {"en": "🚀 Starting a worker …", "zh": "🚀 正在启动重试进程..."},
+    "report.retry.pid": {"en": "  pid: {pid}", "zh": "  进程ID: {pid}"},
+    "report.retry.logs": {
+        "en": "💡 Follow it: rerail logs {run} --tail 50{where}",
+        "zh": "💡 查看实时日志: /logs {run} --tail 50",
+    },
+    "report.refused.RETRY_LIMIT": {
+        "en": "❌ run {run} has used up its retries ({max_retries})\n"
+        "   - start over: rerail retry {run} --clean\n"
+        "   - retry all the same: rerail retry {run} --force",
+        "zh": "❌ 任务已达到最大重试次数 ({max_retries})\n"
+        "   - 使用 '/retry {run} --clean' 完全重新开始\n"
+        "   - 使用 '/retry {run} --force' 强制重试（忽略次数限制）",
+    },
+    "report.refused.NOT_RETRYABLE": {
+        "en": "❌ this error cannot be mended by trying again: {reason}\n   mend what it names first",
+        "zh": "❌ 此错误不可重试: {reason}\n   请先修复配置问题",
+    },
+    "report.refused.RUN_LIVE": {
+        "en": "⚠️  the run is in the hands of another process",
+        "zh": "⚠️  任务正在被另一个进程重试",
+    },
+    # What the stages of a staged task are called, where a sentence names them.
+    "stage.extracting": {"en": "extracting", "zh": "提取"},
+    "stage.retrieving": {"en": "retrieving", "zh": "检索"},
+    "stage.generating": {"en": "generating", "zh": "生成"},
+    "stage.evaluating": {"en": "evaluating", "zh": "评估"},
+    "stage.reflecting": {"en": "reflecting", "zh": "反思"},
+    "stage.curating": {"en": "curating", "zh": "策展"},
 }
