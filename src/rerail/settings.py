@@ -332,7 +332,9 @@ def _numbers(found: Any) -> Iterator[float]:
 
 
 def _unknown(what: str, key: str, known: Any, source: str) -> str:
-    near = nearest(key, known)
+    # A key that is known, in another table, is what people get wrong most.
+    elsewhere = [f"{table}.{key}" for table in Settings.__struct_fields__ if key in _kind(table).__struct_fields__]
+    near = elsewhere[0] if elsewhere and "." in what else nearest(key, known)
     if near:
         return tell("refuse.settings.unknown_near", what=what, source=source, near=near)
     return tell("refuse.settings.unknown", what=what, source=source, known=", ".join(known))

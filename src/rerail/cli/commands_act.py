@@ -13,7 +13,7 @@ from rich.text import Text
 
 from rerail.cli.attend import Attended, exit_code, show_report, stay
 from rerail.cli.commands_run import DETACH, Hidden, handed_over
-from rerail.cli.inputs import as_mapping, as_value, load_steps
+from rerail.cli.inputs import as_mapping, as_value, load_steps, read_edits
 from rerail.cli.launch import detach, detaches, under
 from rerail.cli.options import FLAG, PLAIN, Common
 from rerail.cli.output import Output, one_line
@@ -30,6 +30,7 @@ async def confirm(
     /,
     *,
     refuse: Annotated[bool, FLAG] = False,
+    edit: Annotated[tuple[str, ...], FLAG] = (),
     wait: Annotated[bool, FLAG] = False,
     detached: Annotated[bool, DETACH] = False,
     common: Common = PLAIN,
@@ -47,15 +48,24 @@ async def confirm(
         The step; may be left out if only one waits.
     refuse
         Say no: the step fails.
+    edit
+        A file with what a file that the step reads should say instead: requirements.json, or NAME=FILE if yours is
+        called something else. It must be as valid as the old one, which goes to the archive.
     wait
         Stay with the run until it is at rest or waits for a person.
     detached
         Leave the run to a process of its own.
     """
-    session = Session(common, out)
+    if edit and refuse:
+        return out.usage(out.say("cli.confirm.edit_or_refuse"), f"rerail confirm {run} --refuse")
+    session, edits = Session(common, out), read_edits(edit)
     if await detaches(session, run, wait=wait, detach=detached) and not await _owner(session, run):
-        return await detach(session, under(session, "confirm", run=run, step=step, refuse=refuse))
-    return await _act(run, lambda engine, found: engine.confirm(found, step, refuse=refuse), common, out)
+        return await detach(session, under(session, "confirm", run=run, step=step, refuse=refuse, edit=edits))
+
+    async def act(engine: Engine, found: str) -> None:
+        await engine.confirm(found, step, refuse=refuse, edit=edits)
+
+    return await _act(run, act, common, out)
 
 
 async def resolve(

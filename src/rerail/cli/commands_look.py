@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import heapq
 import time
-from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from cyclopts import Parameter
 from rich.text import Text
 
-from rerail.cli.attend import attend, exit_code, show_report
+from rerail.cli.attend import attend, exit_code, follow_up_of, show_report
 from rerail.cli.catalogue import STDIN
 from rerail.cli.commands_run import Hidden
 from rerail.cli.graph import Graph, mermaid, tree
@@ -28,6 +27,7 @@ from rerail.cli.session import Session, ownership
 from rerail.cli.style import moment, size, table
 from rerail.cli.worker_log import LogReader, Printed, log_file
 from rerail.core.events import Record
+from rerail.core.state import State
 from rerail.core.why import failures
 from rerail.engine.reading import AT_REST
 from rerail.errors import PlanError, RerailError
@@ -191,22 +191,55 @@ async def logs(
         found = await engine.find(run)
         records = await engine.events(found)
         picture = Picture.of(found, records)
-        log = _Log(out, picture, step, log_file(engine, found))
-        log.print(records, tail, last=not follow)
-        while follow and not out.closed:
-            head = await engine.head(found)
-            over = head.status in AT_REST or (await ownership(engine, found)).interrupted
-            new = await engine.events(found, picture.seq)
-            for record in new:
-                picture.feed(record)
-            log.print(new, None, last=over)
-            if over:
-                if head.status not in AT_REST:
-                    out.note(Text(out.say("cli.logs.interrupted", run=found), "yellow"))
-                break
-            await asyncio.sleep(FOLLOW_EVERY)
+        log = _Log(out, picture, step, log_file(engine, picture.state.home))
+        lines = log.lines(records, last=not follow)
+        after = await _later(engine, out, picture.state, step)  # to people the two are one task (T6)
+        lines += after.first if after is not None else []
+        log.show(lines if tail is None else lines[len(lines) - max(0, tail) :])
+        if follow and after is None:
+            await _follow(engine, out, log, picture)
+            after = await _later(engine, out, await engine.state(found), step)
+            log.show(after.first if after is not None else [])
+        if follow and after is not None:
+            await _follow(engine, out, after.log, after.picture)
     log.end(tail)
     return 0
+
+
+class _Later(NamedTuple):
+    """The run that followed another, as far as it has come."""
+
+    picture: Picture
+    log: _Log
+    first: list[Text]
+
+
+async def _later(engine: Engine, out: Output, state: State, step: str | None) -> _Later | None:
+    """The run that followed, for people; a document is of one run alone."""
+    follower = None if out.json else await follow_up_of(engine, state)
+    if follower is None:
+        return None
+    records = await engine.events(follower)
+    picture = Picture.of(follower, records)
+    log = _Log(out, picture, step, log_file(engine, picture.state.home))
+    return _Later(picture, log, log.lines(records))
+
+
+async def _follow(engine: Engine, out: Output, log: _Log, picture: Picture) -> None:
+    """Print what happens from what the picture knows on, until the run is at rest."""
+    run = picture.state.run
+    while not out.closed:
+        head = await engine.head(run)
+        over = head.status in AT_REST or (await ownership(engine, run)).interrupted
+        new = await engine.events(run, picture.seq)
+        for record in new:
+            picture.feed(record)
+        log.show(log.lines(new, last=over))
+        if over:
+            if head.status not in AT_REST:
+                out.note(Text(out.say("cli.logs.interrupted", run=run), "yellow"))
+            return
+        await asyncio.sleep(FOLLOW_EVERY)
 
 
 class _Log:
@@ -218,20 +251,23 @@ class _Log:
         self._printed = LogReader(file, picture.state.run)
         self._collected: list[Record] = []
 
-    def print(self, records: list[Record], tail: int | None, *, last: bool = False) -> None:
-        """Show these events and what was printed since the last time."""
+    def lines(self, records: list[Record], *, last: bool = False) -> list[Text]:
+        """These events and what was printed since the last time; for a document they are only collected."""
         chosen = [record for record in records if self._step is None or getattr(record.event, "step", "") == self._step]
         if self._out.json:
             self._collected += chosen
-            return
+            return []
         printed = self._printed.read(last=last) if self._step is None else ()
         both: list[Iterable[Record | Printed]] = [chosen, printed]
         merged = heapq.merge(*both, key=lambda one: one.at)
-        lines = (line for one in merged for line in self._lines(one))
-        for line in lines if tail is None else deque(lines, max(0, tail)):
-            self._out.print(line)
+        return [line for one in merged for line in self._lines(one)]
+
+    def show(self, lines: Iterable[Text]) -> None:
+        """Print lines, as long as somebody reads them."""
+        for line in lines:
             if self._out.closed:
                 return
+            self._out.print(line)
 
     def _lines(self, one: Record | Printed) -> list[Text]:
         if isinstance(one, Printed):

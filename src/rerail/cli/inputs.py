@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,3 +62,17 @@ def as_value(text: str) -> Any:
         return msgspec.json.decode(text.encode())
     except msgspec.DecodeError:
         return text
+
+
+def read_edits(words: Sequence[str]) -> dict[str, bytes]:
+    """What files should say instead: FILE, or NAME=FILE where the two are called differently."""
+    edits = {}
+    for word in words:
+        name, given, path = word.partition("=")
+        file = Path(path if given else name)
+        try:
+            edits[name if given else file.name] = file.read_bytes()
+        except OSError as error:
+            message = tell("refuse.run.edit_unreadable", path=file, reason=error.strerror or error)
+            raise Refused(message, "USAGE") from error
+    return edits

@@ -25,6 +25,7 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True):
     resumes: bool = False  # where nothing failed, a retry of an interrupted run just goes on
     step: str | None = None  # for confirm
     refuse: bool = False
+    edit: dict[str, bytes] = {}  # for confirm: what files should say instead
     # How the launching process was called.
     store: str | None = None
     tools: tuple[str, ...] = ()

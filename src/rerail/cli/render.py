@@ -15,7 +15,7 @@ from rerail.cli.picture import Mending, Picture, rung_words
 from rerail.cli.style import fitted, icon, moment, style_of, table
 from rerail.core.commands import Preview, Refusal, retry
 from rerail.core.state import State
-from rerail.core.texts import span
+from rerail.core.texts import has, span
 from rerail.core.track import RunStatus, Status
 from rerail.core.verdict import error_of, run_status, status_of, waiting_on
 from rerail.core.views import RunResult, result
@@ -61,13 +61,22 @@ def report(
 def verdict_line(out: Output, found: RunResult, status: str) -> Text:
     """The verdict in one line: status, run, what it came to, what it cost."""
     shown = "degraded" if status == RunStatus.COMPLETED and found.degraded else status
-    line = Text.assemble(icon(shown, fancy=out.fancy), " ", (out.say(f"cli.status.{shown}"), style_of(shown)))
+    words = status_words(out, shown, found.shown_status if status == found.status else "")
+    line = Text.assemble(icon(shown, fancy=out.fancy), " ", (words, style_of(shown)))
     line.append(f"  {found.run_id}", "bold")
     seconds, calls = found.exec["seconds"]["total"], found.exec["calls"]
     cost = f", {found.exec['tokens']:,} tokens, {found.exec['cost']:g}" if found.exec["tokens"] else ""
     line.append(f"  {out.say('cli.report.cost', calls=calls, seconds=span(seconds))}{cost}  ", "dim")
     line.append(one_line(bare(found.summary, found.status), 400))
     return line
+
+
+def status_words(out: Output, status: str, shown: str = "") -> str:
+    """A run's status in words; for a plan with stages, the stage that it is in (T2)."""
+    if shown in ("", status) or status not in ("running", "waiting"):
+        return out.say(f"cli.status.{status}")
+    key = f"cli.status.{shown}"
+    return out.say(key) if has(key) else shown
 
 
 def _section(out: Output, title: str, lines: Sequence[Text]) -> list[Text]:

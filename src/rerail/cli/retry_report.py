@@ -38,7 +38,8 @@ class RetryReport:
             lines.append(self._line(out, "report.retry.stage", stage=stage))
         count, of = self._count()
         lines.append(self._line(out, "report.retry.count", count=count, of=of))
-        lines.append(self._line(out, self._error_key()))
+        if self._status() == RunStatus.FAILED:
+            lines.append(self._line(out, self._error_key()))
         if "RETRY_LIMIT" in self.preview.passed:
             lines.append(self._line(out, "report.retry.limit_passed"))
         lines += [self._damaged(out, path) for path in self.preview.damaged]

@@ -125,7 +125,7 @@ class Worker:
                 target = await engine.begin_resume(run, take_over=job.take_over)
             case "confirm":
                 target = run
-                await engine.confirm(run, job.step, refuse=job.refuse)
+                await engine.confirm(run, job.step, refuse=job.refuse, edit=job.edit)
             case "retry":
                 target, preview = await self._retry(engine, run, job)
         # Nothing may be awaited here: the first call of the run must find the log in its place.

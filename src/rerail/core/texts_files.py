@@ -80,6 +80,11 @@ FILES: dict[str, dict[str, str]] = {
         "en": "{path!r} leaves the run's workspace",
         "zh": "{path!r} 超出任务工作目录",
     },
+    "cli.status.awaiting_confirm": {"en": "awaiting_confirm", "zh": "等待确认"},
+    "cli.confirm.edit_or_refuse": {
+        "en": "--edit goes with a yes, not with --refuse",
+        "zh": "--edit 不能与 --refuse 一起使用",
+    },
     # The report of a retry; the Chinese is fixed by the contract.
     "report.retry.title": {"en": "🔄 Retrying run {run}", "zh": "🔄 准备重试任务 {run}"},
     "report.retry.status": {"en": "  ✅ status: {status}", "zh": "  ✅ 任务状态: {status}"},

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rerail.core.pipeline import failed_stage, shown_status
 from rerail.core.recover import failed_args
 from rerail.core.refs import MissingPath, resolve
 from rerail.core.state import State
@@ -47,6 +48,7 @@ class StepRow:
     stage: str = ""
     needs: tuple[str, ...] = ()
     unverified: bool = False
+    files: tuple[str, ...] = ()  # what it left in the workspace
 
     def to_dict(self) -> dict[str, Any]:
         """The row as plain data."""
@@ -80,6 +82,8 @@ class RunResult:
     seq: int = 0
     created_at: float = 0.0
     retry_history: tuple[Mapping[str, Any], ...] = field(default=())
+    shown_status: str = ""  # for a plan with stages, what people call the status: its stage
+    failed_stage: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """The result as plain data: what ``--json`` prints."""
@@ -112,6 +116,7 @@ def step_row(state: State, track: Track, output: Any = None, lang: str = "en", a
         stage=track.step.stage,
         needs=tuple(need.id for need, _ in track.needs),
         unverified=track.result.unverified if track.result is not None else False,
+        files=tuple(track.result.files) if track.result is not None else (),
     )
 
 
@@ -164,6 +169,8 @@ def result(
         seq=state.seq,
         created_at=state.created_at,
         retry_history=tuple(state.retry_history),
+        shown_status=shown_status(state),
+        failed_stage=failed_stage(state),
     )
 
 
