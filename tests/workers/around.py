@@ -42,6 +42,12 @@ async def trace(ctx: rerail.Context, seconds: float = 0.03):
 
 
 @rerail.tool
+async def wander():
+    """Leave the folder, and the process in another one."""
+    os.chdir("/")
+
+
+@rerail.tool
 async def chat(ctx: rerail.Context, words: str = "hello"):
     """Print, in Python and from below."""
     note(ctx)

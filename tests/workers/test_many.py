@@ -139,6 +139,29 @@ def test_ctrl_c_ends_the_workers(here: Here) -> None:
     assert here.place.calls.count("w") == 2 * len(runs)
 
 
+def test_the_parent_is_killed(here: Here) -> None:
+    """T4, E1: the workers end the runs that they are on, and no other; none stays."""
+    holding = mendable({"id": "h", "tool": "hold", "args": {"name": "go"}, "needs": ["w"]})
+    runs = failed(here.place, *[holding for _ in range(4)])
+    here.place.touch("fix")
+    process = here.place.spawn("retry", "--all-failed", "--jobs", "2")
+    here.place.until(lambda: here.place.calls.count("h") == 2)
+    process.kill()
+    process.wait()
+    here.place.touch("go")
+    here.place.until(lambda: not workers_in(here.place.folder))
+    assert sorted(status(here, run) for run in runs) == ["completed", "completed", "failed", "failed"]
+
+
+def test_a_tool_that_goes_elsewhere_takes_nobody_along(place: Place) -> None:
+    """T4: the next run of the same worker finds its store and its files where they were."""
+    wander = {"id": "z", "tool": "wander", "needs": ["w"]}
+    failed(place, mendable(wander), mendable(wander), mendable(wander))
+    place.touch("fix")
+    code, rows, _ = retry_all(place, "--jobs", "1")
+    assert code == 0 and [row["status"] for row in rows.values()] == ["completed"] * 3
+
+
 def test_progress_on_a_terminal(place: Place) -> None:
     """T4: one line that is drawn again, then the table."""
     failed(place, mendable(), mendable())

@@ -19,6 +19,7 @@ from tests.workers.around import STAGED, forge, gone, log_of, row, start, status
 
 import rerail
 from rerail.adapters.stores.memory import MemoryStore
+from rerail.engine import owner
 from rerail.engine.owner import end_residual, is_silent, process_start
 from rerail.errors import Refused, StoreError
 from rerail.ports import Batch, Head, Owner
@@ -145,8 +146,8 @@ def test_who_may_not_be_ended_is_not(here: Here, bystander: type[Bystander], cha
     """T7: an owner on another machine, or one that is no worker, is never signalled; the retry is refused."""
     run = here.run(*STAGED, code=1)
     other = bystander(PLAIN)
-    owner = {"host": socket.gethostname(), "pid": other.pid, "started": other.started, "renewed_at": time.time()}
-    forge(here.place, run, **{**owner, **changed})
+    held = {"host": socket.gethostname(), "pid": other.pid, "started": other.started, "renewed_at": time.time()}
+    forge(here.place, run, **{**held, **changed})
     assert here("retry", run, "--wait", "--json", code=2).json["error"]["code"] == "RUN_LIVE"
     assert other.lives
 
@@ -155,9 +156,9 @@ def test_a_worker_that_went_on_to_another_run_is_left_alone(here: Here, bystande
     """T7: ending it would hurt the other run; it merely failed to give this one back."""
     run, other = here.run(*STAGED, code=1), here.run({"id": "x", "tool": "fail"}, code=1)
     worker = bystander(PLAIN)
-    owner = {"host": socket.gethostname(), "pid": worker.pid, "started": worker.started, "worker": 1}
-    forge(here.place, run, **owner)
-    forge(here.place, other, **owner, status="running", renewed_at=time.time())
+    held = {"host": socket.gethostname(), "pid": worker.pid, "started": worker.started, "worker": 1}
+    forge(here.place, run, **held)
+    forge(here.place, other, **held, status="running", renewed_at=time.time())
     here.place.touch("fix")
     here.place.touch("go")
     here("retry", run, "--wait", code=0)
@@ -169,24 +170,41 @@ async def test_a_start_that_nobody_can_tell_is_no_match() -> None:
     assert not await end_residual(Owner(socket.gethostname(), os.getpid(), 0.0, worker=True), 0.1)
 
 
-def test_races(here: Here) -> None:
+def test_without_proc_a_process_is_known_by_what_ps_says() -> None:
+    """T7: on machines without /proc; the same answer each time, another one for another process, none for none."""
+    child = subprocess.Popen([sys.executable, "-c", PLAIN], stdout=subprocess.PIPE, text=True)
+    try:
+        first = owner._ask_ps(child.pid)
+        assert first is not None and first[1] > time.time() - 60 and first == owner._ask_ps(child.pid)
+        assert owner._ask_ps(1) != first
+        child.send_signal(signal.SIGSTOP)
+        deadline = time.monotonic() + 5
+        while (owner._ask_ps(child.pid) or ("",))[0] != "T":
+            assert time.monotonic() < deadline
+    finally:
+        child.kill()
+        child.communicate()
+    assert owner._ask_ps(child.pid) is None
+
+
+@pytest.mark.parametrize("turn", range(RACES))
+def test_races(here: Here, turn: int) -> None:
     """T7: of two retries at the same instant exactly one works, each time; the other is told that the run is live."""
+    run = here.run(*STAGED, code=1)
     here.place.touch("fix")
-    for turn in range(RACES):
-        plan = ({"id": "a", "tool": "needs_file", "args": {"name": f"fix{turn}"}, "stage": "s"}, {
-            "id": "b", "tool": "hold", "args": {"name": f"go{turn}"}, "needs": ["a"]})  # fmt: skip
-        run = here.run(*plan, code=1)
-        here.place.touch(f"fix{turn}")
-        before = len(here.place.calls)
-        both = [here.place.spawn("retry", run, "--detach", "--json") for _ in range(2)]
-        said = [(one.communicate(timeout=30)[0], one.returncode) for one in both]
-        here.place.touch(f"go{turn}")
-        assert sorted(code for _, code in said) == [0, 2], said
-        refused = next(json.loads(out) for out, code in said if code == 2)
-        assert refused["error"]["code"] == "RUN_LIVE"
-        here.place.until(lambda: not workers_in(here.place.folder))
-        assert here.place.calls[before:] == ["a", "b"]
-        assert here("show", run, "--json", code=0).json["retries"] == 1
+    before = len(here.place.calls)
+    ways = ["--detach", "--wait"] if turn % 3 == 2 else ["--detach", "--detach"]
+    both = [here.place.spawn("retry", run, way, "--json") for way in ways]
+    here.place.until(lambda: "c" in here.place.calls)
+    here.place.until(lambda: any(one.poll() == 2 for one in both))
+    here.place.touch("go")
+    said = [(one.communicate(timeout=30)[0], one.returncode) for one in both]
+    assert sorted(code for _, code in said) == [0, 2], said
+    refused = next(json.loads(out) for out, code in said if code == 2)
+    assert refused["error"]["code"] == "RUN_LIVE"
+    here.place.until(lambda: not workers_in(here.place.folder))
+    assert here.place.calls[before:] == ["b", "c"]
+    assert here("show", run, "--json", code=0).json["retries"] == 1
 
 
 def test_the_second_does_not_do_it_again_after_the_first() -> None:
@@ -270,8 +288,8 @@ def test_an_owner_at_work_keeps_its_run(here: Here) -> None:
 
 def _head(place: Place, run: str) -> Head:
     found = row(place, run)
-    owner = Owner(found["host"], found["pid"], found["started"], bool(found["worker"]))
-    return Head(run, owner=owner, renewed_at=found["renewed_at"])
+    held = Owner(found["host"], found["pid"], found["started"], bool(found["worker"]))
+    return Head(run, owner=held, renewed_at=found["renewed_at"])
 
 
 def test_silence_has_two_signs() -> None:

@@ -162,6 +162,29 @@ def test_a_follow_up_is_driven_by_the_same_worker(here: Here) -> None:
     assert "the child speaks" not in here("logs", said["run_id"], code=0).out
 
 
+def test_named_steps_go_to_the_living_worker(here: Here) -> None:
+    """T5, X7: a retry of a step of a live run is the owner's to do; no second worker is started."""
+    steps = ({"id": "x", "tool": "needs_file", "args": {"name": "fix"}, "stage": "s"}, *HOLDING)
+    said = start(here, *steps)
+    here.place.until(lambda: {"x", "b"} <= set(here.place.calls))
+    here.place.until(lambda: here("show", said["run_id"], "--json").json["steps"]["x"]["status"] == "failed")
+    here.place.touch("fix")
+    handed = here("retry", said["run_id"], "--step", "x", "--json", code=0).json
+    assert str(handed["handed_to"]).endswith(f":{said['pid']}")
+    assert workers_in(here.place.folder) == [said["pid"]]
+    here.place.touch("go")
+    here.place.until(lambda: gone(said["pid"]))
+    assert status(here, said["run_id"]) == "completed" and here.place.calls.count("x") == 2
+
+
+def test_what_a_worker_dies_of_is_in_its_log(here: Here) -> None:
+    """T9: even words that nobody caught."""
+    said = start(here, {"id": "d", "tool": "die"})
+    here.place.until(lambda: gone(said["pid"]))
+    assert status(here, said["run_id"]) == "interrupted"
+    assert "d  calls die" in log_of(said)
+
+
 # -- What a worker survives ---------------------------------------------------------------------------------------
 
 

@@ -245,7 +245,7 @@ async def retry(
     if jobs is not None:
         return out.usage(out.say("cli.retry.jobs_for_all"), "rerail retry --all-failed --jobs 4")
     if not dry_run and await detaches(session, run, wait=wait, detach=detached):
-        if (code := await _ready(session, run, wanted, yes=yes)) is not None:
+        if not take_over and (code := await _ready(session, run, wanted, yes=yes)) is not None:
             return code
         given = {**wanted.arguments(), "steps": tuple(wanted.steps), "take_over": take_over}
         return await detach(session, under(session, "retry", run=run, **given))
