@@ -24,8 +24,9 @@ demo: $(DEMO) ## See a plan fail, heal, be killed and finish (offline, under a m
 test: $(DEV) ## Run the tests (JOBS=0 in one process, PYTEST_ARGS="-k chain" to choose)
 	$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
 
-long: $(DEV) ## Run the tests that take minutes: kill -9, laws with many examples
-	RERAIL_KILLS=200 RERAIL_LAWS=10 $(BIN)/python -m pytest -n $(JOBS) tests/crash tests/laws $(PYTEST_ARGS)
+long: $(DEV) ## Run the tests that take minutes: kill -9, laws with many examples, races of workers
+	RERAIL_KILLS=200 RERAIL_LAWS=10 RERAIL_RACES=100 RERAIL_MANY=500 \
+		$(BIN)/python -m pytest -n $(JOBS) tests/crash tests/laws tests/workers $(PYTEST_ARGS)
 
 check: $(DEV) ## Everything that must hold before a change lands: format, lint, types, layers, tests
 	$(BIN)/ruff format --check .

@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from operator import attrgetter
 from pathlib import Path
@@ -63,6 +64,7 @@ CONTRACT = {
     "evaluation.judge": True, "evaluation.shortcut": True, "evaluation.history_window": (5, 12),
     "artifacts.memory": 10, "artifacts.ttl_hours": 24,
     "store.url": "sqlite:///.rerail/runs.db", "store.durability": "full", "store.reconnect_seconds": 30,
+    "worker.jobs": None,
     "model.name": None, "model.base_url": None, "model.temperature": 0, "model.timeout": 60, "model.prices": {},
     "mcp.servers": {}, "mcp.from_plans": False,
 }  # fmt: skip
@@ -413,6 +415,31 @@ def verbose(given: Mapping[str, Any], tmp_path: Path) -> str:
     return re.sub(r"[0-9a-f]{10}|[0-9.]+\s*(?:ms|µs|s|min)?\b|\s+", "*", done.stdout + done.stderr)
 
 
+def working(given: Mapping[str, Any]) -> int:
+    """How many processes do what failed: each of four runs takes a while when it is retried."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        (place / "tools.py").write_text(
+            "import os, pathlib, time, rerail\n@rerail.tool\ndef a():\n"
+            "    if not pathlib.Path(__file__).with_name('fix').exists():\n        raise ValueError('no')\n"
+            "    time.sleep(1.5)\n    return os.getpid()\n"
+        )
+        (place / "plan.json").write_text(json.dumps(ONE))
+        (place / "rerail.toml").write_text("[retry]\nmax_retry_rounds = 0\n[reflection]\nmax_step_retries = 0\n")
+
+        def typed(*words: str) -> Any:
+            done = subprocess.run(
+                [sys.executable, "-m", "rerail.cli", *words, "--json"], cwd=place, capture_output=True, timeout=60
+            )
+            return json.loads(done.stdout)
+
+        for _ in range(4):
+            typed("run", "plan.json", "--tools", "tools.py")
+        (place / "fix").touch()
+        rows = typed("retry", "--all-failed", "--set", f"worker.jobs={given['worker']['jobs']}")
+        return len({typed("show", row["run_id"])["steps"]["a"]["output"] for row in rows})
+
+
 PROMPTS = str(Path(__file__).with_name("_prompts_for_settings"))
 MODULE = str(Path(__file__).with_name("_tools_for_settings.py"))
 TIME = {"command": sys.executable, "args": ["-m", "mcp_server_time"]}
@@ -473,6 +500,7 @@ BITES: dict[str, Bite] = {
     "store.url": ("memory://", "sqlite:///somewhere.db", opened, "memory://", "sqlite:///somewhere.db"),
     "store.durability": ("full", "normal", synchronous, 2, 1),
     "store.reconnect_seconds": (4, 20, patience, 4, 20),
+    "worker.jobs": (1, 2, working, 1, 2),
     "tools.modules": ([], [MODULE], tool_names, [], ["from_a_module"]),
     "tools.allow_hosts": (
         ["example.com"], ["127.0.0.1"], lambda given: http_code(given) == "HOST_NOT_ALLOWED", True, False,

@@ -167,7 +167,7 @@ class _Progress:
             from rich.live import Live
 
             self._live = Live(self._line(), console=self._out.err, auto_refresh=False, transient=True)
-            self._live.start()
+            self._live.start(refresh=True)
 
     def advance(self, row: Row) -> None:
         """One more run is done."""

@@ -233,7 +233,7 @@ async def retry(
     take_over
         Take the run from a process of this machine that is stopped or silent; one that is at work keeps it.
     """
-    wanted = _Wanted(step, stage, clean, force)
+    wanted = _Wanted(step, stage, clean, force, take_over)
     if (run is None) is not all_failed:
         return out.usage(out.say("cli.retry.which"), "rerail ls --status failed")
     session = Session(common, out)
@@ -247,24 +247,24 @@ async def retry(
         return out.usage(out.say("cli.retry.jobs_for_all"), "rerail retry --all-failed --jobs 4")
     try:
         if not dry_run and await detaches(session, run, wait=wait, detach=detached):
-            return await _retry_detached(session, run, wanted, yes=yes, take_over=take_over)
-        return await _retry_here(session, run, wanted, yes=yes, dry_run=dry_run, take_over=take_over)
+            return await _retry_detached(session, run, wanted, yes=yes)
+        return await _retry_here(session, run, wanted, yes=yes, dry_run=dry_run)
     except Refused as refused:
         return out.fail(refused, refusal(out, run, refused))
 
 
-async def _retry_detached(session: Session, run: str, wanted: _Wanted, *, yes: bool, take_over: bool) -> int:
+async def _retry_detached(session: Session, run: str, wanted: _Wanted, *, yes: bool) -> int:
     """Let a worker do it; what can be said is said before."""
     ready = await _ready(session, run, wanted, yes=yes)
     if isinstance(ready, int):
         return ready
     if ready is not None:
         session.out.print(*ready.opening(session.out))
-    given = {**wanted.arguments(), "steps": tuple(wanted.steps), "take_over": take_over}
+    given = {**wanted.arguments(), "steps": tuple(wanted.steps), "take_over": wanted.take_over}
     return await detach(session, under(session, "retry", run=run, **given), ready)
 
 
-async def _retry_here(session: Session, run: str, wanted: _Wanted, *, yes: bool, dry_run: bool, take_over: bool) -> int:
+async def _retry_here(session: Session, run: str, wanted: _Wanted, *, yes: bool, dry_run: bool) -> int:
     """Do it in this process, and stay."""
     out = session.out
     async with session.reopened(run) as (engine, found):
@@ -275,7 +275,7 @@ async def _retry_here(session: Session, run: str, wanted: _Wanted, *, yes: bool,
         picture = Picture.of(found, await engine.events(found))
         if picture.state.staged and not out.json and (told := await _report(engine, found, wanted)) is not None:
             out.print(*told.opening(out), Text())
-        target, preview = await engine.begin_retry(found, **wanted.arguments(), take_over=take_over)
+        target, preview = await engine.begin_retry(found, **wanted.arguments(), take_over=wanted.take_over)
         if preview is None and not engine.drives(target):
             return await handed_over(engine, out, target, owner)
         if preview is not None:
@@ -291,7 +291,7 @@ async def _retry_here(session: Session, run: str, wanted: _Wanted, *, yes: bool,
 async def _report(engine: Engine, run: str, wanted: _Wanted) -> RetryReport | None:
     """What there is to tell about a retry before it happens; None where only doing it can tell."""
     try:
-        target, preview = await engine.begin_retry(run, **wanted.arguments(), dry_run=True)
+        target, preview = await engine.begin_retry(run, **wanted.arguments(), take_over=wanted.take_over, dry_run=True)
     except Refused as refused:
         if refused.code != "RUN_COMPLETED":
             raise
@@ -308,7 +308,7 @@ async def _ready(session: Session, run: str, wanted: _Wanted, *, yes: bool) -> R
     if wanted.clean and not yes:
         async with session.reopened(run) as (engine, found):
             await _confirmed(engine, out, found, wanted, yes=yes)
-    if wanted.steps:
+    if wanted.steps and not wanted.take_over:
         async with session.engine(run=run) as engine:
             found = await engine.find(run)
             owner = (await ownership(engine, found)).owner
@@ -325,8 +325,9 @@ async def _ready(session: Session, run: str, wanted: _Wanted, *, yes: bool) -> R
 class _Wanted:
     """What a retry is asked to take."""
 
-    def __init__(self, steps: Sequence[str], stage: str | None, clean: bool, force: bool) -> None:
+    def __init__(self, steps: Sequence[str], stage: str | None, clean: bool, force: bool, take_over: bool) -> None:
         self.steps, self.stage, self.clean, self.force = list(steps), stage, clean, force
+        self.take_over = take_over
 
     def arguments(self) -> dict[str, Any]:
         """The façade's arguments."""
@@ -334,7 +335,7 @@ class _Wanted:
 
 
 async def _foreseen(engine: Engine, run: str, wanted: _Wanted) -> tuple[str, Preview]:
-    target, preview = await engine.begin_retry(run, **wanted.arguments(), dry_run=True)
+    target, preview = await engine.begin_retry(run, **wanted.arguments(), take_over=wanted.take_over, dry_run=True)
     assert preview is not None
     return target, preview
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any, Literal
 
@@ -32,13 +33,14 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True):
     settings: tuple[str, ...] = ()
     lang: str = "en"
     path: tuple[str, ...] = ()  # where modules are looked for
+    cwd: str = "."
 
     @classmethod
     def under(cls, common: Common, lang: str, operation: Any, **rest: Any) -> Job:
         """A job under the options of a command."""
         return cls(
             operation, **rest, store=common.store, tools=tuple(common.tools), settings=tuple(common.set), lang=lang,
-            path=tuple(sys.path),
+            path=tuple(sys.path), cwd=os.getcwd(),
         )  # fmt: skip
 
     def common(self) -> Common:

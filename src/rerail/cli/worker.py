@@ -77,11 +77,13 @@ class Worker:
         out = _output(job.lang)
         self._scribe.out, self._driving = out, ""
         sys.path += [folder for folder in job.path if folder not in sys.path]
-        session = Session(job.common(), out, worker=True, observe=self._scribe.observe)
+        with contextlib.suppress(OSError):
+            os.chdir(job.cwd)  # a tool of an earlier run may have gone elsewhere
         try:
+            session = Session(job.common(), out, worker=True, observe=self._scribe.observe)
             async with self._opened(session, job) as (engine, run):
                 self._scribe.place = partial(log_file, engine)
-                engine.notice = lambda told: self._notice(out, run or "-", retold(told, out.lang))
+                engine.notice = lambda told: self._notice(run or "-", retold(told, out.lang))
                 ended = await self._drive(engine, out, *await self._begin(engine, run, job))
         except RerailError as error:
             ended = self._failed(out, error)
@@ -89,8 +91,7 @@ class Worker:
             if self._driving:
                 self._scribe.say(self._driving, out.say("cli.worker.terminated", run=self._driving, where=out.where))
             raise
-        finally:
-            self._scribe.turn_back()
+        self._scribe.turn_back()  # not if the worker ends of something else: its last words belong to the run
         self._reply(ended)
 
     @asynccontextmanager
@@ -178,7 +179,7 @@ class Worker:
         self._scribe.say(self._driving, out.say("cli.worker.broke", message=message))
         return Reply("ended", run=self._driving, status="interrupted", code=1, text=message, hint=hint, error=document)
 
-    def _notice(self, out: Output, run: str, text: str) -> None:
+    def _notice(self, run: str, text: str) -> None:
         self._scribe.say(run, text)
         self._reply(Reply("notice", text=text))
 
