@@ -36,23 +36,35 @@ COMMANDS: dict[str, dict[str, str]] = {
     "cli.error.unknown_command": {"en": "there is no command {word!r}", "zh": "没有命令 {word!r}"},
     "cli.error.unknown_option": {"en": "there is no option {word!r}", "zh": "没有选项 {word!r}"},
     "cli.error.too_many": {"en": "nothing is known to do with: {words}", "zh": "多余的参数：{words}"},
-    "cli.error.did_you_mean": {"en": "did you mean: {near}"},
-    "cli.error.see_help": {"en": "see: rerail --help"},
-    "cli.error.see_command_help": {"en": "see: rerail {command} --help"},
+    "cli.error.did_you_mean": {"en": "did you mean: {near}", "zh": "您是不是要找：{near}"},
+    "cli.error.see_help": {"en": "see: rerail --help", "zh": "查看：rerail --help"},
+    "cli.error.see_command_help": {"en": "see: rerail {command} --help", "zh": "查看：rerail {command} --help"},
     "cli.error.no_store": {
         "en": "there is no run {run!r}: the store {url} does not exist",
         "zh": "没有任务 {run!r}：存储 {url} 不存在",
     },
-    "cli.hint.no_store": {"en": "name the store with --store, or go to the folder where the run was started"},
-    "cli.hint.store": {"en": "name another place with --store"},
+    "cli.hint.no_store": {
+        "en": "name the store with --store, or go to the folder where the run was started",
+        "zh": "用 --store 指定存储，或切换到启动任务时所在的目录",
+    },
+    "cli.hint.store": {"en": "name another place with --store", "zh": "用 --store 指定其他位置"},
     "cli.error.store_missing": {"en": "there is no store {url}", "zh": "存储 {url} 不存在"},
     "cli.hint.undecorated": {
         "en": "{file} has a function {name!r} without @rerail.tool",
         "zh": "{file} 中的函数 {name!r} 没有 @rerail.tool",
     },
-    "cli.hint.tools": {"en": "load tools with --tools file.py or --tools module:attr; see them with: rerail tools"},
-    "cli.error.origin": {"en": "the tools of run {run} cannot be loaded again: {reason}"},
-    "cli.hint.origin": {"en": "say where they are now with --tools file.py"},
+    "cli.hint.tools": {
+        "en": "load tools with --tools file.py or --tools module:attr; see them with: rerail tools",
+        "zh": "用 --tools file.py 或 --tools module:attr 加载工具；查看工具：rerail tools",
+    },
+    "cli.error.origin": {
+        "en": "the tools of run {run} cannot be loaded again: {reason}",
+        "zh": "任务 {run} 的工具无法重新加载：{reason}",
+    },
+    "cli.hint.origin": {
+        "en": "say where they are now with --tools file.py",
+        "zh": "用 --tools file.py 说明它们现在在哪里",
+    },
     "cli.interrupted": {"en": "interrupted", "zh": "已中断"},
     "cli.interrupted.run": {
         "en": "interrupted; run {runs} was left as it is and can be resumed",
@@ -130,7 +142,10 @@ COMMANDS: dict[str, dict[str, str]] = {
     "cli.ls.none": {"en": "no runs", "zh": "没有任务"},
     "cli.ls.more": {"en": "there are more; see them with --limit 0", "zh": "还有更多；用 --limit 0 查看"},
     "cli.artifacts.none": {"en": "no artifacts", "zh": "没有产物"},
-    "cli.check.ok": {"en": "ok: {steps:step|steps}, depth {depth}, width {width}"},
+    "cli.check.ok": {
+        "en": "ok: {steps:step|steps}, depth {depth}, width {width}",
+        "zh": "通过：{steps} 步，深度 {depth}，宽度 {width}",
+    },
     "cli.check.faults": {"en": "{count:fault|faults}:", "zh": "{count} 个错误："},
     "cli.check.no_tools": {
         "en": "tools and arguments were not checked; pass --tools to check them too",
@@ -151,7 +166,10 @@ COMMANDS: dict[str, dict[str, str]] = {
     },
     # Retrying.
     "cli.retry.which": {"en": "name a run, or say --all-failed", "zh": "请给出任务编号，或使用 --all-failed"},
-    "cli.retry.all_or_steps": {"en": "--all-failed takes neither --step nor --stage"},
+    "cli.retry.all_or_steps": {
+        "en": "--all-failed takes neither --step nor --stage",
+        "zh": "--all-failed 不能与 --step 或 --stage 同时使用",
+    },
     "cli.retry.none": {"en": "no run failed or was interrupted", "zh": "没有失败或中断的任务"},
     "cli.retry.would": {"en": "{count:step|steps} would run again", "zh": "将重新执行 {count} 步"},
     "cli.retry.passed": {"en": "--force passed: {checks}", "zh": "--force 越过了：{checks}"},
@@ -190,7 +208,10 @@ COMMANDS: dict[str, dict[str, str]] = {
     "cli.graph.faulty": {"en": "the plan has faults and cannot be drawn:", "zh": "计划有错误，无法绘制："},
     "cli.graph.written": {"en": "written to {file}", "zh": "已写入 {file}"},
     "cli.graph.unwritable": {"en": "cannot write {file}: {reason}", "zh": "无法写入 {file}：{reason}"},
-    "cli.graph.elsewhere": {"en": "name another file, or leave it out to print on stdout"},
+    "cli.graph.elsewhere": {
+        "en": "name another file, or leave it out to print on stdout",
+        "zh": "请指定其他文件，或省略以打印到标准输出",
+    },
     "cli.tools.none": {"en": "no tools", "zh": "没有工具"},
     "cli.tools.timeout": {"en": "timeout {seconds}", "zh": "超时 {seconds}"},
     "cli.tools.alternatives": {"en": "alternatives: {names}", "zh": "替代：{names}"},

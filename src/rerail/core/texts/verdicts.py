@@ -17,18 +17,33 @@ VERDICTS: dict[str, dict[str, str]] = {
     },
     "skip.SKIP_USER": {"en": "skipped by {by}", "zh": "由 {by} 跳过"},
     "skip.SKIP_CONDITION": {"en": "not needed: it runs only if {steps} fails", "zh": "不需要：仅当 {steps} 失败时执行"},
-    "skip.BREAKER_OPEN": {"en": "never started: too many different steps failed in a row"},
-    "skip.BUDGET_EXCEEDED": {"en": "never started: a budget of the run was used up"},
-    "skip.RUN_CANCELLED": {"en": "never started: the run was cancelled"},
+    "skip.BREAKER_OPEN": {
+        "en": "never started: too many different steps failed in a row",
+        "zh": "未启动：连续失败的步骤过多",
+    },
+    "skip.BUDGET_EXCEEDED": {"en": "never started: a budget of the run was used up", "zh": "未启动：任务预算已用完"},
+    "skip.RUN_CANCELLED": {"en": "never started: the run was cancelled", "zh": "未启动：任务已取消"},
     # Why no more steps are started.
     "stop.BREAKER_OPEN": {"en": "too many different steps failed in a row", "zh": "连续失败的步骤过多"},
     "stop.BUDGET_EXCEEDED": {"en": "a budget of the run was used up", "zh": "任务预算已用完"},
     # Why a result may be out of date, or is less than whole.
-    "stale.once": {"en": "its inputs changed, but its effect must not happen twice"},
-    "stale.stopped": {"en": "it was to be done again, and the run stopped before it was"},
-    "stale.upstream": {"en": "a step it was made from failed when it was tried again"},
+    "stale.once": {
+        "en": "its inputs changed, but its effect must not happen twice",
+        "zh": "输入已变化，但效果不能发生两次",
+    },
+    "stale.stopped": {
+        "en": "it was to be done again, and the run stopped before it was",
+        "zh": "本应重新执行，但任务在此之前停止了",
+    },
+    "stale.upstream": {
+        "en": "a step it was made from failed when it was tried again",
+        "zh": "它所依据的步骤在重试时失败了",
+    },
     "degraded.fallback": {"en": "a fallback stood in: {reason}", "zh": "使用了降级结果：{reason}"},
-    "degraded.hole": {"en": "made without the output of step {step!r}, which was skipped"},
+    "degraded.hole": {
+        "en": "made without the output of step {step!r}, which was skipped",
+        "zh": "缺少已跳过的步骤 {step!r} 的输出",
+    },
     # What may go wrong with a plan that may run.
     "warn.plan.hole": {
         "en": "argument {argument!r} is made from step {other!r}, which may be skipped, and {tool!r} does not accept "
@@ -37,16 +52,37 @@ VERDICTS: dict[str, dict[str, str]] = {
         "请允许空值（str | None），或为 {other!r} 提供 fallback",
     },
     # Summaries (V7).
-    "summary.success": {"en": "{total:step|steps}, all succeeded"},
-    "summary.healed": {"en": "{total:step|steps}, all succeeded, after {retries:retry|retries}"},
-    "summary.degraded": {"en": "done, but not whole: {degraded:step|steps} degraded and {skipped} skipped of {total}"},
-    "summary.fallback_plan": {"en": "done by the fallback plan ({total:step|steps}), planning failed: {reason}"},
-    "summary.failed": {"en": "{names}; {consequences:step|steps} skipped because of that"},
-    "summary.failed_alone": {"en": "{names}"},
-    "summary.cancelled": {"en": "{never} of {total:step|steps} never started"},
-    "summary.stopped": {"en": "stopped early, {reason}; failed: {names}; {never} of {total:step|steps} never started"},
-    "summary.stopped_last": {"en": "stopped early, {reason}; failed: {names}"},
-    "summary.waiting": {"en": "for a person: {on}"},
-    "summary.running": {"en": "{done} of {total:step|steps} done"},
-    "summary.incomplete": {"en": "all steps succeeded, but the goal is not reached: {missing}"},
+    "summary.success": {"en": "{total:step|steps}, all succeeded", "zh": "{total} 步，全部成功"},
+    "summary.healed": {
+        "en": "{total:step|steps}, all succeeded, after {retries:retry|retries}",
+        "zh": "{total} 步，重试 {retries} 次后全部成功",
+    },
+    "summary.degraded": {
+        "en": "done, but not whole: {degraded:step|steps} degraded and {skipped} skipped of {total}",
+        "zh": "已完成但不完整：{total} 步中 {degraded} 步降级、{skipped} 步跳过",
+    },
+    "summary.fallback_plan": {
+        "en": "done by the fallback plan ({total:step|steps}), planning failed: {reason}",
+        "zh": "由后备计划完成（{total} 步），规划失败：{reason}",
+    },
+    "summary.failed": {
+        "en": "{names}; {consequences:step|steps} skipped because of that",
+        "zh": "{names}；因此跳过 {consequences} 步",
+    },
+    "summary.failed_alone": {"en": "{names}", "zh": "{names}"},
+    "summary.cancelled": {"en": "{never} of {total:step|steps} never started", "zh": "{total} 步中有 {never} 步未启动"},
+    "summary.stopped": {
+        "en": "stopped early, {reason}; failed: {names}; {never} of {total:step|steps} never started",
+        "zh": "提前停止，{reason}；失败：{names}；{total} 步中有 {never} 步未启动",
+    },
+    "summary.stopped_last": {
+        "en": "stopped early, {reason}; failed: {names}",
+        "zh": "提前停止，{reason}；失败：{names}",
+    },
+    "summary.waiting": {"en": "for a person: {on}", "zh": "需要人工处理：{on}"},
+    "summary.running": {"en": "{done} of {total:step|steps} done", "zh": "{total} 步中已完成 {done} 步"},
+    "summary.incomplete": {
+        "en": "all steps succeeded, but the goal is not reached: {missing}",
+        "zh": "所有步骤都成功，但目标没有达到：{missing}",
+    },
 }
