@@ -49,9 +49,13 @@ _words = _Words()
 
 
 def say(key: str, lang: str = "en", /, **values: Any) -> str:
-    """The sentence for a key, in that language if it is there."""
+    """The sentence for a key, in that language if it is there; sentences among its values are said in it too."""
     entry = TEXTS[key]
-    return _words.vformat(entry.get(lang, entry["en"]), (), values)
+    sentence = entry.get(lang, entry["en"])
+    if lang != "en":
+        values = {name: retold(value, lang) if isinstance(value, Told) else value for name, value in values.items()}
+    # The formatter that counts is ten times slower than the one that does not.
+    return _words.vformat(sentence, (), values) if "|" in sentence else sentence.format(**values)
 
 
 class Told(str):
@@ -71,8 +75,17 @@ def tell(key: str, /, **values: Any) -> Told:
 
 
 def retold(text: str, lang: str) -> str:
-    """A sentence in a language, as far as it came from the catalogue; as plain text in any case."""
-    return say(text.key, lang, **text.values) if isinstance(text, Told) else str(text)
+    """A sentence in a language, as far as it came from the catalogue; as plain text in any case.
+
+    What came out of a history, or from another process, is only text any more: it is known by its shape.
+    """
+    if isinstance(text, Told):
+        return say(text.key, lang, **text.values)
+    if lang == "en":
+        return str(text)
+    from rerail.core.texts.recall import recalled
+
+    return recalled(str(text), lang)
 
 
 def has(key: str) -> bool:
@@ -99,8 +112,9 @@ def reason_in(lang: str, code: str, message: str, data: Mapping[str, Any]) -> st
     """An error's message in a language, if it was made from the catalogue; tools' own words stay as they are."""
     key = f"error.{data.get('text', code)}"
     if lang == "en" or key not in TEXTS or lang not in TEXTS[key]:
-        return message
+        return retold(message, lang)
+    values = {name: retold(value, lang) if isinstance(value, str) else value for name, value in data.items()}
     try:
-        return say(key, lang, **data)
+        return say(key, lang, **values)
     except (KeyError, IndexError, ValueError):
-        return message  # an error of the same code, worded by its tool
+        return retold(message, lang)  # an error of the same code, worded by its tool
