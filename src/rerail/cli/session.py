@@ -22,6 +22,7 @@ from rerail.cli.options import Common
 from rerail.cli.output import CannotOpen, Output
 from rerail.core.events import RunStarted
 from rerail.core.plan import servers_of
+from rerail.core.texts import say
 from rerail.core.tools import ToolSpec
 from rerail.engine.owner import is_dead, this_process
 from rerail.errors import Refused, RerailError, StoreError
@@ -103,7 +104,7 @@ class Session:
     def require_store(self) -> None:
         """Refuse a store that was named for this call and is not there: most likely it was mistyped."""
         url = self.settings.store.url
-        if self.sources.get("store.url") == "command line" and _is_missing(url):
+        if self.sources.get("store.url") == say("source.command_line") and _is_missing(url):
             hint = self.out.say("cli.hint.no_store")
             raise Refused(self.out.say("cli.error.store_missing", url=url), "STORE_FAILED", hint=hint)
 

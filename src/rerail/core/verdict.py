@@ -267,7 +267,7 @@ def summary(state: State, found: Verdict, lang: str = "en") -> str:
         )
     if found.success:
         if not found.complete:
-            return say("summary.incomplete", lang, missing=", ".join(found.missing) or "see judge")
+            return say("summary.incomplete", lang, missing=", ".join(found.missing) or say("reason.see_judge"))
         if state.fallback:
             return say("summary.fallback_plan", lang, total=total, reason=state.fallback)
         if found.degraded:

@@ -10,17 +10,18 @@ import msgspec
 
 from rerail.core.plan import Check
 from rerail.core.schema import Schema
+from rerail.core.texts import say
 
 
 def unmet(check: Check, output: Any) -> list[str]:
     """What a value lacks to meet a check."""
     faults = []
     if check.non_empty and (output is None or output in ("", [], {})):
-        faults.append("it is empty")
+        faults.append(say("reason.file.empty"))
     if check.keys:
         missing = [key for key in check.keys if not isinstance(output, Mapping) or key not in output]
         if missing:
-            faults.append(f"it lacks {', '.join(map(repr, missing))}")
+            faults.append(say("reason.file.lacks", names=", ".join(map(repr, missing))))
     if check.schema is not None:
         faults += [str(fault) for fault in Schema(check.schema, noun="key").faults(output)[:5]]
     return faults
@@ -39,15 +40,15 @@ def unmet_files(produces: Sequence[Any], workspace: Path) -> list[str]:
 def _unmet_file(name: str, wanted: Mapping[str, Any], workspace: Path) -> list[str]:
     path = (workspace / name).resolve()
     if not name or not path.is_relative_to(workspace.resolve()):
-        return ["the path leaves the run's workspace"]
+        return [say("reason.file.leaves")]
     try:
         data = path.read_bytes()
     except OSError as error:
-        return [f"it is not there ({error.strerror})"]
+        return [say("reason.file.missing", strerror=error.strerror)]
     check = Check(wanted.get("schema"), bool(wanted.get("non_empty")), tuple(wanted.get("keys", ())))
     if not (path.suffix == ".json" or check.schema is not None or check.keys):
-        return ["it is empty"] if check.non_empty and not data else []
+        return [say("reason.file.empty")] if check.non_empty and not data else []
     try:
         return unmet(check, msgspec.json.decode(data))
     except msgspec.DecodeError as error:
-        return [f"it is not JSON: {error}"]
+        return [say("reason.file.not_json", error=error)]

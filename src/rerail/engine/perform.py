@@ -321,7 +321,9 @@ class Performer:
         found = await self.look(launch, None)
         step, attempt = launch.step.id, launch.attempt
         if found is None:
-            return Outcome(step, attempt, [ev.StepVerified(step, attempt, "unknown", reason="verify could not tell")])
+            return Outcome(
+                step, attempt, [ev.StepVerified(step, attempt, "unknown", reason=say("reason.verify_unknown"))]
+            )
         if found is False:
             return Outcome(step, attempt, [ev.StepVerified(step, attempt, "absent")])
         output = found.output if isinstance(found, Verified) else None
@@ -333,7 +335,7 @@ class Performer:
         hole = output is None
         event = ev.StepVerified(
             step, attempt, "there", None if blob else output, packed.digest, size, blob, hole,
-            "it was not called again",
+            say("reason.not_called_again"),
         )  # fmt: skip
         events: list[Event] = [event]
         if packed.digest:
@@ -351,7 +353,7 @@ class Performer:
             pack(answer.value)  # what cannot be written down is no answer
             return answer
         except TimeoutError:
-            return Answer(None, answer.consultations, f"no answer within {seconds:g} s")
+            return Answer(None, answer.consultations, say("reason.no_answer", seconds=seconds))
         except Unanswered as broken:
             cause = broken.__cause__ or broken
             return Answer(None, broken.consultations, from_exception(cause, self.patterns).error.message)
@@ -359,7 +361,7 @@ class Performer:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            return Answer(failed="the mind gave up")  # it was not cancelled by us: asking again would not end
+            return Answer(failed=say("reason.gave_up"))  # it was not cancelled by us: asking again would not end
         except Exception as error:
             return Answer(None, answer.consultations, from_exception(error, self.patterns).error.message)
 

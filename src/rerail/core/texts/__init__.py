@@ -16,10 +16,14 @@ from rerail.core.texts.command_help import COMMAND_HELP
 from rerail.core.texts.commands import COMMANDS
 from rerail.core.texts.errors import ERRORS
 from rerail.core.texts.lines import LINES
+from rerail.core.texts.models import MODELS
 from rerail.core.texts.plans import PLANS
+from rerail.core.texts.reasons import REASONS
 from rerail.core.texts.runs import RUNS
+from rerail.core.texts.schemas import SCHEMAS
 from rerail.core.texts.setup import SETUP
 from rerail.core.texts.stories import STORIES
+from rerail.core.texts.tools import TOOLS
 from rerail.core.texts.verdicts import VERDICTS
 
 TEXTS: dict[str, dict[str, str]] = {
@@ -31,7 +35,11 @@ TEXTS: dict[str, dict[str, str]] = {
     **COMMANDS,
     **RUNS,
     **PLANS,
+    **SCHEMAS,
     **SETUP,
+    **TOOLS,
+    **REASONS,
+    **MODELS,
 }
 
 
@@ -53,7 +61,7 @@ def say(key: str, lang: str = "en", /, **values: Any) -> str:
     entry = TEXTS[key]
     sentence = entry.get(lang, entry["en"])
     if lang != "en":
-        values = {name: retold(value, lang) if isinstance(value, Told) else value for name, value in values.items()}
+        values = {name: _spoken(value, lang) for name, value in values.items()}
     # The formatter that counts is ten times slower than the one that does not.
     return _words.vformat(sentence, (), values) if "|" in sentence else sentence.format(**values)
 
@@ -74,13 +82,23 @@ def tell(key: str, /, **values: Any) -> Told:
     return told
 
 
+def _spoken(value: Any, lang: str) -> Any:
+    """A value of a sentence in its language: a sentence itself, or an exception that speaks one."""
+    if isinstance(value, BaseException) and len(value.args) == 1 and isinstance(value.args[0], Told):
+        return retold(value.args[0], lang)
+    return retold(value, lang) if isinstance(value, Told) else value
+
+
 def retold(text: str, lang: str) -> str:
     """A sentence in a language, as far as it came from the catalogue; as plain text in any case.
 
     What came out of a history, or from another process, is only text any more: it is known by its shape.
     """
     if isinstance(text, Told):
-        return say(text.key, lang, **text.values)
+        if lang == "en":
+            return str(text)
+        plain = {name: retold(value, lang) if type(value) is str else value for name, value in text.values.items()}
+        return say(text.key, lang, **plain)
     if lang == "en":
         return str(text)
     from rerail.core.texts.recall import recalled

@@ -15,7 +15,20 @@ from collections.abc import Mapping
 from functools import cache, lru_cache
 
 # The areas whose sentences end up in events, or cross from one process to another as text.
-AREAS = ("error.", "reason.", "schema.", "refuse.", "hint.", "skip.", "stop.", "degraded.", "mind.", "model.")
+AREAS = (
+    "error.",
+    "reason.",
+    "schema.",
+    "refuse.",
+    "hint.",
+    "skip.",
+    "stop.",
+    "degraded.",
+    "mind.",
+    "model.",
+    "tool.",
+    "mcp.",
+)
 LEAST = 4  # letters that a sentence has of its own; with fewer, it would be found everywhere
 LONGEST = 8_000  # characters of a text that is looked at
 DEEPEST = 6  # sentences inside of sentences
@@ -92,7 +105,14 @@ def recalled(text: str, lang: str, depth: int = 0) -> str:
     whole = _sentence(text, lang, depth)
     if whole is None and "; " in text:
         return _several(text, lang, depth)
-    return text if whole is None else whole
+    return _labelled(text, lang, depth) if whole is None else whole
+
+
+def _labelled(text: str, lang: str, depth: int) -> str:
+    """A sentence behind a name: who says it, or which part of a value it is about."""
+    label, colon, rest = text.partition(": ")
+    said = recalled(rest, lang, depth + 1) if colon else rest
+    return f"{label}：{said}" if said != rest else text
 
 
 def _sentence(text: str, lang: str, depth: int) -> str | None:
@@ -123,6 +143,6 @@ def _several(text: str, lang: str, depth: int) -> str:
                 known, at = True, end
                 break
         else:
-            said.append(parts[at])
-            at += 1
+            said.append(_labelled(parts[at], lang, depth))
+            known, at = known or said[-1] != parts[at], at + 1
     return "；".join(said) if known else text

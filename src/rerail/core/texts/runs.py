@@ -239,4 +239,44 @@ RUNS: dict[str, dict[str, str]] = {
         "en": "{path} is not open. Open the store first.",
         "zh": "{path} 没有打开。请先打开存储。",
     },
+    "refuse.store.locked": {
+        "en": "{path} is locked by another process. Try again; if it stays, see who holds it.",
+        "zh": "{path} 被另一个进程锁定。请再试；如果一直如此，请查看是谁占用了它。",
+    },
+    "refuse.store.disk_full": {
+        "en": "The disk of {path} is full. Free some space, then resume.",
+        "zh": "{path} 所在的磁盘已满。请腾出空间后恢复任务。",
+    },
+    "refuse.store.not_writable": {
+        "en": "{path} cannot be written. Make it writable, or name another file with --store.",
+        "zh": "无法写入 {path}。请设为可写，或用 --store 指定其他文件。",
+    },
+    "refuse.store.no_database": {
+        "en": "{path} is not a database. Name another file with --store, or move this one out of the way.",
+        "zh": "{path} 不是数据库。请用 --store 指定其他文件，或把这个文件移开。",
+    },
+    "refuse.store.damaged": {
+        "en": "{path} is damaged ({error}). Restore a copy, or name another file with --store.",
+        "zh": "{path} 已损坏（{error}）。请恢复备份，或用 --store 指定其他文件。",
+    },
+    "refuse.store.no_io": {
+        "en": "{path} cannot be read or written now ({error}). Check the disk, then try again.",
+        "zh": "目前无法读写 {path}（{error}）。请检查磁盘后再试。",
+    },
+    "refuse.store.cannot_open": {
+        "en": "{path} cannot be opened now ({error}). Check the folder, then try again.",
+        "zh": "目前无法打开 {path}（{error}）。请检查目录后再试。",
+    },
+    "refuse.store.no_memory": {
+        "en": "There is not enough memory to use {path}. Try again when there is.",
+        "zh": "内存不足，无法使用 {path}。请在内存充足时再试。",
+    },
+    "refuse.store.too_busy": {
+        "en": "{path} is too busy to be locked. Try again.",
+        "zh": "{path} 过于繁忙，无法锁定。请再试。",
+    },
+    "refuse.store.interrupted": {
+        "en": "The work on {path} was interrupted. Try again.",
+        "zh": "对 {path} 的操作被中断。请再试。",
+    },
 }

@@ -177,4 +177,8 @@ SETUP: dict[str, dict[str, str]] = {
         "zh": "请使用 127.0.0.1；或把 RERAIL_TOKEN 设为调用者必须知道的密钥，并加上 --expose",
     },
     "refuse.mcp.cannot_listen": {"en": "cannot listen on {address}: {value}", "zh": "无法监听 {address}：{value}"},
+    "source.caller": {"en": "the caller", "zh": "调用者"},
+    "source.command_line": {"en": "command line", "zh": "命令行"},
+    "source.environment": {"en": "environment {name}", "zh": "环境变量 {name}"},
+    "source.default": {"en": "default", "zh": "默认值"},
 }
