@@ -22,6 +22,7 @@ from rerail.cli.style import icon, style_of, table
 from rerail.core.commands import Preview
 from rerail.core.holes import hole_warnings
 from rerail.core.plan import Fault
+from rerail.core.texts import tell
 from rerail.core.tools import ToolSpec
 from rerail.errors import PlanError, Refused, RerailError
 from rerail.plans import Plan
@@ -45,21 +46,9 @@ async def run(
 ) -> int:
     """Run a plan and stay with it until it is at rest or waits for a person.
 
-    Exit code: 0 success (degraded too), 1 failed or cancelled, 2 refused, 3 waiting.
-
-    Parameters
-    ----------
-    plan
-        A YAML or JSON file; - for stdin.
-    objective
-        What is to be reached, in words; the model makes the plan.
-    fallback
-        The plan to run if the model makes none; the verdict says degraded then.
-    parent
-        The run that this one follows up.
-    """
+    Exit code: 0 success (degraded too), 1 failed or cancelled, 2 refused, 3 waiting."""
     if (plan is None) == (objective is None):
-        raise Refused(out.say("cli.error.plan_or_objective"), "USAGE")
+        raise Refused(tell("cli.error.plan_or_objective"), "USAGE")
     session = Session(common, out)
     loaded = load_plan(plan) if plan is not None else None
     second = load_plan(fallback) if fallback is not None else None
@@ -71,7 +60,7 @@ async def run(
         except PlanError as error:
             plans = [plan for plan in (loaded, second) if plan is not None]
             hints = [hint for plan in plans for hint in session.undecorated(plan, engine.tools)]
-            error.hint = "; ".join(hints) or error.hint
+            error.hint = hints[0] if len(hints) == 1 else "; ".join(hints) or error.hint
             raise
         return await stay(engine, out, Picture(started))
 
@@ -79,15 +68,7 @@ async def run(
 async def start(
     plan: str, /, *, parent: str | None = None, common: Common = PLAIN, out: Annotated[Output, Hidden]
 ) -> int:
-    """Start a plan; for now it stays attached, as run does.
-
-    Parameters
-    ----------
-    plan
-        A YAML or JSON file; - for stdin.
-    parent
-        The run that this one follows up.
-    """
+    """Start a plan; for now it stays attached, as run does."""
     return await run(plan, parent=parent, common=common, out=out)
 
 
@@ -95,13 +76,7 @@ async def check(plan: str, /, *, common: Common = PLAIN, out: Annotated[Output, 
     """List every fault of a plan; run nothing.
 
     With --tools the tools and their arguments are checked as well, and warnings tell what may go wrong: an argument
-    that is made from an optional step's output and does not accept null. Warnings leave the exit code at 0.
-
-    Parameters
-    ----------
-    plan
-        A YAML or JSON file; - for stdin.
-    """
+    that is made from an optional step's output and does not accept null. Warnings leave the exit code at 0."""
     session = Session(common, out)
     loaded = load_plan(plan)
     specs, faults = await _checked(session, loaded)
@@ -115,7 +90,7 @@ async def check(plan: str, /, *, common: Common = PLAIN, out: Annotated[Output, 
     elif faults:
         out.print(Text(out.say("cli.check.faults", count=len(faults)), "bold red"))
         out.print(*(Text.assemble("  - ", clean(fault.said(out.lang)), ("  " + fault.code, "dim")) for fault in faults))
-        out.print(*(Text.assemble((out.say("cli.hint"), "cyan"), " ", clean(hint)) for hint in hints))
+        out.print(*(Text.assemble((out.say("cli.hint"), "cyan"), " ", clean(out.told(hint))) for hint in hints))
     else:
         out.print(Text(out.say("cli.check.ok", steps=len(loaded.steps), depth=depth, width=width), "green"))
         out.print(*(_warning(out, one) for one in warnings))
@@ -139,13 +114,7 @@ async def _checked(session: Session, plan: Plan) -> tuple[Mapping[str, ToolSpec]
 
 
 async def resume(run: str, /, *, common: Common = PLAIN, out: Annotated[Output, Hidden]) -> int:
-    """Continue an interrupted or paused run; nothing that is done is called again.
-
-    Parameters
-    ----------
-    run
-        The run's id, or the beginning of it.
-    """
+    """Continue an interrupted or paused run; nothing that is done is called again."""
     async with Session(common, out).reopened(run) as (engine, found):
         picture = Picture.of(found, await engine.events(found))
         await engine.begin_resume(found)
@@ -169,30 +138,10 @@ async def retry(
     common: Common = PLAIN,
     out: Annotated[Output, Hidden],
 ) -> int:
-    """Do again exactly what failed and what depends on it.
-
-    Parameters
-    ----------
-    run
-        The run's id, or the beginning of it.
-    step
-        A step to run again; may be given several times.
-    stage
-        Resume from this stage.
-    clean
-        Start over: everything runs again. Asks first.
-    force
-        Pass the retry limit, an error that cannot be mended by trying again, or a success.
-    dry_run
-        Only show what would run again and why, what is kept, and which effects would happen twice.
-    yes
-        Do not ask.
-    all_failed
-        Retry every run that failed or was interrupted.
-    """
+    """Do again exactly what failed and what depends on it."""
     wanted = _Wanted(step, stage, clean, force)
     if (run is None) is not all_failed:
-        return out.usage(out.say("cli.retry.which"), "rerail ls --status failed")
+        return out.usage(tell("cli.retry.which"), "rerail ls --status failed")
     session = Session(common, out)
     if run is None:
         return await _retry_all(session, wanted, dry_run=dry_run, yes=yes)
@@ -247,14 +196,14 @@ async def _confirmed(engine: Engine, out: Output, run: str, wanted: _Wanted, *, 
     _, preview = await _foreseen(engine, run, wanted)
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise Refused(
-            out.say("cli.clean.no_terminal", run=run), "CONFIRM_NEEDED", hint=f"rerail retry {run} --clean --yes"
+            tell("cli.clean.no_terminal", run=run), "CONFIRM_NEEDED", hint=f"rerail retry {run} --clean --yes"
         )
     out.note(Text(out.say("cli.clean.about", run=run, count=len(preview.rerun))))
     if preview.once:
         out.note(once_warning(out, preview.once))
     out.err.print(out.say("cli.clean.ask"), end=" ")
     if (await _line()).strip().lower() not in ("y", "yes", "是"):
-        raise Refused(out.say("cli.clean.declined"), "CONFIRM_NEEDED")
+        raise Refused(tell("cli.clean.declined"), "CONFIRM_NEEDED")
 
 
 async def _line() -> str:
@@ -289,16 +238,16 @@ async def handed_over(engine: Engine, out: Output, run: str, owner: str) -> int:
 async def _retry_all(session: Session, wanted: _Wanted, *, dry_run: bool, yes: bool) -> int:
     out = session.out
     if wanted.steps or wanted.stage:
-        return out.usage(out.say("cli.retry.all_or_steps"), "rerail retry RUN --step ID")
+        return out.usage(tell("cli.retry.all_or_steps"), "rerail retry RUN --step ID")
     if wanted.clean and not (yes or dry_run):
-        raise Refused(out.say("cli.clean.all"), "CONFIRM_NEEDED", hint="rerail retry --all-failed --clean --yes")
+        raise Refused(tell("cli.clean.all"), "CONFIRM_NEEDED", hint="rerail retry --all-failed --clean --yes")
     session.require_store()
     async with session.engine() as engine:
         rows = await engine.list(status=("failed", "running"), limit=100_000)
     rows = [row for row in rows if row["status"] == "failed" or row["interrupted"]]
     done = [await _retry_one(session, row, wanted, dry_run=dry_run) for row in reversed(rows)]
     if out.json:
-        out.document(done)
+        out.document([{name: value for name, value in row.items() if name != "said"} for row in done])
     elif done:
         out.print(*_all_table(out, done))
     else:
@@ -320,9 +269,15 @@ async def _retry_one(session: Session, row: dict[str, Any], wanted: _Wanted, *, 
             attended = await attend(engine, session.out, picture if target == run else Picture(target))
     except RerailError as error:
         code = 2 if isinstance(error, Refused) else 1
-        return {**told, "status": before, "exit_code": code, "reason": str(error)}
+        return {**told, "status": before, "exit_code": code, "reason": str(error), "said": _said(session.out, error)}
     found = attended.result
     return {**told, "status": found.status, "exit_code": attended.code, "reason": found.summary}
+
+
+def _said(out: Output, error: RerailError) -> str:
+    """A refusal and what to do instead, in the user's language."""
+    hint = out.told(error.hint)
+    return error.message_in(out.lang) + (f" ({hint})" if hint else "")
 
 
 async def _begin(engine: Engine, run: str, wanted: _Wanted, *, interrupted: bool) -> str:
@@ -342,7 +297,7 @@ def _all_table(out: Output, done: Sequence[dict[str, Any]]) -> list[Text]:
         shown = Text.assemble(icon(row["status"], fancy=out.fancy), " ", out.say(f"cli.status.{row['status']}"))
         shown.stylize(style_of(row["status"]))
         would = out.say("cli.retry.would", count=len(row["preview"]["rerun"])) if "preview" in row else ""
-        words = row["reason"] or would
+        words = row.get("said") or out.told(row["reason"] or "") or would
         before = out.say(f"cli.status.{row['before']}")
         rows.append([Text(row["run_id"], "bold"), before, shown, one_line(row["objective"], 40), one_line(words)])
     head = [out.say(f"cli.head.{name}") for name in ("run", "before", "status", "objective", "note")]

@@ -21,7 +21,7 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from rerail.core.texts import retold, say
+from rerail.core.texts import Told, retold, say
 from rerail.errors import PlanError, RerailError, StoreError
 
 USAGE = 2
@@ -68,6 +68,13 @@ class _Screen(Console):
         self.quiet = True
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
+
+
+def _in_english(value: Any) -> str:
+    """A sentence as a document holds it: JSON never changes with the language."""
+    if isinstance(value, Told):
+        return str(value)
+    raise NotImplementedError(type(value).__name__)
 
 
 def _knows_all(stream: Any) -> bool:
@@ -132,6 +139,10 @@ class Output:
         """A sentence of the catalogue in the user's language."""
         return say(key, self.lang, **values)
 
+    def told(self, text: str) -> str:
+        """A sentence that was made elsewhere, or read from a history, in the user's language."""
+        return retold(text, self.lang)
+
     def print(self, *lines: Text | str) -> None:
         """Lines of the answer; under `--json` they are for people, so they go to stderr."""
         self._print(self.out, lines)
@@ -159,7 +170,7 @@ class Output:
         if self._told:
             return
         self._told = True
-        data = msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+        data = msgspec.json.format(msgspec.json.encode(value, enc_hook=_in_english), indent=2) + b"\n"
         with contextlib.suppress(BrokenPipeError):
             while data:
                 data = data[os.write(self._document, data) :]
@@ -175,14 +186,14 @@ class Output:
         """Tell what cannot be done, and what can; returns the exit code."""
         if self.json:
             self.document(error.to_dict())
-        self._tell(error.message_in(self.lang), retold(error.hint, self.lang) or self._hint(error))
+        self._tell(error.message_in(self.lang), self.told(error.hint) or self._hint(error))
         return 1 if isinstance(error, StoreError) and not isinstance(error, CannotOpen) else USAGE
 
     def problem(self, code: str, message: str, hint: str) -> None:
         """A problem that is no exception of ours."""
         if self.json:
-            self.document({"error": {"code": code, "message": message, "hint": hint}})
-        self._tell(message, hint)
+            self.document({"error": {"code": code, "message": str(message), "hint": str(hint)}})
+        self._tell(self.told(message), self.told(hint))
 
     def _tell(self, message: str, hint: str) -> None:
         self.note(Text.assemble((self.say("cli.error"), "bold red"), " ", clean(message, lines=True)))

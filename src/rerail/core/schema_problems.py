@@ -41,7 +41,7 @@ def _is_size(value: Any) -> bool:
 
 def _regex_problem(pattern: object) -> str | None:
     if not isinstance(pattern, str):
-        return tell("schema.wants", what=tell("schema.kind.regex"), value=show(pattern))
+        return tell("schema.type", types=tell("schema.kind.regex"), value=show(pattern))
     try:
         re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
@@ -62,7 +62,7 @@ def _type_problem(value: object) -> str | None:
 
 def _ref_problem(value: object) -> str | None:
     if not isinstance(value, str):
-        return tell("schema.wants", what=tell("schema.kind.string"), value=show(value))
+        return tell("schema.type", types=tell("schema.kind.string"), value=show(value))
     if not value.startswith("#"):
         return tell("schema.outside", value=show(value))
     return None
@@ -70,7 +70,7 @@ def _ref_problem(value: object) -> str | None:
 
 def _wants(what: str, test: Callable[[Any], bool]) -> Callable[[object], str | None]:
     return lambda value: (
-        None if test(value) else tell("schema.wants", what=tell(f"schema.kind.{what}"), value=show(value))
+        None if test(value) else tell("schema.type", types=tell(f"schema.kind.{what}"), value=show(value))
     )
 
 
@@ -153,7 +153,7 @@ def _faulty_parts(root: Node, refs: dict[str, Node]) -> Iterator[str]:
                 yield tell(
                     "schema.at",
                     place=at,
-                    message=tell("schema.wants", what=tell("schema.kind.schema"), value=show(part)),
+                    message=tell("schema.type", types=tell("schema.kind.schema"), value=show(part)),
                 )
             continue
         if len(above) > _MOST_LEVELS or any(part is outer for outer in above):

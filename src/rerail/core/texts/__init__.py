@@ -14,6 +14,7 @@ from typing import Any
 
 from rerail.core.texts.command_help import COMMAND_HELP
 from rerail.core.texts.commands import COMMANDS
+from rerail.core.texts.demo import DEMO
 from rerail.core.texts.errors import ERRORS
 from rerail.core.texts.lines import LINES
 from rerail.core.texts.models import MODELS
@@ -40,6 +41,7 @@ TEXTS: dict[str, dict[str, str]] = {
     **TOOLS,
     **REASONS,
     **MODELS,
+    **DEMO,
 }
 
 

@@ -16,19 +16,9 @@ from functools import cache, lru_cache
 
 # The areas whose sentences end up in events, or cross from one process to another as text.
 AREAS = (
-    "error.",
-    "reason.",
-    "schema.",
-    "refuse.",
-    "hint.",
-    "skip.",
-    "stop.",
-    "degraded.",
-    "mind.",
-    "model.",
-    "tool.",
-    "mcp.",
-)
+    "error.", "reason.", "schema.", "plan.", "tool.", "mcp.", "mind.", "model.", "refuse.", "hint.", "cli.hint.", "warn.",
+    "skip.", "stop.", "degraded.", "summary.", "status.", "source.", "demo.",
+)  # fmt: skip
 LEAST = 4  # letters that a sentence has of its own; with fewer, it would be found everywhere
 LONGEST = 8_000  # characters of a text that is looked at
 DEEPEST = 6  # sentences inside of sentences

@@ -93,7 +93,6 @@ SCHEMAS: dict[str, dict[str, str]] = {
     "schema.list.or": {"en": "{first} or {last}", "zh": "{first} 或 {last}"},
     "schema.list.and": {"en": "{first} and {last}", "zh": "{first} 和 {last}"},
     "schema.huge": {"en": "a huge integer", "zh": "极大的整数"},
-    "schema.wants": {"en": "expected {what}, got {value}", "zh": "应为{what}，实际为 {value}"},
     "schema.kind.regex": {"en": "a regular expression", "zh": "正则表达式"},
     "schema.kind.string": {"en": "a string", "zh": "字符串"},
     "schema.kind.number": {"en": "a number", "zh": "数"},
@@ -105,7 +104,7 @@ SCHEMAS: dict[str, dict[str, str]] = {
     "schema.kind.name_lists": {"en": "lists of names by name", "zh": "按名称给出的名称列表"},
     "schema.kind.flag": {"en": "true or false", "zh": "true 或 false"},
     "schema.kind.positive": {"en": "a number above 0", "zh": "大于 0 的数"},
-    "schema.kind.schema": {"en": "a schema", "zh": " schema"},
+    "schema.kind.schema": {"en": "a schema", "zh": "schema"},
     "schema.bad_regex": {
         "en": "{pattern} is not a regular expression that Python can read: {error}",
         "zh": "{pattern} 不是 Python 能读取的正则表达式：{error}",
