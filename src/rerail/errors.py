@@ -109,5 +109,5 @@ class RateLimited(ToolError):
     """Not now: come back after that many seconds. Counts neither as a failure nor as a retry."""
 
     def __init__(self, message: str = "", retry_after: float = 1.0, code: str = "RATE_LIMITED") -> None:
-        super().__init__(message or f"asked to come back in {retry_after:g} s", code, Category.TRANSIENT)
+        super().__init__(message or say("error.rate_limited", retry_after=retry_after), code, Category.TRANSIENT)
         self.retry_after = float(retry_after)

@@ -32,9 +32,9 @@ class Plan(CorePlan, frozen=True, omit_defaults=True):
         if isinstance(source, Path) or (isinstance(source, str) and _is_path(source)):
             data = read_data(Path(source))
         elif isinstance(source, str):
-            data = parse_data(source, "the text")
+            data = parse_data(source, tell("plan.the_text"))
         elif isinstance(source, bytes):
-            data = parse_data(source.decode("utf-8", "replace"), "the text")
+            data = parse_data(source.decode("utf-8", "replace"), tell("plan.the_text"))
         try:
             plan = read_plan(data)
         except Unreadable as error:
@@ -80,8 +80,9 @@ def read_data(path: Path) -> Any:
     return parse_data(_read(path), str(path))
 
 
-def parse_data(text: str, name: str = "the text") -> Any:
+def parse_data(text: str, name: str = "") -> Any:
     """The data of a YAML or JSON text; `PlanError` says why it cannot be read."""
+    name = name or tell("plan.the_text")
     stripped = text.lstrip("\ufeff \t\r\n")
     if not stripped:
         raise PlanError(tell("refuse.plan.empty", name=name), code="PLAN_UNREADABLE")
@@ -146,11 +147,11 @@ def _loader() -> Any:
             try:
                 if key in twice and id(key_node) in own:
                     raise yaml.constructor.ConstructorError(
-                        None, None, f"the key {key!r} is there twice", key_node.start_mark
+                        None, None, tell("plan.key_twice", key=key), key_node.start_mark
                     )
             except TypeError:
                 raise yaml.constructor.ConstructorError(
-                    None, None, "a key must be a text", key_node.start_mark
+                    None, None, tell("plan.key_text"), key_node.start_mark
                 ) from None
             if id(key_node) in own:
                 twice.add(key)

@@ -221,14 +221,11 @@ class _Toolbox:
         new = [server for server in wanted if known[server.name] != server]
         if new and not self._from_plans:
             names = ", ".join(server.name for server in new)
-            words = (
-                f"the plan brings MCP servers of its own ({names}), and a plan may come from anywhere; "
-                "if you trust it, set mcp.from_plans = true, or name the servers in mcp.servers"
-            )
+            words = tell("refuse.mcp.from_plans", names=names)
             raise PlanError(tell("refuse.settings.plan_faulty"), [Fault("MCP_NOT_ALLOWED", words)])
         for server in new:
             if known[server.name] is not None:
-                words = f"mcp.{server.name}: another MCP server of that name is open already; give it another name"
+                words = tell("refuse.mcp.name_taken", name=server.name)
                 raise PlanError(tell("refuse.settings.plan_faulty"), [Fault("MCP_NAME_TAKEN", words)])
         return new
 
@@ -273,7 +270,7 @@ def _require_new_names(tools: Iterable[McpTool], known: Mapping[str, ToolSpec]) 
     for tool in tools:
         name, server = tool.spec.name, tool.spec.provider
         if name in taken:
-            other = f"MCP server {taken[name]!r}" if taken[name] else "a tool of yours"
+            other = tell("plan.server", server=taken[name]) if taken[name] else tell("plan.own_tool")
             raise SettingsError(
                 tell("refuse.settings.two_tools_of_servers", name=name, server=server, other=other),
                 hint=tell("hint.settings.two_tools_of_servers", server=server, name=name),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from rerail.cli.catalogue import COMMANDS, FLAGS, GROUPS, LANGS, READS_STDIN, STDIN, VALUED
 from rerail.core.nearest import nearest
-from rerail.core.texts import say
+from rerail.core.texts import say, tell
 from rerail.version import __version__
 
 if TYPE_CHECKING:
@@ -67,11 +67,16 @@ def _takes(words: list[str], at: int) -> int:
 
 def _help(words: list[str]) -> int:
     if words and words[0] in COMMANDS:
-        return run([words[0], "--help"])
+        return run([words[0], "--help", *words[1:]])
+    _write(help_text(_lang(words)))
+    return 0
+
+
+def _lang(words: list[str]) -> str:
+    """The language to speak before the options are read: the one that was asked for, if it is one."""
     from rerail.cli.language import chosen_lang
 
-    _write(help_text(chosen_lang(next((lang for lang in _langs(words) if lang in LANGS), None))))
-    return 0
+    return chosen_lang(next((lang for lang in _langs(words) if lang in LANGS), None))
 
 
 def _langs(words: list[str]) -> list[str]:
@@ -107,45 +112,39 @@ def _unknown_command(words: list[str]) -> int:
     from rerail.cli.output import Output
 
     near = nearest(words[0], COMMANDS)
-    hint = say("cli.error.did_you_mean", near=f"rerail {near}") if near else say("cli.error.see_help")
-    with Output(json="--json" in words) as out:
+    hint = tell("cli.error.did_you_mean", near=f"rerail {near}") if near else tell("cli.error.see_help")
+    with Output(json="--json" in words, lang=_lang(words)) as out:
         what = "cli.error.unknown_option" if words[0].startswith("-") else "cli.error.unknown_command"
-        return out.usage(out.say(what, word=words[0]), hint)
+        return out.usage(tell(what, word=words[0]), hint)
 
 
 # -- Parsing and running ------------------------------------------------------------------------------------------
 
 
 def _parsed(words: list[str]) -> int:
-    from cyclopts import App, CycloptsError, UnusedCliTokensError
+    from cyclopts import App, CycloptsError
 
     from rerail.cli.output import Output
 
     command = COMMANDS[words[0]]
     if command.name in READS_STDIN:
         words = [STDIN if word == "-" else word for word in words]
-    app = App(
-        "rerail", help_format="plaintext", version_flags=[], group_parameters="Options", result_action="return_value"
-    )
+    app = App("rerail", version_flags=[], result_action="return_value")
     app.command(command.path, name=command.name)
     try:
         function, bound, hidden, *_ = app.parse_args(words, exit_on_error=False, print_error=False)
     except CycloptsError as error:
-        error.verbose = False
-        message = _plainly(str(error))
-        if isinstance(error, UnusedCliTokensError):
-            message = say("cli.error.too_many", words=" ".join(error.unused_tokens or ()))
-        with Output(json="--json" in words) as out:
-            return out.usage(message, say("cli.error.see_command_help", command=command.name))
-    if "out" not in hidden:  # the command's own help
-        function(*bound.args, **bound.kwargs)
+        from rerail.cli.mistakes import mistake
+
+        with Output(json="--json" in words, lang=_lang(words)) as out:
+            return out.usage(mistake(error), tell("cli.error.see_command_help", command=command.name))
+    if "out" not in hidden:
+        from rerail.cli.command_help import show_help
+
+        with Output(lang=_lang(words), color="--no-color" not in words) as out:
+            show_help(out, app, command)
         return 0
     return _run(function, bound)
-
-
-def _plainly(message: str) -> str:
-    """A parser's message as the other messages are: no capital, no full stop."""
-    return message[:1].lower() + message[1:].removesuffix(".")
 
 
 def _run(function: Any, bound: BoundArguments) -> int:
@@ -179,6 +178,6 @@ def _guarded(function: Any, bound: BoundArguments, out: Output) -> int:
 def _interrupted(out: Output) -> int:
     """Ctrl-C: the runs of this process are left as a crash would leave them, and can be resumed."""
     hints = [f"rerail resume {run}{out.where}" for run in out.driving]
-    message = out.say("cli.interrupted.run" if hints else "cli.interrupted", runs=", ".join(out.driving))
+    message = tell("cli.interrupted.run" if hints else "cli.interrupted", runs=", ".join(out.driving))
     out.problem("INTERRUPTED", message, " ; ".join(hints))
     return INTERRUPTED

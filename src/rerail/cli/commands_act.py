@@ -19,6 +19,7 @@ from rerail.cli.options import FLAG, PLAIN, Common
 from rerail.cli.output import Output, one_line
 from rerail.cli.picture import Picture
 from rerail.cli.session import Session, ownership
+from rerail.core.texts import tell
 from rerail.wiring import Engine
 
 Action = Callable[[Engine, str], Awaitable[None]]
@@ -36,26 +37,7 @@ async def confirm(
     common: Common = PLAIN,
     out: Annotated[Output, Hidden],
 ) -> int:
-    """Let a step that waits for a person run, or refuse it.
-
-    A plan with stages that nobody drives then goes on in a process of its own; others go on here.
-
-    Parameters
-    ----------
-    run
-        The run's id, or the beginning of it.
-    step
-        The step; may be left out if only one waits.
-    refuse
-        Say no: the step fails.
-    edit
-        A file with what a file that the step reads should say instead: requirements.json, or NAME=FILE if yours is
-        called something else. It must be as valid as the old one, which goes to the archive.
-    wait
-        Stay with the run until it is at rest or waits for a person.
-    detached
-        Leave the run to a process of its own.
-    """
+    """Let a step that waits for a person run, or refuse it."""
     if edit and refuse:
         return out.usage(out.say("cli.confirm.edit_or_refuse"), f"rerail confirm {run} --refuse")
     session, edits = Session(common, out), read_edits(edit)
@@ -79,23 +61,9 @@ async def resolve(
     common: Common = PLAIN,
     out: Annotated[Output, Hidden],
 ) -> int:
-    """Say what became of a step whose effect is in doubt, or set its output by hand.
-
-    Parameters
-    ----------
-    run
-        The run's id, or the beginning of it.
-    step
-        The step.
-    succeeded
-        It happened, and this is its output: JSON, or a text.
-    failed
-        It did not happen, and the step has failed.
-    rerun
-        Call it again.
-    """
+    """Say what became of a step whose effect is in doubt, or set its output by hand."""
     if [succeeded is not None, failed, rerun].count(True) != 1:
-        return out.usage(out.say("cli.resolve.which"), f"rerail resolve {run} {step} --succeeded VALUE")
+        return out.usage(tell("cli.resolve.which"), f"rerail resolve {run} {step} --succeeded VALUE")
 
     value = as_value(succeeded) if succeeded is not None else ...
     if isinstance(value, str) and value == succeeded and value.lstrip()[:1] in ("{", "["):
@@ -118,21 +86,7 @@ async def repair(
     common: Common = PLAIN,
     out: Annotated[Output, Hidden],
 ) -> int:
-    """Change a step that failed, and do it and what depends on it again; what is done is kept.
-
-    Parameters
-    ----------
-    run
-        The run's id, or the beginning of it.
-    step
-        The step.
-    args
-        The arguments that change, as a JSON object; the others stay.
-    tool
-        Another tool.
-    needs
-        Other needs, one by one.
-    """
+    """Change a step that failed, and do it and what depends on it again; what is done is kept."""
     given: dict[str, Any] = {"args": as_mapping(args) if args is not None else None, "tool": tool, "needs": needs}
     changes = {name: value for name, value in given.items() if value is not None}
     return await _act(run, lambda engine, found: engine.repair(found, step, **changes), common, out)
@@ -141,30 +95,12 @@ async def repair(
 async def skip(
     run: str, step: str, /, *, reason: str = "", common: Common = PLAIN, out: Annotated[Output, Hidden]
 ) -> int:
-    """Do without a step: those that need it go on, with nothing in its place.
-
-    Parameters
-    ----------
-    run
-        The run's id, or the beginning of it.
-    step
-        The step.
-    reason
-        Why, for the history.
-    """
+    """Do without a step: those that need it go on, with nothing in its place."""
     return await _act(run, lambda engine, found: engine.skip(found, step, reason=reason), common, out)
 
 
 async def add(run: str, steps_file: str, /, *, common: Common = PLAIN, out: Annotated[Output, Hidden]) -> int:
-    """Add steps to a run that is not at rest; a bad change is refused and the old plan stays.
-
-    Parameters
-    ----------
-    run
-        The run's id, or the beginning of it.
-    steps_file
-        A YAML or JSON file with a list of steps; - for stdin.
-    """
+    """Add steps to a run that is not at rest; a bad change is refused and the old plan stays."""
     steps = load_steps(steps_file)
     return await _act(run, lambda engine, found: engine.add(found, steps), common, out)
 
@@ -172,13 +108,7 @@ async def add(run: str, steps_file: str, /, *, common: Common = PLAIN, out: Anno
 async def pause(run: str, /, *, common: Common = PLAIN, out: Annotated[Output, Hidden]) -> int:
     """Start nothing more until somebody resumes the run; calls under way end.
 
-    Exit code 0 if it was paused.
-
-    Parameters
-    ----------
-    run
-        The run's id, or the beginning of it.
-    """
+    Exit code 0 if it was paused."""
     code = await _act(run, lambda engine, found: engine.pause(found), common, out, patient=True)
     return 0 if code == exit_code("waiting") else code
 
@@ -186,15 +116,7 @@ async def pause(run: str, /, *, common: Common = PLAIN, out: Annotated[Output, H
 async def cancel(run: str, /, *, reason: str = "", common: Common = PLAIN, out: Annotated[Output, Hidden]) -> int:
     """End a run: calls under way are cancelled, nothing more starts.
 
-    Exit code 0 if it was cancelled, whatever the run came to.
-
-    Parameters
-    ----------
-    run
-        The run's id, or the beginning of it.
-    reason
-        Why, for the history.
-    """
+    Exit code 0 if it was cancelled, whatever the run came to."""
     code = await _act(run, lambda engine, found: engine.cancel(found, reason=reason), common, out, patient=True)
     return 0 if code == exit_code("cancelled") else code
 

@@ -28,6 +28,7 @@ from rerail.cli.style import moment, size, table
 from rerail.cli.worker_log import LogReader, Printed, log_file
 from rerail.core.events import Record
 from rerail.core.state import State
+from rerail.core.texts import tell
 from rerail.core.why import failures
 from rerail.engine.reading import AT_REST
 from rerail.errors import PlanError, RerailError
@@ -45,15 +46,7 @@ async def ls(
     common: Common = PLAIN,
     out: Annotated[Output, Hidden],
 ) -> int:
-    """List the runs, newest first; interrupted ones are marked.
-
-    Parameters
-    ----------
-    status
-        Only runs of this status; may be given several times.
-    limit
-        How many; 0 for all.
-    """
+    """List the runs, newest first; interrupted ones are marked."""
     session = Session(common, out)
     session.require_store()
     async with session.engine() as engine:
@@ -91,17 +84,7 @@ async def show(
     common: Common = PLAIN,
     out: Annotated[Output, Hidden],
 ) -> int:
-    """Show a run: its steps, its verdict, and what to do next.
-
-    Parameters
-    ----------
-    run
-        The run's id, or the beginning of it.
-    output
-        Print only the output of this step.
-    everything
-        Every step, also of a plan with thousands.
-    """
+    """Show a run: its steps, its verdict, and what to do next."""
     async with Session(common, out).engine(run=run) as engine:
         found = await engine.find(run)
         if output is not None:
@@ -142,15 +125,7 @@ def _print_value(out: Output, value: Any) -> int:
 async def why(run: str, step: str | None = None, /, *, common: Common = PLAIN, out: Annotated[Output, Hidden]) -> int:
     """Tell the story of a run, or of one of its steps: what happened, in order, and why.
 
-    With --json the failed attempts come along, each with its traceback.
-
-    Parameters
-    ----------
-    run
-        The run's id, or the beginning of it.
-    step
-        The step; without it, the whole run.
-    """
+    With --json the failed attempts come along, each with its traceback."""
     async with Session(common, out).engine(run=run) as engine:
         found = await engine.find(run)
         if out.json:
@@ -174,19 +149,7 @@ async def logs(
 ) -> int:
     """Print everything that happened, one line an event, and what tools and workers printed.
 
-    With --json one document is printed, a list of events; with --follow too, at the end, when the run is at rest.
-
-    Parameters
-    ----------
-    run
-        The run's id, or the beginning of it.
-    tail
-        Only the last so many lines.
-    follow
-        Go on as things happen, until the run is at rest; Ctrl-C ends it.
-    step
-        Only the events of this step.
-    """
+    With --json one document is printed, a list of events; with --follow too, at the end, when the run is at rest."""
     async with Session(common, out).engine(run=run) as engine:
         found = await engine.find(run)
         records = await engine.events(found)
@@ -286,13 +249,7 @@ class _Log:
 async def watch(run: str, /, *, common: Common = PLAIN, out: Annotated[Output, Hidden]) -> int:
     """Follow a run live, whoever drives it, until it is at rest or waits for a person.
 
-    With --json one document is printed, at the end: a list of the run's events. The exit code is that of the run.
-
-    Parameters
-    ----------
-    run
-        The run's id, or the beginning of it.
-    """
+    With --json one document is printed, at the end: a list of the run's events. The exit code is that of the run."""
     async with Session(common, out).engine(run=run) as engine:
         found = await engine.find(run)
         attended = await attend(engine, out, Picture(found), driving=False)
@@ -311,17 +268,7 @@ async def graph(
     common: Common = PLAIN,
     out: Annotated[Output, Hidden],
 ) -> int:
-    """Draw the steps of a run, with what each of them is now, or of a plan.
-
-    Parameters
-    ----------
-    run_or_plan
-        A run's id or the beginning of it, a YAML or JSON file, or - for a plan on stdin.
-    as_mermaid
-        As Mermaid text.
-    svg
-        As SVG, into this file; on stdout without one, or for -.
-    """
+    """Draw the steps of a run, with what each of them is now, or of a plan."""
     drawn, title = await _graph_of(run_or_plan, common, out)
     if svg is not None:
         from rerail.cli.svg import svg as draw
@@ -341,8 +288,8 @@ def _drawn(out: Output, text: str, file: Path | None) -> int:
         try:
             file.write_text(text, encoding="utf-8")
         except OSError as error:
-            message = out.say("cli.graph.unwritable", file=file, reason=error.strerror)
-            raise RerailError(message, "USAGE", hint=out.say("cli.graph.elsewhere")) from error
+            message = tell("cli.graph.unwritable", file=file, reason=error.strerror)
+            raise RerailError(message, "USAGE", hint=tell("cli.graph.elsewhere")) from error
     if out.json:
         out.document({"file": str(file)} if file is not None else {"text": text})
     elif file is not None:
@@ -357,7 +304,7 @@ async def _graph_of(word: str, common: Common, out: Output) -> tuple[Graph, str]
         plan = load_plan(word)
         faults = plan.check()
         if faults:
-            raise PlanError(out.say("cli.graph.faulty"), faults)
+            raise PlanError(tell("cli.graph.faulty"), faults)
         return Graph.of_plan(plan), plan.objective
     async with Session(common, out).engine(run=word) as engine:
         found = await engine.find(word)
@@ -368,15 +315,7 @@ async def _graph_of(word: str, common: Common, out: Output) -> tuple[Graph, str]
 async def artifacts(
     run: str, name: str | None = None, /, *, common: Common = PLAIN, out: Annotated[Output, Hidden]
 ) -> int:
-    """List what the steps of a run made, or print one of them.
-
-    Parameters
-    ----------
-    run
-        The run's id, or the beginning of it.
-    name
-        The artifact to print; a step's id names its output.
-    """
+    """List what the steps of a run made, or print one of them."""
     async with Session(common, out).engine(run=run) as engine:
         found = await engine.find(run)
         if name is not None:

@@ -16,6 +16,7 @@ from rerail.cli.options import FLAG, PLAIN, Common
 from rerail.cli.output import Output
 from rerail.cli.session import Session
 from rerail.core.plan import Plan, When
+from rerail.core.texts import tell
 from rerail.errors import PlanError, Refused
 from rerail.mind.questions import ROLES
 
@@ -30,20 +31,12 @@ async def plan(
 ) -> int:
     """Make a plan for an objective with the model; run nothing.
 
-    The plan is checked against the tools; its faults are fed back to the model a bounded number of times.
-
-    Parameters
-    ----------
-    objective
-        What is to be reached, in words.
-    output
-        Where to write it, as YAML (or JSON, if the name says so); else it is printed.
-    """
+    The plan is checked against the tools; its faults are fed back to the model a bounded number of times."""
     session = Session(common, out)
     async with session.engine(session.given, session.load(session.given)) as engine:
         planned = await engine.plan(objective)
     if planned.plan is None:
-        raise PlanError(out.say("cli.plan.failed", reason=planned.problem), code="PLANNING_FAILED")
+        raise PlanError(tell("cli.plan.failed", reason=planned.problem), code="PLANNING_FAILED")
     data = tidy(planned.plan)
     tokens = sum(call.input_tokens + call.output_tokens for call in planned.consultations)
     cost = sum(call.cost for call in planned.consultations)
@@ -86,17 +79,7 @@ async def prompts(
     common: Common = PLAIN,
     out: Annotated[Output, Hidden],
 ) -> int:
-    """Show the prompts in use, or put a copy of them into a folder to change them.
-
-    Parameters
-    ----------
-    action
-        show or eject.
-    what
-        For show: plan, reflect, repair, replan or judge. For eject: the folder (default: prompts).
-    force
-        Let eject overwrite files that are there.
-    """
+    """Show the prompts in use, or put a copy of them into a folder to change them."""
     session = Session(common, out)
     folder = session.settings.model.prompts
     used = Prompts(Path(folder) if folder else None)
@@ -104,12 +87,12 @@ async def prompts(
         return _show(out, used, what)
     if action == "eject":
         return _eject(out, Path(what or "prompts"), force=force)
-    raise Refused(out.say("cli.prompts.action", action=action), "USAGE")
+    raise Refused(tell("cli.prompts.action", action=action), "USAGE")
 
 
 def _show(out: Output, used: Prompts, role: str | None) -> int:
     if role is not None and role not in ROLES:
-        raise Refused(out.say("cli.prompts.role", role=role, roles=", ".join(ROLES)), "USAGE")
+        raise Refused(tell("cli.prompts.role", role=role, roles=", ".join(ROLES)), "USAGE")
     rows = [
         {"role": name, "source": str(used.path(name) or "rerail"), "text": used(name)}
         for name in ROLES
@@ -129,7 +112,7 @@ def _eject(out: Output, folder: Path, *, force: bool) -> int:
     files = {role: folder / f"{role}.md" for role in ROLES}
     there = [str(path) for path in files.values() if path.exists()]
     if there and not force:
-        raise Refused(out.say("cli.prompts.there", files=", ".join(there)), "USAGE", hint=out.say("cli.prompts.force"))
+        raise Refused(tell("cli.prompts.there", files=", ".join(there)), "USAGE", hint=tell("cli.prompts.force"))
     folder.mkdir(parents=True, exist_ok=True)
     for role, path in files.items():
         path.write_text(shipped(role), encoding="utf-8")

@@ -25,6 +25,7 @@ from rerail.cli.session import Session, ownership
 from rerail.core.commands import Preview
 from rerail.core.holes import hole_warnings
 from rerail.core.plan import Fault
+from rerail.core.texts import tell
 from rerail.core.tools import ToolSpec
 from rerail.errors import PlanError, Refused
 from rerail.plans import Plan
@@ -46,21 +47,9 @@ async def run(
 ) -> int:
     """Run a plan and stay with it until it is at rest or waits for a person.
 
-    Exit code: 0 success (degraded too), 1 failed or cancelled, 2 refused, 3 waiting.
-
-    Parameters
-    ----------
-    plan
-        A YAML or JSON file; - for stdin.
-    objective
-        What is to be reached, in words; the model makes the plan.
-    fallback
-        The plan to run if the model makes none; the verdict says degraded then.
-    parent
-        The run that this one follows up.
-    """
+    Exit code: 0 success (degraded too), 1 failed or cancelled, 2 refused, 3 waiting."""
     if (plan is None) == (objective is None):
-        raise Refused(out.say("cli.error.plan_or_objective"), "USAGE")
+        raise Refused(tell("cli.error.plan_or_objective"), "USAGE")
     session = Session(common, out)
     loaded = load_plan(plan) if plan is not None else None
     second = load_plan(fallback) if fallback is not None else None
@@ -72,7 +61,7 @@ async def run(
         except PlanError as error:
             plans = [plan for plan in (loaded, second) if plan is not None]
             hints = [hint for plan in plans for hint in session.undecorated(plan, engine.tools)]
-            error.hint = "; ".join(hints) or error.hint
+            error.hint = hints[0] if len(hints) == 1 else "; ".join(hints) or error.hint
             raise
         return await stay(engine, out, Picture(started))
 
@@ -86,19 +75,7 @@ async def start(
     common: Common = PLAIN,
     out: Annotated[Output, Hidden],
 ) -> int:
-    """Start a plan in a process of its own, and leave it to itself.
-
-    It outlives this command and its terminal; follow it with rerail logs RUN --follow, or rerail watch RUN.
-
-    Parameters
-    ----------
-    plan
-        A YAML or JSON file; - for stdin.
-    parent
-        The run that this one follows up.
-    wait
-        Stay with it, as run does.
-    """
+    """Start a plan in a process of its own, and leave it to itself."""
     if wait:
         return await run(plan, parent=parent, common=common, out=out)
     given = read_plan(plan)
@@ -109,13 +86,7 @@ async def check(plan: str, /, *, common: Common = PLAIN, out: Annotated[Output, 
     """List every fault of a plan; run nothing.
 
     With --tools the tools and their arguments are checked as well, and warnings tell what may go wrong: an argument
-    that is made from an optional step's output and does not accept null. Warnings leave the exit code at 0.
-
-    Parameters
-    ----------
-    plan
-        A YAML or JSON file; - for stdin.
-    """
+    that is made from an optional step's output and does not accept null. Warnings leave the exit code at 0."""
     session = Session(common, out)
     loaded = load_plan(plan)
     specs, faults = await _checked(session, loaded)
@@ -129,7 +100,7 @@ async def check(plan: str, /, *, common: Common = PLAIN, out: Annotated[Output, 
     elif faults:
         out.print(Text(out.say("cli.check.faults", count=len(faults)), "bold red"))
         out.print(*(Text.assemble("  - ", clean(fault.said(out.lang)), ("  " + fault.code, "dim")) for fault in faults))
-        out.print(*(Text.assemble((out.say("cli.hint"), "cyan"), " ", clean(hint)) for hint in hints))
+        out.print(*(Text.assemble((out.say("cli.hint"), "cyan"), " ", clean(out.told(hint))) for hint in hints))
     else:
         out.print(Text(out.say("cli.check.ok", steps=len(loaded.steps), depth=depth, width=width), "green"))
         out.print(*(_warning(out, one) for one in warnings))
@@ -161,17 +132,7 @@ async def resume(
     common: Common = PLAIN,
     out: Annotated[Output, Hidden],
 ) -> int:
-    """Continue an interrupted or paused run; nothing that is done is called again.
-
-    Parameters
-    ----------
-    run
-        The run's id, or the beginning of it.
-    detached
-        Leave it to a process of its own.
-    take_over
-        Take the run from a process of this machine that is stopped or silent; one that is at work keeps it.
-    """
+    """Continue an interrupted or paused run; nothing that is done is called again."""
     session = Session(common, out)
     if detached:
         return await detach(session, under(session, "resume", run=run, take_over=take_over))
@@ -202,40 +163,10 @@ async def retry(
     common: Common = PLAIN,
     out: Annotated[Output, Hidden],
 ) -> int:
-    """Do again exactly what failed and what depends on it.
-
-    A plan with stages is left to a process of its own, which outlives this command; for others this one stays.
-
-    Parameters
-    ----------
-    run
-        The run's id, or the beginning of it.
-    step
-        A step to run again; may be given several times.
-    stage
-        Resume from this stage.
-    clean
-        Start over: everything runs again. Asks first.
-    force
-        Pass the retry limit, an error that cannot be mended by trying again, or a success.
-    dry_run
-        Only show what would run again and why, what is kept, and which effects would happen twice.
-    yes
-        Do not ask.
-    all_failed
-        Retry every run that failed or was interrupted.
-    jobs
-        How many processes work on them at once; goes with --all-failed.
-    wait
-        Stay with the run until it is at rest or waits for a person.
-    detached
-        Leave the run to a process of its own.
-    take_over
-        Take the run from a process of this machine that is stopped or silent; one that is at work keeps it.
-    """
+    """Do again exactly what failed and what depends on it."""
     wanted = _Wanted(step, stage, clean, force, take_over)
     if (run is None) is not all_failed:
-        return out.usage(out.say("cli.retry.which"), "rerail ls --status failed")
+        return out.usage(tell("cli.retry.which"), "rerail ls --status failed")
     session = Session(common, out)
     if run is None:
         if wanted.steps or wanted.stage or wait or detached or take_over:
@@ -356,14 +287,14 @@ async def _confirmed(engine: Engine, out: Output, run: str, wanted: _Wanted, *, 
     _, preview = await _foreseen(engine, run, wanted)
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise Refused(
-            out.say("cli.clean.no_terminal", run=run), "CONFIRM_NEEDED", hint=f"rerail retry {run} --clean --yes"
+            tell("cli.clean.no_terminal", run=run), "CONFIRM_NEEDED", hint=f"rerail retry {run} --clean --yes"
         )
     out.note(Text(out.say("cli.clean.about", run=run, count=len(preview.rerun))))
     if preview.once:
         out.note(once_warning(out, preview.once))
     out.err.print(out.say("cli.clean.ask"), end=" ")
     if (await _line()).strip().lower() not in ("y", "yes", "是"):
-        raise Refused(out.say("cli.clean.declined"), "CONFIRM_NEEDED")
+        raise Refused(tell("cli.clean.declined"), "CONFIRM_NEEDED")
 
 
 async def _line() -> str:

@@ -31,13 +31,6 @@ async def mcp(
     """Serve other agents over MCP: they submit plans, watch them, retry them. On stdio, unless told otherwise.
 
     Plans may only use the tools given here (--tools, rerail.toml). If RERAIL_TOKEN is set, HTTP callers must know it.
-
-    Parameters
-    ----------
-    http
-        Serve over HTTP at HOST:PORT instead; only this machine is served.
-    expose
-        Let other machines in, too; needs RERAIL_TOKEN.
     """
     try:
         from rerail.server.mcp import make_server

@@ -17,7 +17,7 @@ from rerail.cli.options import PLAIN, Common
 from rerail.cli.output import Output, clean, one_line
 from rerail.cli.session import Session, store_file
 from rerail.cli.style import icon, table
-from rerail.core.texts import span
+from rerail.core.texts import say, span, tell
 from rerail.core.tools import ToolSpec
 from rerail.errors import RerailError
 from rerail.settings import describe
@@ -34,21 +34,15 @@ async def config(*, common: Common = PLAIN, out: Annotated[Output, Hidden]) -> i
         return 0
     cells = []
     for row in rows:
-        style = "dim" if row["source"] == "default" else "bold"
+        style = "dim" if row["source"] == say("source.default") else "bold"
         value = one_line(msgspec.json.encode(row["value"]).decode(), 60)
-        cells.append([Text(row["key"], style), Text(value, style), Text(clean(row["source"]), style)])
+        cells.append([Text(row["key"], style), Text(value, style), Text(clean(out.told(row["source"])), style)])
     out.print(*table([out.say(f"cli.head.{name}") for name in ("key", "value", "source")], cells, out.out.width))
     return 0
 
 
 async def memory(*, clear: bool = False, common: Common = PLAIN, out: Annotated[Output, Hidden]) -> int:
-    """Show what the latest runs teach: per tool and error, which rung mended it. Used with reflection.memory = true.
-
-    Parameters
-    ----------
-    clear
-        Forget it: only what happens from now on is learnt from.
-    """
+    """Show what the latest runs teach: per tool and error, which rung mended it. Used with reflection.memory = true."""
     session = Session(common, out)
     session.require_store()
     async with session.engine(making=clear) as engine:
@@ -162,7 +156,7 @@ async def doctor(*, common: Common = PLAIN, out: Annotated[Output, Hidden]) -> i
         checks.append(Check("settings", False, error.message, error.hint))
     else:
         files = sorted({source for source in session.sources.values() if source.endswith("rerail.toml")})
-        checks.append(Check("settings", True, ", ".join(files) or out.say("cli.doctor.defaults")))
+        checks.append(Check("settings", True, ", ".join(files) or tell("cli.doctor.defaults")))
         checks += [await _store(session), await _tools(session)]
     if out.json:
         rows = [check._asdict() for check in checks]
@@ -170,9 +164,9 @@ async def doctor(*, common: Common = PLAIN, out: Annotated[Output, Hidden]) -> i
     else:
         for check in checks:
             sign = icon("succeeded" if check.ok else "failed", fancy=out.fancy)
-            out.print(Text.assemble(sign, " ", (f"{check.name:<9}", "bold"), clean(check.detail)))
+            out.print(Text.assemble(sign, " ", (f"{check.name:<9}", "bold"), clean(out.told(check.detail))))
             if check.hint:
-                out.print(Text.assemble("            ", (clean(check.hint), "cyan")))
+                out.print(Text.assemble("            ", (clean(out.told(check.hint)), "cyan")))
     return 0 if all(check.ok for check in checks) else 1
 
 
@@ -198,7 +192,7 @@ async def _store(session: Session) -> Check:
     except RerailError as error:
         return Check("store", False, error.message, error.hint)
     if file is not None and not os.access(file, os.W_OK):
-        return Check("store", False, session.out.say("cli.doctor.read_only", file=file))
+        return Check("store", False, tell("cli.doctor.read_only", file=file))
     return Check("store", True, url)
 
 
@@ -206,8 +200,8 @@ def _absent(out: Output, file: Path) -> Check:
     """A store that is not there yet is fine, if it can be made."""
     folder = next(parent for parent in file.absolute().parents if parent.exists())
     if folder.is_dir() and os.access(folder, os.W_OK):
-        return Check("store", True, out.say("cli.doctor.absent", file=file))
-    return Check("store", False, out.say("cli.doctor.no_place", file=file, folder=folder), out.say("cli.hint.store"))
+        return Check("store", True, tell("cli.doctor.absent", file=file))
+    return Check("store", False, tell("cli.doctor.no_place", file=file, folder=folder), tell("cli.hint.store"))
 
 
 async def _tools(session: Session) -> Check:
@@ -215,8 +209,10 @@ async def _tools(session: Session) -> Check:
         found = await _tool_rows(session)
     except RerailError as error:
         return Check("tools", False, error.message, error.hint)
-    detail = session.out.say("cli.doctor.tools", count=len(found), names=", ".join(row["name"] for row in found[:8]))
-    return Check("tools", True, detail.rstrip(": "))
+    if not found:
+        return Check("tools", True, "0")
+    names = ", ".join(row["name"] for row in found[:8])
+    return Check("tools", True, tell("cli.doctor.tools", count=len(found), names=names))
 
 
 # -- Demo ---------------------------------------------------------------------------------------------------------
@@ -230,6 +226,6 @@ def run_demo(words: Sequence[str]) -> int:
         if error.name != "rerail.demo":
             raise
         with Output(json="--json" in words) as out:
-            return out.usage(out.say("cli.demo.missing"), "pip install --upgrade rerail")
+            return out.usage(tell("cli.demo.missing"), "pip install --upgrade rerail")
     code: int = main(list(words))
     return code

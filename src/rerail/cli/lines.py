@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from rerail.cli.output import Output, clean, one_line
-from rerail.cli.picture import rung_words
+from rerail.cli.picture import rung_said
 from rerail.cli.style import fitted, icon, size
 from rerail.core import events as ev
 from rerail.core.events import Record
@@ -18,7 +18,7 @@ from rerail.core.policy import Rung
 from rerail.core.state import State
 from rerail.core.texts import at_once, reason_in, span
 from rerail.core.track import Track
-from rerail.core.verdict import skip_message, status_of
+from rerail.core.verdict import done_summary, skip_message, status_of
 
 Told = tuple[str, str, str]  # icon, step, words
 
@@ -79,7 +79,7 @@ class Teller:
 
     def _chained(self, event: ev.RetryBegin, step: str) -> str:
         if step in event.roots:
-            return self._say("chain_root", step=step, reason=event.reasons.get(step, "-"))
+            return self._say("chain_root", step=step, reason=self._out.told(event.reasons.get(step, "-")))
         track = self._state.tracks.get(step)
         needs = [need.id for need, _ in track.needs if need.id in event.chain] if track is not None else []
         return self._say("chain_step", step=step, needs=_listed(needs) or "-")
@@ -88,7 +88,7 @@ class Teller:
         status, code = status_of(self._state, need)
         error = need.error
         reason = reason_in(self._out.lang, error.code, error.message, error.data) if error is not None else code
-        return {"tool": need.step.tool, "status": str(status), "reason": reason}
+        return {"tool": need.step.tool, "status": self._out.say(f"status.{status}"), "reason": reason}
 
     def _padding(self) -> int:
         """How wide the ids are, so that the words stand below each other."""
@@ -108,7 +108,8 @@ class Teller:
         return "act", "", self._say("plan_accepted", count=len(event.plan.steps), revision=event.revision)
 
     def plan_rejected(self, event: ev.PlanRejected) -> Told:
-        return "failed", event.step, self._say("plan_rejected", by=event.by or "?", faults="; ".join(event.faults))
+        faults = "; ".join(map(self._out.told, event.faults))
+        return "failed", event.step, self._say("plan_rejected", by=event.by or "?", faults=faults)
 
     def retry_begin(self, event: ev.RetryBegin) -> Told:
         roots = _listed(event.roots) or event.operation
@@ -121,10 +122,11 @@ class Teller:
         return "round", "", self._say("round_done", round=event.round, done=done, failed=failed)
 
     def replanned(self, event: ev.Replanned) -> Told:
-        return "heal", "", self._say("replanned", revision=event.revision, by=event.by, reason=event.reason or "-")
+        reason = self._out.told(event.reason) or "-"
+        return "heal", "", self._say("replanned", revision=event.revision, by=event.by, reason=reason)
 
     def evaluation(self, event: ev.Evaluation) -> Told:
-        return "act", "", self._say("evaluation", summary=event.summary, judge=event.judge)
+        return "act", "", self._say("evaluation", summary=self._out.told(event.summary), judge=event.judge)
 
     def waiting(self, event: ev.Waiting) -> Told:
         return "waiting", "", self._say("waiting", on=waited_for(self._out, event.on))
@@ -134,21 +136,20 @@ class Teller:
         return "act", "", self._say(key, by=event.by, lost=_listed(event.lost))
 
     def acted(self, event: ev.Acted) -> Told:
-        what = event.outcome or _listed([step.id for step in event.course.steps]) or event.reason
+        what = event.outcome or _listed([step.id for step in event.course.steps]) or self._out.told(event.reason)
         return "act", event.step, self._say("acted", by=event.by or "?", action=event.action, what=what).rstrip()
 
     def cancelled(self, event: ev.Cancelled) -> Told:
-        return "cancelled", "", self._say("cancelled", by=event.by or "?", reason=event.reason).rstrip()
+        reason = self._out.told(event.reason)
+        return "cancelled", "", self._say("cancelled", by=event.by or "?", reason=reason).rstrip()
 
     def stopped(self, event: ev.Stopped) -> Told:
-        return (
-            "failed",
-            "",
-            self._say("stopped", words=self._out.say(f"stop.{event.code}"), code=event.code, reason=event.reason),
-        )
+        words, reason = self._out.say(f"stop.{event.code}"), self._out.told(event.reason)
+        return "failed", "", self._say("stopped", words=words, code=event.code, reason=reason)
 
     def done(self, event: ev.Done) -> Told:
-        return event.status, "", self._say("done", status=event.status, summary=bare(event.summary, event.status))
+        said = bare(done_summary(self._state, event, self._out.lang), event.status)
+        return event.status, "", self._say("done", status=self._out.say(f"status.{event.status}"), summary=said)
 
     # -- One step -----------------------------------------------------------------------------------------------------
 
@@ -174,7 +175,7 @@ class Teller:
         return ("retry" if key == "not_now" else "failed"), event.step, words
 
     def verified(self, event: ev.StepVerified) -> Told:
-        return "heal", event.step, self._say(f"verified.{event.effect}", reason=event.reason).rstrip()
+        return "heal", event.step, self._say(f"verified.{event.effect}", reason=self._out.told(event.reason)).rstrip()
 
     def skipped(self, event: ev.StepSkipped) -> Told:
         track, message = self._state.tracks.get(event.step), event.message
@@ -199,15 +200,14 @@ class Teller:
         return "failed", event.step, self._say("give_up", category=event.category)
 
     def recovered(self, event: ev.Recovered) -> Told:
-        key, values = rung_words(event)
-        return "heal", event.step, self._out.say(key, **values)
+        return "heal", event.step, rung_said(self._out, event)
 
     def asked(self, event: ev.Asked) -> Told:
-        return "say", event.step, self._say(f"asked.{event.question}", reason=event.reason)
+        return "say", event.step, self._say(f"asked.{event.question}", reason=self._out.told(event.reason))
 
     def consulted(self, event: ev.Consulted) -> Told:
         tokens, cost = event.input_tokens + event.output_tokens, f", {event.cost:.4f}" if event.cost else ""
-        problem = f": {event.problem}" if event.problem else ""
+        problem = f": {self._out.told(event.problem)}" if event.problem else ""
         return (
             "say",
             event.step,
@@ -217,13 +217,13 @@ class Teller:
         )
 
     def declined(self, event: ev.Declined) -> Told:
-        return "say", event.step, self._say("declined", question=event.question, reason=event.reason)
+        return "say", event.step, self._say("declined", question=event.question, reason=self._out.told(event.reason))
 
     def artifact(self, event: ev.ArtifactCreated) -> Told:
         return "say", event.step, self._say("artifact", name=event.name, size=size(event.size), digest=event.digest)
 
     def artifact_lost(self, event: ev.ArtifactLost) -> Told:
-        return "failed", event.step, self._say("artifact_lost", reason=event.reason)
+        return "failed", event.step, self._say("artifact_lost", reason=self._out.told(event.reason))
 
 
 TELL: dict[type, Callable[[Teller, Any], Told | None]] = {

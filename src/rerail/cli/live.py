@@ -15,7 +15,7 @@ from rich.text import Text
 
 from rerail.cli.lines import Teller, is_quiet
 from rerail.cli.output import Output, one_line
-from rerail.cli.picture import Picture, rung_words
+from rerail.cli.picture import Picture, rung_said
 from rerail.cli.style import fitted, icon, style_of, table
 from rerail.core import events as ev
 from rerail.core.events import Record
@@ -267,11 +267,10 @@ def _rung(out: Output, picture: Picture, track: Track) -> str:
     mending = picture.mendings.get(track.id)
     if mending is None or not mending.rungs:
         return ""
-    key, values = rung_words(mending.rungs[-1])
-    return out.say(key, **values)
+    return rung_said(out, mending.rungs[-1])
 
 
 def degraded_words(out: Output, degraded: str) -> str:
     """Why a result is less than whole."""
     kind, _, what = degraded.partition(":")
-    return out.say(f"degraded.{kind}", reason=what, step=what)
+    return out.say(f"degraded.{kind}", reason=out.told(what), step=what)

@@ -21,7 +21,7 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from rerail.core.texts import retold, say
+from rerail.core.texts import Told, retold, say
 from rerail.errors import PlanError, RerailError, StoreError
 
 USAGE = 2
@@ -68,6 +68,13 @@ class _Screen(Console):
         self.quiet = True
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
+
+
+def _in_english(value: Any) -> str:
+    """A sentence as a document holds it: JSON never changes with the language."""
+    if isinstance(value, Told):
+        return str(value)
+    raise NotImplementedError(type(value).__name__)
 
 
 def _knows_all(stream: Any) -> bool:
@@ -132,6 +139,10 @@ class Output:
         """A sentence of the catalogue in the user's language."""
         return say(key, self.lang, **values)
 
+    def told(self, text: str) -> str:
+        """A sentence that was made elsewhere, or read from a history, in the user's language."""
+        return retold(text, self.lang)
+
     def print(self, *lines: Text | str) -> None:
         """Lines of the answer; under `--json` they are for people, so they go to stderr."""
         self._print(self.out, lines)
@@ -163,7 +174,7 @@ class Output:
         if self._told:
             return
         self._told = True
-        data = msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+        data = msgspec.json.format(msgspec.json.encode(value, enc_hook=_in_english), indent=2) + b"\n"
         with contextlib.suppress(BrokenPipeError):
             while data:
                 data = data[os.write(self._document, data) :]
@@ -190,7 +201,7 @@ class Output:
     def said(self, error: RerailError) -> tuple[dict[str, Any], str, str, int]:
         """An error as it is told: the document, the sentence, what to do, and the exit code."""
         code = 1 if isinstance(error, StoreError) and not isinstance(error, CannotOpen) else USAGE
-        hint = retold(error.hint, self.lang) or self._hint(error)
+        hint = self.told(error.hint) or self._hint(error)
         return error.to_dict(), error.message_in(self.lang), hint, code
 
     def refuse(self, document: Any, message: str, hint: str, code: int) -> int:
@@ -203,8 +214,8 @@ class Output:
     def problem(self, code: str, message: str, hint: str) -> None:
         """A problem that is no exception of ours."""
         if self.json:
-            self.document({"error": {"code": code, "message": message, "hint": hint}})
-        self._tell(message, hint)
+            self.document({"error": {"code": code, "message": str(message), "hint": str(hint)}})
+        self._tell(self.told(message), self.told(hint))
 
     def _tell(self, message: str, hint: str) -> None:
         self.note(Text.assemble((self.say("cli.error"), "bold red"), " ", clean(message, lines=True)))

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
+from rerail.cli.output import Output
 from rerail.core import events as ev
 from rerail.core.events import Record
 from rerail.core.fold import evolve
@@ -121,11 +121,12 @@ def _was_mended(mending: Mending) -> bool:
     return bool(mending.failures or mending.waits or mending.rungs or mending.verified or mending.by_hand)
 
 
-def rung_words(event: ev.Recovered) -> tuple[str, dict[str, Any]]:
-    """The catalogue's key for a rung that was taken, and what it says."""
+def rung_said(out: Output, event: ev.Recovered) -> str:
+    """A rung that was taken, in words."""
     import msgspec
 
     shown = msgspec.json.encode(event.args).decode() if event.args is not None else ""
     what = event.tool or (msgspec.json.encode(event.output).decode() if event.rung is Rung.FALLBACK else "")
-    values = {"args": shown, "tool": event.tool, "by": event.by, "reason": event.reason, "what": what}
-    return f"cli.rung.{event.rung}", values
+    return out.say(
+        f"cli.rung.{event.rung}", args=shown, tool=event.tool, by=event.by, reason=out.told(event.reason), what=what
+    )

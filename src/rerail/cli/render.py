@@ -11,7 +11,7 @@ from rich.text import Text
 from rerail.cli.lines import bare, waited_for_one
 from rerail.cli.live import degraded_words, step_cells
 from rerail.cli.output import Output, one_line
-from rerail.cli.picture import Mending, Picture, rung_words
+from rerail.cli.picture import Mending, Picture, rung_said
 from rerail.cli.style import fitted, icon, moment, style_of, table
 from rerail.core.commands import Preview, Refusal, retry
 from rerail.core.state import State
@@ -157,9 +157,7 @@ def mended(out: Output, mending: Mending) -> str:
         words.append(out.say("cli.healed.waits", count=mending.waits))
     if mending.retries:
         words.append(out.say("cli.healed.retries", count=mending.retries))
-    for event in mending.rungs:
-        key, values = rung_words(event)
-        words.append(out.say(key, **values))
+    words += [rung_said(out, event) for event in mending.rungs]
     if mending.verified:
         words.append(out.say("cli.healed.verified"))
     if mending.rounds:
@@ -196,7 +194,7 @@ def _fitting_retry(state: State) -> list[str]:
             retry(state, "", force=bool(option))
         except Refusal as refusal:
             if refusal.code == "RUN_IN_DOUBT":
-                return [refusal.hint.removeprefix("use: ")]
+                return [_resolve(run, shlex.quote(next(iter(state.doubts.values())).id))]
         else:
             return [f"rerail retry {run}{option} --dry-run", f"rerail retry {run}{option}"]
     return [f"rerail retry {run} --clean"]
@@ -207,8 +205,12 @@ def _answer(run: str, item: Mapping[str, Any]) -> str:
     if item["for"] == "confirm":
         return f"rerail confirm {run} {step}"
     if item["for"] == "in_doubt":
-        return f"rerail resolve {run} {step} --succeeded VALUE | --failed | --rerun"
+        return _resolve(run, step)
     return f"rerail resume {run}"
+
+
+def _resolve(run: str, step: str) -> str:
+    return f"rerail resolve {run} {step} --succeeded VALUE | --failed | --rerun"
 
 
 def _next(out: Output, commands: Iterable[str]) -> list[Text]:
@@ -252,7 +254,7 @@ def preview_lines(out: Output, picture: Picture, preview: Preview) -> list[Text]
     roots = ", ".join(one_line(step, 48) for step in preview.roots[:SHOWN])
     lines = [Text(out.say("cli.preview.title", run=picture.state.run, count=count, total=total), "bold")]
     lines.append(Text(out.say("cli.preview.roots", roots=roots + (" …" if len(preview.roots) > SHOWN else ""))))
-    again = [_named(out, "retry", row["step"], row["why"]) for row in preview.rerun]
+    again = [_named(out, "retry", row["step"], out.told(row["why"])) for row in preview.rerun]
     lines += _section(out, "cli.preview.rerun", again)
     lines += _section(out, "cli.preview.kept", [_kept(out, picture.state, step) for step in preview.kept])
     if preview.once:

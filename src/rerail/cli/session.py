@@ -22,6 +22,7 @@ from rerail.cli.options import Common
 from rerail.cli.output import CannotOpen, Output
 from rerail.core.events import Record, RunStarted
 from rerail.core.plan import servers_of
+from rerail.core.texts import say, tell
 from rerail.core.tools import ToolSpec
 from rerail.engine.owner import is_dead, is_this_process
 from rerail.errors import Refused, RerailError, StoreError
@@ -94,7 +95,7 @@ class Session:
         others = [call.tool for step in plan.steps for call in (step.fallback, step.verify) if call and call.tool]
         names = [name for step in plan.steps for name in (step.tool, *step.alternatives)]
         return [
-            self.out.say("cli.hint.undecorated", file=os.path.basename(source), name=name)
+            tell("cli.hint.undecorated", file=os.path.basename(source), name=name)
             for name in dict.fromkeys([*names, *others])
             if name not in known
             for source in self.given
@@ -106,9 +107,9 @@ class Session:
     def require_store(self) -> None:
         """Refuse a store that was named for this call and is not there: most likely it was mistyped."""
         url = self.settings.store.url
-        if self.sources.get("store.url") == "command line" and _is_missing(url):
-            hint = self.out.say("cli.hint.no_store")
-            raise Refused(self.out.say("cli.error.store_missing", url=url), "STORE_FAILED", hint=hint)
+        if self.sources.get("store.url") == say("source.command_line") and _is_missing(url):
+            hint = tell("cli.hint.no_store")
+            raise Refused(tell("cli.error.store_missing", url=url), "STORE_FAILED", hint=hint)
 
     @asynccontextmanager
     async def engine(
@@ -130,8 +131,8 @@ class Session:
         if not making and _is_missing(url):
             if run is not None:
                 raise Refused(
-                    self.out.say("cli.error.no_store", run=run, url=url), "RUN_UNKNOWN",
-                    hint=self.out.say("cli.hint.no_store"),
+                    tell("cli.error.no_store", run=run, url=url), "RUN_UNKNOWN",
+                    hint=tell("cli.hint.no_store"),
                 )  # fmt: skip
             url = "memory://"
         try:
@@ -204,8 +205,8 @@ class Session:
         except RerailError as error:
             if error.code != "TOOLS_UNREADABLE" or self.common.tools:
                 raise
-            message = self.out.say("cli.error.origin", run=run, reason=error.message)
-            raise RerailError(message, error.code, hint=self.out.say("cli.hint.origin")) from error
+            message = tell("cli.error.origin", run=run, reason=error.message)
+            raise RerailError(message, error.code, hint=tell("cli.hint.origin")) from error
 
 
 async def origin_of(engine: Engine, run: str) -> tuple[str, ...]:

@@ -539,11 +539,11 @@ def _preview(
     for step_id in chain:
         track = state.tracks[step_id]
         if step_id in named:
-            why = track.error.message if track.error is not None else spoilt.get(step_id, "asked for")
+            why = track.error.message if track.error is not None else spoilt.get(step_id) or say("reason.asked_for")
         elif track.result is not None:
-            why = "runs again only if its inputs change"
+            why = say("reason.if_inputs_change")
         else:
-            why = "has not run"
+            why = say("reason.has_not_run")
         rerun.append({"step": step_id, "why": why})
         effect = track.call.effect if track.call is not None else track.step.effect
         if effect is Effect.ONCE and track.attempt:

@@ -19,6 +19,7 @@ from rerail.core.plan import Effect
 from rerail.core.policy import Rung
 from rerail.core.recover import heal
 from rerail.core.state import State, downstream, unsatisfied_above
+from rerail.core.texts import say
 from rerail.core.tools import Tools
 from rerail.core.track import Phase, RunStatus, Standing, Status, Track, same_inputs
 from rerail.core.verdict import (
@@ -191,7 +192,7 @@ def _over_budget(state: State, now: float, *, asking: bool = False) -> str:
     )
     for name, spent, limit in used:
         if limit is not None and spent >= limit:
-            return f"{name}: {spent:g} of {limit:g} used"
+            return say("reason.used", name=name, spent=spent, limit=limit)
     return ""
 
 

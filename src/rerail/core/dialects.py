@@ -166,7 +166,7 @@ class _Reader:
 
     def _check_id(self, value: Any) -> None:
         if value is not None and (isinstance(value, bool) or not isinstance(value, str | int)):
-            self.fault("id", "a text", value)
+            self.fault("id", tell("plan.kind.text"), value)
         if not self.id:
             self.faults.append(Fault("BAD_VALUE", tell("refuse.plan.id_empty"), self.id))
         if len(self.id) > MAX_ID:
@@ -182,40 +182,40 @@ class _Reader:
     # One method per kind of value.
 
     def text(self, name: str, value: Any) -> Any:
-        return value if isinstance(value, str) else self.fault(name, "a text", value)
+        return value if isinstance(value, str) else self.fault(name, tell("plan.kind.text"), value)
 
     def flag(self, name: str, value: Any) -> Any:
-        return value if isinstance(value, bool) else self.fault(name, "true or false", value)
+        return value if isinstance(value, bool) else self.fault(name, tell("plan.kind.flag"), value)
 
     def gate(self, name: str, value: Any) -> Any:
-        return value if isinstance(value, bool | str) else self.fault(name, "true, false or a question", value)
+        return value if isinstance(value, bool | str) else self.fault(name, tell("plan.kind.gate"), value)
 
     def count(self, name: str, value: Any) -> Any:
         good = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-        return value if good else self.fault(name, "a whole number of 0 or more", value)
+        return value if good else self.fault(name, tell("plan.kind.count"), value)
 
     def whole(self, name: str, value: Any) -> Any:
         good = isinstance(value, int) and not isinstance(value, bool)
-        return value if good else self.fault(name, "a whole number", value)
+        return value if good else self.fault(name, tell("plan.kind.whole"), value)
 
     def seconds(self, name: str, value: Any) -> Any:
         good = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
-        return float(value) if good else self.fault(name, "a number of seconds above 0", value)
+        return float(value) if good else self.fault(name, tell("plan.kind.seconds"), value)
 
     def mapping(self, name: str, value: Any) -> Any:
         if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
             return dict(value)
-        return self.fault(name, "a mapping with text keys", value)
+        return self.fault(name, tell("plan.kind.mapping"), value)
 
     def names(self, name: str, value: Any) -> Any:
         wanted = [value] if isinstance(value, str) else value
         if isinstance(wanted, Sequence) and all(isinstance(item, str) for item in wanted):
             return tuple(wanted)
-        return self.fault(name, "a list of names", value)
+        return self.fault(name, tell("plan.kind.names"), value)
 
     def files(self, name: str, value: Any) -> Any:
         if not isinstance(value, list | tuple) or not all(isinstance(item, str | Mapping) for item in value):
-            return self.fault(name, "a list of file names", value)
+            return self.fault(name, tell("plan.kind.files"), value)
         found = [Produced(item) if isinstance(item, str) else self.file(name, item) for item in value]
         return _BAD if _BAD in found else tuple(found)
 
@@ -238,20 +238,20 @@ class _Reader:
     def amounts(self, name: str, value: Any) -> Any:
         if isinstance(value, Mapping) and all(isinstance(v, int | float) for v in value.values()):
             return {str(key): float(amount) for key, amount in value.items()}
-        return self.fault(name, "a mapping of resource to amount", value)
+        return self.fault(name, tell("plan.kind.amounts"), value)
 
     def effect(self, name: str, value: Any) -> Any:
         try:
             return Effect(value)
         except ValueError:
-            return self.fault(name, "read, repeatable or once", value)
+            return self.fault(name, tell("plan.kind.effect"), value)
 
     def fallback(self, name: str, value: Any) -> Any:
         if not isinstance(value, Mapping):
-            return self.fault(name, "{value: …} or {tool: …, args: …}", value)
+            return self.fault(name, tell("plan.kind.fallback"), value)
         fields = _rename(value, ("value", "tool", "args"), {}, frozenset(), self.id, self.faults, f"{name}.")
         if fields.get("tool") is not None and not isinstance(fields["tool"], str):
-            return self.fault(f"{name}.tool", "a text", fields["tool"])
+            return self.fault(f"{name}.tool", tell("plan.kind.text"), fields["tool"])
         by_tool = fields.get("tool") is not None
         by_value = fields.get("value") is not None or ("value" in fields and not by_tool)
         if by_tool == by_value:
@@ -279,13 +279,13 @@ class _Reader:
 
     def trust(self, name: str, value: Any) -> Any:
         if not isinstance(value, Mapping):
-            return value if isinstance(value, bool) else self.fault(name, "true, false or {ignore, suspect}", value)
+            return value if isinstance(value, bool) else self.fault(name, tell("plan.kind.trust"), value)
         fields = _rename(value, ("ignore", "suspect"), {}, frozenset(), self.id, self.faults, f"{name}.")
         if "ignore" in fields:
             fields["ignore"] = self.names(f"{name}.ignore", fields["ignore"])
         signs = fields.get("suspect", [])
         if not isinstance(signs, list | tuple) or not all(isinstance(sign, str | Mapping) for sign in signs):
-            return self.fault(f"{name}.suspect", "a list of texts and objects", signs)
+            return self.fault(f"{name}.suspect", tell("plan.kind.signs"), signs)
         return self.build(name, Trust, {**fields, "suspect": tuple(signs)})
 
     def build(self, name: str, kind: Callable[..., Any], fields: Mapping[str, Any]) -> Any:
@@ -308,10 +308,10 @@ class _Reader:
             when = WHEN_WORDS.get(word) if isinstance(word, str) else None
             value = fields.get("step")
             if when is None:
-                self.fault("needs.when", "success, done or failure", word)
+                self.fault("needs.when", tell("plan.kind.when"), word)
                 return None
         if isinstance(value, bool) or not isinstance(value, str | int):
-            self.fault("needs", "step ids", value)
+            self.fault("needs", tell("plan.kind.steps"), value)
             return None
         return Need(self.target(value), when or When.SUCCESS)
 
@@ -349,16 +349,13 @@ STEP_FIELDS: Mapping[str, Callable[[_Reader, str, Any], Any]] = {
 
 
 def _kind(value: Any) -> str:
-    names = {type(None): "nothing", bool: "true/false", str: "text", int: "a number", float: "a number"}
+    """What a value is, in a word: as it is if it is short."""
     if isinstance(value, str):
         return f"{value[:40]!r}"
     if isinstance(value, int | float):
         return str(value)[:40]
-    return names.get(
-        type(value),
-        "a list"
-        if isinstance(value, list | tuple)
-        else "a mapping"
-        if isinstance(value, Mapping)
-        else type(value).__name__,
-    )
+    if value is None:
+        return tell("plan.kind.nothing")
+    if isinstance(value, list | tuple):
+        return tell("plan.kind.list")
+    return tell("plan.kind.a_mapping") if isinstance(value, Mapping) else type(value).__name__

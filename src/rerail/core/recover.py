@@ -97,7 +97,7 @@ def choose(case: Case) -> list[Event]:
     """The first rung that applies, with what was thought of the failure."""
     state = case.state
     if state.stopped:
-        case.refuse(f"the run was stopped: {state.stopped}")
+        case.refuse(say("reason.stopped", stopped=state.stopped))
         return [_reflected(case, Rung.FAIL)]
     for rung in _rungs(state, case.track, case.reflection):
         taken = RUNGS[rung](case)
@@ -257,7 +257,7 @@ def _retry(case: Case) -> Taken:
     if case.reflection.category not in (Category.TRANSIENT, Category.UNKNOWN):
         key = (track.call.tool, case.state.signature(track), case.error.message[:500])
         if track.heal is not None and track.heal.tried.get(key, 0) >= 2:
-            case.refuse("the same call failed the same way twice")
+            case.refuse(say("reason.same_twice"))
             return None
     delay = backoff(policy, case.used + 1, case.state.run, track.id, track.attempt)
     left = case.retries - case.used - 1
@@ -269,12 +269,12 @@ def _adjust(case: Case) -> Taken:
     if args is None or case.used >= case.retries:
         return None
     if track.heal is not None and track.heal.args is not None and case.error.code == "ARGS_INVALID":
-        case.refuse("the adjusted arguments did not fit either")
+        case.refuse(say("reason.adjusted_unfit"))
         return None
     spec = case.tools.get(case.tool)
     faults = spec.schema.faults(dict(args)) if spec is not None else []
     if faults or _was_tried(track, case.tool, args):
-        case.refuse(str(faults[0]) if faults else "these arguments were tried already")
+        case.refuse(str(faults[0]) if faults else say("reason.args_tried"))
         return None
     reason = case.reflection.root_cause
     return [_recovered(case, Rung.ADJUST, reason=reason, args=dict(args), course=Course((track.id,)))]
@@ -297,14 +297,14 @@ def _alternative(case: Case) -> Taken:
     for name in _untried(case):
         spec = case.tools.get(name)
         if spec is None:
-            case.refuse(f"the alternative tool {name!r} does not exist")
+            case.refuse(say("reason.no_alternative", name=name))
             continue
         if _needs_a_person(case, name):
-            case.refuse(f"a person has to agree before the tool {name!r} is called")
+            case.refuse(say("reason.person_agrees", name=name))
             continue
         args = failed_args(case.state, case.track)
         if args is not None and spec.schema.faults(args):
-            case.refuse(f"the arguments do not fit the alternative tool {name!r}")
+            case.refuse(say("reason.alternative_unfit", name=name))
             continue
         return [
             _recovered(case, Rung.ALTERNATIVE, tool=name, reason=case.error.message, course=Course((case.track.id,)))
@@ -329,7 +329,7 @@ def _producer(case: Case) -> Taken:
         return None
     for producer in producers:
         if producer.result is not None and producer.result.effect is Effect.ONCE:
-            case.refuse(f"step {producer.id!r} must not happen twice")
+            case.refuse(say("reason.not_twice", id=producer.id))
             return None
     course = Course(tuple(producer.id for producer in producers))
     return [_recovered(case, Rung.PRODUCER, reason=case.error.message, course=course)]

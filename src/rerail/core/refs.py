@@ -16,6 +16,8 @@ from typing import Any
 
 import msgspec
 
+from rerail.core.texts import say
+
 _DELIMITER = re.compile(r"[.\[}]")
 _INDEX = re.compile(r"\[(-?\d+)\]")
 _NAME = re.compile(r"[^.\[\]}]+")
@@ -277,12 +279,15 @@ def follow(ref: Ref, output: Any) -> Any:
 
 def _there(output: Any) -> str:
     """What there is where a path ends too early, in a few words."""
-    if isinstance(output, Mapping):
+    if isinstance(output, Mapping) and output:
         names = [str(name)[:40] for name in output]
-        return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "") if names else "nothing"
+        more = say("reason.there.more", count=len(names) - 8) if len(names) > 8 else ""
+        return ", ".join(names[:8]) + more
+    if isinstance(output, Mapping):
+        return say("reason.there.nothing")
     if isinstance(output, list):
-        return f"a list of {len(output)}"
-    return "null" if output is None else f"a {type(output).__name__}"
+        return say("reason.there.list", count=len(output))
+    return "null" if output is None else say("reason.there.kind", name=type(output).__name__)
 
 
 def _as_index(part: str | int) -> int | None:

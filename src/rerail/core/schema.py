@@ -27,7 +27,6 @@ from rerail.core.schema_values import (
     OPEN,
     Json,
     containers,
-    counted,
     is_number,
     is_open,
     is_type,
@@ -37,6 +36,7 @@ from rerail.core.schema_values import (
     show,
     trimmed,
 )
+from rerail.core.texts import tell
 
 __all__ = ["OPEN", "Fault", "Json", "Node", "Schema", "faults", "nearest", "problems"]
 
@@ -50,7 +50,12 @@ class Fault:
     keyword: str = ""
 
     def __str__(self) -> str:
-        return f"{place(self.path)}: {self.message}" if self.path else self.message
+        return str(self.said)
+
+    @property
+    def said(self) -> str:
+        """The fault with its place, as a sentence that can be said in another language."""
+        return tell("schema.at", place=place(self.path), message=self.message) if self.path else self.message
 
 
 class Schema:
@@ -64,7 +69,7 @@ class Schema:
         if found:
             raise ValueError("; ".join(found))
         self.source = source
-        self._compiler = _Compiler(source, noun)
+        self._compiler = _Compiler(source, tell(f"schema.noun.{noun}"))
         self._check = self._compiler.whole(source)
         self.accepts_nothing = self.accepts({})  # asked once: many steps of a large plan pass nothing
 
@@ -91,7 +96,7 @@ class Schema:
                     ref(part, seen)
             return check(value, seen)
         except RecursionError:
-            return _one("nested too deeply to be checked; make it flatter", "depth")
+            return _one(tell("schema.too_deep"), "depth")
 
 
 def faults(schema: Node | Schema, value: object) -> list[Fault]:
@@ -172,7 +177,7 @@ def _anything(value: object, seen: Seen) -> Found:
 
 
 def _nothing(value: object, seen: Seen) -> Found:
-    return _one(f"got {show(value)}; nothing is allowed here", "false")
+    return _one(tell("schema.nothing", value=show(value)), "false")
 
 
 def _combined(part: Rules, checks: Sequence[Check]) -> Check:
@@ -187,7 +192,7 @@ def _combined(part: Rules, checks: Sequence[Check]) -> Check:
         # Most values are of exactly such a class; subclasses, 1.0 as an integer and OPEN are looked at more closely.
         if type(value) in classes or value is OPEN or any(is_type(value, name) for name in names):
             return rest(value, seen) if checks else _FITS
-        return _one(f"expected {listed(names)}, got {show(value)}", "type")
+        return _one(tell("schema.type", types=listed(names), value=show(value)), "type")
 
     return check
 
@@ -222,46 +227,46 @@ def _simple(word: str, test: Callable[[Any], bool], message: Callable[[Any], str
 
 # --- Plain values --------------------------------------------------------------------------------------------------
 
-_BOUNDS: Final[Mapping[str, tuple[Callable[[Any, Any], bool], str]]] = {
-    "minimum": (operator.ge, "at least"),
-    "maximum": (operator.le, "at most"),
-    "exclusiveMinimum": (operator.gt, "more than"),
-    "exclusiveMaximum": (operator.lt, "less than"),
+_BOUNDS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
+    "minimum": operator.ge,
+    "maximum": operator.le,
+    "exclusiveMinimum": operator.gt,
+    "exclusiveMaximum": operator.lt,
 }
-_SIZES: Final[Mapping[str, tuple[type[Sized], Callable[[int, int], bool], str, str]]] = {
-    "minLength": (str, operator.ge, "at least", "character|characters"),
-    "maxLength": (str, operator.le, "at most", "character|characters"),
-    "minItems": (list, operator.ge, "at least", "item|items"),
-    "maxItems": (list, operator.le, "at most", "item|items"),
-    "minProperties": (dict, operator.ge, "at least", "property|properties"),
-    "maxProperties": (dict, operator.le, "at most", "property|properties"),
+_SIZES: Final[Mapping[str, tuple[type[Sized], Callable[[int, int], bool]]]] = {
+    "minLength": (str, operator.ge),
+    "maxLength": (str, operator.le),
+    "minItems": (list, operator.ge),
+    "maxItems": (list, operator.le),
+    "minProperties": (dict, operator.ge),
+    "maxProperties": (dict, operator.le),
 }
 _MOST_OPTIONS = 10
 
 
 def _bound(word: str) -> Maker:
-    holds, words = _BOUNDS[word]
+    holds = _BOUNDS[word]
 
     def make(compiler: _Compiler, part: Rules) -> Check:
         limit = part[word]
         return _simple(
             word,
             lambda value: not is_number(value) or holds(value, limit),
-            lambda value: f"expected {words} {show(limit)}, got {show(value)}",
+            lambda value: tell(f"schema.{word}", limit=show(limit), value=show(value)),
         )
 
     return make
 
 
 def _size(word: str) -> Maker:
-    kind, holds, words, noun = _SIZES[word]
+    kind, holds = _SIZES[word]
 
     def make(compiler: _Compiler, part: Rules) -> Check:
         limit = part[word]
         return _simple(
             word,
             lambda value: not isinstance(value, kind) or holds(len(value), limit),
-            lambda value: f"expected {words} {counted(limit, noun)}, got {len(value)}: {show(value)}",
+            lambda value: tell(f"schema.{word}", limit=limit, count=len(value), value=show(value)),
         )
 
     return make
@@ -285,13 +290,16 @@ def _options(compiler: _Compiler, part: Rules) -> Check:
 
 def _options_message(options: Sequence[object], value: object) -> str:
     if not options:
-        return f"got {show(value)}; nothing is allowed here"
-    names = ", ".join(show(option) for option in options[:_MOST_OPTIONS])
-    more = f" and {len(options) - _MOST_OPTIONS} more" if len(options) > _MOST_OPTIONS else ""
-    words = f"expected one of {names}{more}" if len(options) > 1 else f"expected {names}"
-    texts = [option for option in options if isinstance(option, str)]
-    guess = nearest(value, texts) if isinstance(value, str) and len(options) > 1 else None
-    return f"got {show(value)}; {words}" + (f"; did you mean {show(guess)}?" if guess else "")
+        return tell("schema.nothing", value=show(value))
+    if len(options) == 1:
+        return tell("schema.const", value=show(value), option=show(options[0]))
+    names, over = ", ".join(show(option) for option in options[:_MOST_OPTIONS]), len(options) - _MOST_OPTIONS
+    more = tell("schema.more", count=over) if over > 0 else ""
+    guess = (
+        nearest(value, [option for option in options if isinstance(option, str)]) if isinstance(value, str) else None
+    )
+    near = tell("schema.near", guess=show(guess)) if guess else ""
+    return tell("schema.enum", value=show(value), names=names, more=more, near=near)
 
 
 def _pattern(compiler: _Compiler, part: Rules) -> Check:
@@ -299,7 +307,7 @@ def _pattern(compiler: _Compiler, part: Rules) -> Check:
     return _simple(
         "pattern",
         lambda value: not isinstance(value, str) or search(value) is not None,
-        lambda value: f"expected a text that matches {show(part['pattern'])}, got {show(value)}",
+        lambda value: tell("schema.pattern", pattern=show(part["pattern"]), value=show(value)),
     )
 
 
@@ -317,7 +325,7 @@ def _multiple_of(compiler: _Compiler, part: Rules) -> Check:
             return (value / exact).denominator == 1
         return isfinite(value) and (Fraction(str(value)) / exact).denominator == 1
 
-    return _simple("multipleOf", holds, lambda value: f"expected a multiple of {show(step)}, got {show(value)}")
+    return _simple("multipleOf", holds, lambda value: tell("schema.multipleOf", step=show(step), value=show(value)))
 
 
 # --- Objects -------------------------------------------------------------------------------------------------------
@@ -359,8 +367,8 @@ def _stray(compiler: _Compiler, part: Rules, known: Mapping[str, Check]) -> Call
         if others is not False:
             return _under(name, rest(member, seen))
         guess = nearest(str(name), known)
-        hint = f"; did you mean {show(guess)}?" if guess else ""
-        return _one(f"unknown {compiler.noun} {show(name)}{hint}", "additionalProperties")
+        near = tell("schema.near", guess=show(guess)) if guess else ""
+        return _one(tell("schema.unknown", noun=compiler.noun, name=show(name), near=near), "additionalProperties")
 
     return check
 
@@ -372,7 +380,7 @@ def _required(compiler: _Compiler, part: Rules) -> Check:
         if not isinstance(value, dict):
             return _FITS
         missing = [name for name in names if name not in value]
-        return [Fault((), f"missing required {compiler.noun} {show(name)}", "required") for name in missing]
+        return [Fault((), tell("schema.required", noun=compiler.noun, name=show(name)), "required") for name in missing]
 
     return check
 
@@ -384,7 +392,7 @@ def _property_names(compiler: _Compiler, part: Rules) -> Check:
         if not isinstance(value, dict):
             return _FITS
         return [
-            Fault((), f"the name {show(name)} is not allowed: {fault.message}", "propertyNames")
+            Fault((), tell("schema.propertyNames", name=show(name), message=fault.message), "propertyNames")
             for name in value
             for fault in own(name, seen)
         ]
@@ -403,7 +411,7 @@ def _dependent(word: str) -> Maker:
             if not isinstance(value, dict):
                 return _FITS
             found = [
-                Fault((), f"missing {compiler.noun} {show(other)}, required because {show(name)} is given", word)
+                Fault((), tell("schema.dependent", noun=compiler.noun, other=show(other), name=show(name)), word)
                 for name, wanted in names.items()
                 for other in wanted
                 if name in value and other not in value
@@ -450,13 +458,9 @@ def _contains(compiler: _Compiler, part: Rules) -> Check:
             return _FITS
         fitting = [item for item in value if not own(item, seen)]
         if len(fitting) < least:
-            return _one(
-                f"expected at least {counted(least, 'item|items')} of the wanted kind, got {len(fitting)}", "contains"
-            )
+            return _one(tell("schema.contains", least=least, count=len(fitting)), "contains")
         if most is not None and len(fitting) > most and sum(not is_open(item) for item in fitting) > most:
-            return _one(
-                f"expected at most {counted(most, 'item|items')} of the kind, got {len(fitting)}", "maxContains"
-            )
+            return _one(tell("schema.maxContains", most=most, count=len(fitting)), "maxContains")
         return _FITS
 
     return check
@@ -470,7 +474,8 @@ def _unique(compiler: _Compiler, part: Rules) -> Check:
         for at, item in enumerate(value):
             before = first.setdefault(key(item), at)
             if before != at and not is_open(item):
-                return _one(f"items {before} and {at} are the same: {show(item)}; each may occur once", "uniqueItems")
+                same = tell("schema.uniqueItems", before=before, at=at, item=show(item))
+                return _one(same, "uniqueItems")
         return _FITS
 
     return check
@@ -506,7 +511,7 @@ def _any_of(word: str) -> Maker:
             if len(fitting) == 1 or is_open(value):
                 return _FITS
             numbers = listed([str(number) for number in fitting], "and")
-            return _one(f"got {show(value)}, which fits alternatives {numbers}; make it fit only one", word)
+            return _one(tell("schema.oneOf", value=show(value), numbers=numbers), word)
 
         return check
 
@@ -534,9 +539,9 @@ def _refused(word: str, value: object, labels: Sequence[str | None], refusals: S
             return meant[0]
     if not of_type and all(labels):
         names = list(dict.fromkeys(label for label in labels if label))
-        return _one(f"expected {listed(names)}, got {show(value)}", "type")
+        return _one(tell("schema.type", types=listed(names), value=show(value)), "type")
     reasons = "; ".join(f"({at}) {trimmed(str(found[0]))}" for at, found in enumerate(refusals[:_MOST_OPTIONS], 1))
-    return _one(f"fits none of {len(refusals)} alternatives: {reasons}", word)
+    return _one(tell("schema.anyOf", count=len(refusals), reasons=reasons), word)
 
 
 _OTHER_KIND: Final = frozenset({"type", "const", "false"})
@@ -552,7 +557,7 @@ def _not(compiler: _Compiler, part: Rules) -> Check:
     def check(value: object, seen: Seen) -> Found:
         if own(value, seen) or is_open(value):
             return _FITS
-        return _one(f"got {show(value)}, which is ruled out here", "not")
+        return _one(tell("schema.not", value=show(value)), "not")
 
     return check
 

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from rerail.core.nearest import nearest
 from rerail.core.schema_values import CLASSES, is_number, is_type, listed, show
+from rerail.core.texts import tell
 
 Node: TypeAlias = Mapping[str, Any] | bool
 
@@ -40,11 +41,11 @@ def _is_size(value: Any) -> bool:
 
 def _regex_problem(pattern: object) -> str | None:
     if not isinstance(pattern, str):
-        return f"expected a regular expression, got {show(pattern)}"
+        return tell("schema.type", types=tell("schema.kind.regex"), value=show(pattern))
     try:
         re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
-        return f"{show(pattern)} is not a regular expression that Python can read: {error}"
+        return tell("schema.bad_regex", pattern=show(pattern), error=error)
     return None
 
 
@@ -53,45 +54,48 @@ def _type_problem(value: object) -> str | None:
     for name in names:
         if not isinstance(name, str) or name not in CLASSES:
             guess = nearest(name, CLASSES) if isinstance(name, str) else None
-            hint = f"; did you mean {show(guess)}?" if guess else f"; the types are {listed(sorted(CLASSES), 'and')}"
-            return f"unknown type {show(name)}{hint}"
-    return None if names else "expected at least one type"
+            if guess:
+                return tell("schema.unknown_type_near", name=show(name), guess=show(guess))
+            return tell("schema.unknown_type", name=show(name), types=listed(sorted(CLASSES), "and"))
+    return None if names else tell("schema.no_type")
 
 
 def _ref_problem(value: object) -> str | None:
     if not isinstance(value, str):
-        return f"expected a string, got {show(value)}"
+        return tell("schema.type", types=tell("schema.kind.string"), value=show(value))
     if not value.startswith("#"):
-        return f"{show(value)} lies outside of the schema; copy it into $defs and refer to it there"
+        return tell("schema.outside", value=show(value))
     return None
 
 
 def _wants(what: str, test: Callable[[Any], bool]) -> Callable[[object], str | None]:
-    return lambda value: None if test(value) else f"expected {what}, got {show(value)}"
+    return lambda value: (
+        None if test(value) else tell("schema.type", types=tell(f"schema.kind.{what}"), value=show(value))
+    )
 
 
-_NUMBER = _wants("a number", is_number)
-_SIZE = _wants("a whole number of at least 0", _is_size)
-_SCHEMAS = _wants("a list of at least one schema", lambda value: isinstance(value, list) and bool(value))
-_MAP = _wants("an object of schemas", lambda value: isinstance(value, Mapping))
+_NUMBER = _wants("number", is_number)
+_SIZE = _wants("size", _is_size)
+_SCHEMAS = _wants("schemas", lambda value: isinstance(value, list) and bool(value))
+_MAP = _wants("map", lambda value: isinstance(value, Mapping))
 
 _SHAPES: Final[Mapping[str, Callable[[object], str | None]]] = {
     "$ref": _ref_problem,
     "type": _type_problem,
     "pattern": _regex_problem,
-    "enum": _wants("a list", lambda value: isinstance(value, list)),
-    "required": _wants("a list of names", _is_names),
+    "enum": _wants("list", lambda value: isinstance(value, list)),
+    "required": _wants("names", _is_names),
     "dependentRequired": _wants(
-        "lists of names by name", lambda value: isinstance(value, Mapping) and all(map(_is_names, value.values()))
+        "name_lists", lambda value: isinstance(value, Mapping) and all(map(_is_names, value.values()))
     ),
-    "uniqueItems": _wants("true or false", lambda value: isinstance(value, bool)),
-    "multipleOf": _wants("a number above 0", lambda value: is_number(value) and 0 < value < float("inf")),
+    "uniqueItems": _wants("flag", lambda value: isinstance(value, bool)),
+    "multipleOf": _wants("positive", lambda value: is_number(value) and 0 < value < float("inf")),
     **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), _NUMBER),
     **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), _SIZE),
     **dict.fromkeys(("minProperties", "maxProperties", "minContains", "maxContains"), _SIZE),
     **dict.fromkeys(_SCHEMA_LISTS, _SCHEMAS),
     **dict.fromkeys(_SCHEMA_MAPS, _MAP),
-    **dict.fromkeys(_UNSUPPORTED, lambda _: "not supported; write the rule without it"),
+    **dict.fromkeys(_UNSUPPORTED, lambda _: tell("schema.unsupported")),
 }
 
 
@@ -131,7 +135,7 @@ def resolve(root: Node, ref: str) -> Node:
 def problems(schema: object) -> list[str]:
     """All that is wrong with the schema itself, or not supported, each with its place; empty if it can be used."""
     if not isinstance(schema, Mapping | bool):
-        return [f"#: expected a schema, that is an object, true or false; got {show(schema)}"]
+        return [tell("schema.no_schema", value=show(schema))]
     refs: dict[str, Node] = {"#": schema}
     found = list(_faulty_parts(schema, refs))
     # Only in a schema that is otherwise sound can references be followed.
@@ -146,10 +150,14 @@ def _faulty_parts(root: Node, refs: dict[str, Node]) -> Iterator[str]:
         at, part, above = rest.pop()
         if not isinstance(part, Mapping):
             if not isinstance(part, bool):
-                yield f"{at}: expected a schema, got {show(part)}"
+                yield tell(
+                    "schema.at",
+                    place=at,
+                    message=tell("schema.type", types=tell("schema.kind.schema"), value=show(part)),
+                )
             continue
         if len(above) > _MOST_LEVELS or any(part is outer for outer in above):
-            yield f"{at}: nested more than {_MOST_LEVELS} levels deep; use $ref"
+            yield tell("schema.at", place=at, message=tell("schema.levels", limit=_MOST_LEVELS))
             continue
         if id(part) in visited:
             continue
@@ -159,7 +167,7 @@ def _faulty_parts(root: Node, refs: dict[str, Node]) -> Iterator[str]:
         if isinstance(ref, str) and ref.startswith("#") and ref not in refs:
             trouble = _lookup_problem(root, ref, above)
             if trouble:
-                yield f"{at}/$ref: {trouble}"
+                yield tell("schema.at", place=f"{at}/$ref", message=trouble)
             else:
                 refs[ref] = resolve(root, ref)
                 rest.append((ref, refs[ref], ()))
@@ -171,25 +179,26 @@ def _faulty_keywords(at: str, schema: Mapping[str, Any]) -> Iterator[str]:
         shape = _SHAPES.get(word)
         trouble = shape(value) if shape else None
         if trouble:
-            yield f"{at}/{word}: {trouble}"
+            yield tell("schema.at", place=f"{at}/{word}", message=trouble)
     for pattern in _as_map(schema.get("patternProperties")):
         trouble = _regex_problem(pattern)
         if trouble:
-            yield f"{at}/patternProperties: {trouble}"
+            yield tell("schema.at", place=f"{at}/patternProperties", message=trouble)
     if "prefixItems" in schema and isinstance(schema.get("items"), list):
-        yield f"{at}/items: expected a schema, because prefixItems is given"
+        yield tell("schema.at", place=f"{at}/items", message=tell("schema.prefix_items"))
 
 
 def _lookup_problem(root: Node, ref: str, above: Iterable[Mapping[str, Any]]) -> str | None:
     inner = [outer["$id"] for outer in above if outer is not root and "$id" in outer]
     if any(not str(name).startswith("#") for name in inner):
-        return f"{show(ref)} stands inside a schema with an $id of its own; that is not supported"
+        return tell("schema.own_id", ref=show(ref))
     try:
         resolve(root, ref)
     except LookupError:
         names = [f"#/{home}/{name}" for home in ("$defs", "definitions") for name in _as_map(_as_map(root).get(home))]
         guess = nearest(ref, names)
-        return f"{show(ref)} names nothing in the schema" + (f"; did you mean {show(guess)}?" if guess else "")
+        near = tell("schema.near", guess=show(guess)) if guess else ""
+        return tell("schema.names_nothing", ref=show(ref), near=near)
     return None
 
 
@@ -210,7 +219,7 @@ def _circles(refs: Mapping[str, Node]) -> list[str]:
     while ref not in trail:
         trail.append(ref)
         ref = min(left[ref] & left.keys())
-    return [f"{ref}: $ref leads back to itself: {' → '.join([*trail[trail.index(ref) :], ref])}"]
+    return [tell("schema.circle", ref=ref, trail=" → ".join([*trail[trail.index(ref) :], ref]))]
 
 
 def _same_value_refs(schema: Node) -> set[str]:

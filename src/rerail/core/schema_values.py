@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
+from rerail.core.texts import tell
+
 Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
 
 
@@ -67,7 +69,7 @@ def _scalar(value: object) -> str:
         return json.dumps(value)
     if isinstance(value, int):
         # Python refuses to write integers of thousands of digits; nobody reads them either.
-        return str(value) if value.bit_length() < 4 * _ROOM else "a huge integer"
+        return str(value) if value.bit_length() < 4 * _ROOM else tell("schema.huge")
     return repr(value)
 
 
@@ -86,12 +88,7 @@ def place(path: Iterable[str | int]) -> str:
 
 def listed(words: Sequence[str], last: str = "or") -> str:
     """The words as an enumeration: a, b or c."""
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
-
-
-def counted(number: int | float, nouns: str) -> str:
-    """The number with its noun, given as ``item|items``."""
-    return f"{show(number)} {nouns.split('|')[number != 1]}"
+    return words[0] if len(words) == 1 else tell(f"schema.list.{last}", first=", ".join(words[:-1]), last=words[-1])
 
 
 def key(value: object) -> object:

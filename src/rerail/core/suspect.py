@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
+from rerail.core.texts import say
 from rerail.core.values import holds
 
 
@@ -23,7 +24,7 @@ def suspect(output: object, ignore: Collection[str] = (), more: Sequence[object]
     """
     for sign in more:
         if _shows(output, sign):
-            return f"the output shows {_show(sign)}"
+            return say("reason.suspect.sign", sign=_show(sign))
     match output:
         case dict():
             members = {name: value for name, value in output.items() if name not in ignore} if ignore else output
@@ -60,7 +61,7 @@ def _error_member(members: _Members) -> str | None:
     """A member for errors that holds one."""
     for name in _ERRORS:
         if name in members and _is_set(members[name]):
-            return f'member "{name}" is set: {_show(members[name])}'
+            return say("reason.suspect.member", name=name, shown=_show(members[name]))
     return None
 
 
@@ -69,7 +70,7 @@ def _error_status(members: _Members) -> str | None:
     names = (*_STATUSES, "code") if _message(members) else _STATUSES
     for name in names:
         if _is_error_status(members.get(name)):
-            return f'member "{name}" is the error status {members[name]}{_message(members)}'
+            return say("reason.suspect.status", name=name, status=members[name], message=_message(members))
     return None
 
 
@@ -78,7 +79,7 @@ def _failure_flag(members: _Members) -> str | None:
     for name, failure in _FLAGS.items():
         value = members.get(name)
         if isinstance(value, int) and value == failure:
-            return f'member "{name}" is {str(failure).lower()}{_message(members)}'
+            return say("reason.suspect.flag", name=name, value=str(failure).lower(), message=_message(members))
     return None
 
 
@@ -134,13 +135,13 @@ def _show(value: object) -> str:
         case int() | float() if abs(value) < 10**18:
             return str(value)
         case dict():
-            return _message(value)[2:] or f"an object with {len(value)} members"
+            return _message(value)[2:] or say("reason.suspect.object", count=len(value))
         case list() | tuple() if len(value) == 1 and not isinstance(value[0], list | tuple):
             return _show(value[0])
         case list() | tuple():
-            return f"{len(value)} entries"
+            return say("reason.suspect.entries", count=len(value))
         case _:
-            return f"a value of type {type(value).__name__}"
+            return say("reason.suspect.type", name=type(value).__name__)
 
 
 # --- Texts -----------------------------------------------------------------------------------------------------------
@@ -218,5 +219,5 @@ def _error_text(text: str) -> str | None:
     text = text.strip()
     one_line = len(text) <= _LINE and "\n" not in text
     if any(shape.match(text) for shape in (*_BEGINNINGS, *(_LINES if one_line else ()))):
-        return f"the text is an error message: {_show(text)}"
+        return say("reason.suspect.text", text=_show(text))
     return None

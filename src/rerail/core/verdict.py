@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from rerail.core.events import Error, Evaluation
+from rerail.core.events import Done, Error, Evaluation
 from rerail.core.plan import When
 from rerail.core.state import State
-from rerail.core.texts import reason_in, say
+from rerail.core.texts import reason_in, retold, say
 from rerail.core.track import DEAD, DEAD_OPEN, WORTH, Phase, RunStatus, Standing, Status, Track
 
 ENDED_WELL = frozenset({Status.SUCCEEDED, Status.DEGRADED})
@@ -258,18 +258,17 @@ def summary(state: State, found: Verdict, lang: str = "en") -> str:
     """One sentence made from the verdict (V7)."""
     total, counts = len(state.tracks), found.counts
     done = counts[Status.SUCCEEDED] + counts[Status.DEGRADED]
-    names = ", ".join(f"{row['id']} ({row['reason'][:120]})" for row in found.failed_steps[:5])
+    names = ", ".join(f"{row['id']} ({retold(row['reason'], lang)[:120]})" for row in found.failed_steps[:5])
     if len(found.failed_steps) > 5:
         names += f" … (+{len(found.failed_steps) - 5})"
     if state.waiting:
-        return say(
-            "summary.waiting", lang, on=", ".join(f"{w['step'] or 'run'}: {w['for']}" for w in waiting_on(state))
-        )
+        on = ", ".join(say(f"summary.on.{item['for']}", lang, step=item["step"]) for item in waiting_on(state))
+        return say("summary.waiting", lang, on=on)
     if found.success:
         if not found.complete:
-            return say("summary.incomplete", lang, missing=", ".join(found.missing) or "see judge")
+            return say("summary.incomplete", lang, missing=", ".join(found.missing) or say("reason.see_judge", lang))
         if state.fallback:
-            return say("summary.fallback_plan", lang, total=total, reason=state.fallback)
+            return say("summary.fallback_plan", lang, total=total, reason=retold(state.fallback, lang))
         if found.degraded:
             skipped = counts[Status.SKIPPED]
             return say("summary.degraded", lang, total=total, degraded=counts[Status.DEGRADED], skipped=skipped)
@@ -286,6 +285,13 @@ def summary(state: State, found: Verdict, lang: str = "en") -> str:
         key = "summary.failed" if found.consequences else "summary.failed_alone"
         return say(key, lang, names=names, consequences=len(found.consequences))
     return say("summary.running", lang, done=done, total=total)
+
+
+def done_summary(state: State, done: Done, lang: str = "en") -> str:
+    """The summary that a run came to rest with: as it was written, or, of the latest rest, in another language."""
+    if lang == "en" or state.rest is None or state.rest.summary != done.summary:
+        return done.summary
+    return summary(state, verdict(state), lang)
 
 
 def waiting_on(state: State) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from rerail.core.pipeline import failed_stage, shown_status
 from rerail.core.recover import failed_args
 from rerail.core.refs import MissingPath, resolve
 from rerail.core.state import State
-from rerail.core.texts import has, say
+from rerail.core.texts import has, retold, say
 from rerail.core.track import Phase, RunStatus, Track
 from rerail.core.verdict import (
     error_of,
@@ -124,7 +124,7 @@ def _degraded(track: Track, lang: str) -> str | None:
     if track.result is None or not track.result.degraded or track.phase not in (Phase.SUCCEEDED, Phase.PENDING):
         return None
     kind, _, what = track.result.degraded.partition(":")
-    return say(f"degraded.{kind}", lang, reason=what, step=what)
+    return say(f"degraded.{kind}", lang, reason=retold(what, lang), step=what)
 
 
 def _stale(stale: str, lang: str) -> str | None:

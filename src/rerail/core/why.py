@@ -12,9 +12,9 @@ from rerail.core import events as ev
 from rerail.core.events import Course, Record
 from rerail.core.policy import Rung
 from rerail.core.state import State
-from rerail.core.texts import at_once, reason_in, say, span
+from rerail.core.texts import at_once, reason_in, retold, say, span
 from rerail.core.track import RunStatus
-from rerail.core.verdict import error_of, run_status, skip_message, status_of, summary, verdict
+from rerail.core.verdict import done_summary, error_of, run_status, skip_message, status_of, summary, verdict
 
 MAX_SHOWN = 160
 
@@ -66,6 +66,12 @@ class _Teller:
     def say(self, key: str, **values: Any) -> str:
         return say(key, self.lang, **values)
 
+    def told(self, text: str) -> str:
+        return retold(text, self.lang)
+
+    def status(self, status: str) -> str:
+        return self.say(f"status.{status}")
+
     def opening(self) -> list[str]:
         if self.step is None:
             return [self.say("why.run", run=self.state.run, objective=self.state.objective or "-")]
@@ -82,7 +88,11 @@ class _Teller:
         if self.step is None:
             found = verdict(self.state)
             lines = [
-                self.say("why.now", status=run_status(self.state), detail=f". {summary(self.state, found, self.lang)}")
+                self.say(
+                    "why.now_run",
+                    status=self.status(run_status(self.state)),
+                    summary=summary(self.state, found, self.lang),
+                )
             ]
             if self.state.rest is not None and self.state.rest.status != RunStatus.COMPLETED:
                 lines.append(self.say("why.next", command=self._retry(found.failed_steps)))
@@ -94,7 +104,7 @@ class _Teller:
         if code == "confirm":
             question = track.step.confirm if isinstance(track.step.confirm, str) else ""
             detail = self.say("why.confirm") + (f": {question}" if question else "")
-        lines = [self.say("why.now", status=status, detail=detail)]
+        lines = [self.say("why.now", status=self.status(status), detail=detail)]
         if status == "in_doubt":
             lines.append(
                 self.say("why.next", command=f"rerail resolve {run} {self.step} --succeeded VALUE | --failed | --rerun")
@@ -135,7 +145,7 @@ class _Teller:
         if self.step is None:
             return []
         key = "why.fallback_call" if event.rung is Rung.FALLBACK else "why.started"
-        args = f" with {_shown(event.args)}" if event.args else ""
+        args = self.say("why.with", args=_shown(event.args)) if event.args else ""
         return [self.say(key, time=time, attempt=event.attempt, tool=event.tool, args=args)]
 
     def succeeded(self, event: ev.StepSucceeded, time: str) -> list[str]:
@@ -144,7 +154,7 @@ class _Teller:
         output = (
             f": {_shown(event.output)}"
             if event.output is not None
-            else f" ({event.size:,} bytes)"
+            else self.say("why.bytes", size=event.size)
             if event.blob
             else ""
         )
@@ -173,8 +183,9 @@ class _Teller:
         return f"{step}: " if self.step is None else ""
 
     def verified(self, event: ev.StepVerified, time: str) -> list[str]:
-        reason = f"; {event.reason}" if event.reason else ""
-        return [self.say("why.verified", time=time, who=self.who(event.step), effect=event.effect, reason=reason)]
+        reason = f"; {self.told(event.reason)}" if event.reason else ""
+        effect = self.say(f"why.effect.{event.effect}")
+        return [self.say("why.verified", time=time, who=self.who(event.step), effect=effect, reason=reason)]
 
     def skipped(self, event: ev.StepSkipped, time: str) -> list[str]:
         track = self.state.tracks.get(event.step)
@@ -198,13 +209,13 @@ class _Teller:
         return [self.say(key, attempt=event.attempt, of=event.of, delay=span(event.delay), left=event.retries_left)]
 
     def reflected(self, event: ev.Reflected, time: str) -> list[str]:
-        lines = [self.say("why.refused", reason=reason) for reason in event.refused]
+        lines = [self.say("why.refused", reason=self.told(reason)) for reason in event.refused]
         if event.by != "rules":
-            cause = event.root_cause or "-"
+            cause = self.told(event.root_cause) or "-"
             thought = self.say("why.thought", by=event.by, cause=cause, category=event.category, sure=event.confidence)
             lines.insert(0, thought)
         if event.rung is Rung.FAIL:
-            because = " (permanent: trying again cannot help)" if event.category == "permanent_error" else ""
+            because = self.say("why.permanent") if event.category == "permanent_error" else ""
             return [*lines, self.say("why.give_up", because=because)]
         if event.rung in (Rung.REPAIR, Rung.REPLAN):
             return [*lines, self.say(f"why.ask.{event.rung}")]
@@ -213,10 +224,12 @@ class _Teller:
     def recovered(self, event: ev.Recovered, time: str) -> list[str]:
         what = event.tool or _shown(event.output)
         key = f"why.rung.{event.rung}"
-        return [self.say(key, args=_shown(event.args), tool=event.tool, by=event.by, reason=event.reason, what=what)]
+        reason = self.told(event.reason)
+        return [self.say(key, args=_shown(event.args), tool=event.tool, by=event.by, reason=reason, what=what)]
 
     def asked(self, event: ev.Asked, time: str) -> list[str]:
-        return [self.say(f"why.asked.{event.question}", time=time, who=self.who(event.step), reason=event.reason)]
+        reason = self.told(event.reason)
+        return [self.say(f"why.asked.{event.question}", time=time, who=self.who(event.step), reason=reason)]
 
     def consulted(self, event: ev.Consulted, time: str) -> list[str]:
         tokens = event.input_tokens + event.output_tokens
@@ -225,18 +238,20 @@ class _Teller:
         return [
             self.say(
                 key, time=time, model=event.model, question=event.question, tokens=tokens, cost=cost,
-                elapsed=span(event.elapsed), problem=event.problem,
+                elapsed=span(event.elapsed), problem=self.told(event.problem),
             )
         ]  # fmt: skip
 
     def declined(self, event: ev.Declined, time: str) -> list[str]:
-        return [self.say("why.declined", time=time, question=event.question, reason=event.reason)]
+        return [self.say("why.declined", time=time, question=event.question, reason=self.told(event.reason))]
 
     def rejected(self, event: ev.PlanRejected, time: str) -> list[str]:
-        return [self.say("why.rejected", time=time, by=event.by or "somebody", faults="; ".join(event.faults))]
+        by, faults = event.by or self.say("why.somebody"), "; ".join(map(self.told, event.faults))
+        return [self.say("why.rejected", time=time, by=by, faults=faults)]
 
     def replanned(self, event: ev.Replanned, time: str) -> list[str]:
-        return [self.say("why.replanned", time=time, revision=event.revision, by=event.by, reason=event.reason or "-")]
+        reason = self.told(event.reason) or "-"
+        return [self.say("why.replanned", time=time, revision=event.revision, by=event.by, reason=reason)]
 
     def round(self, event: ev.RetryBegin, time: str) -> list[str]:
         roots = ", ".join(event.roots[:8]) or event.operation
@@ -247,26 +262,28 @@ class _Teller:
         what += f" ({event.outcome})" if event.outcome else ""
         if event.course != Course() and event.course.steps:
             what += " " + ", ".join(step.id for step in event.course.steps)
-        return [self.say("why.acted", time=time, by=event.by or "a person", action=event.action, what=what)]
+        by = event.by or self.say("why.person")
+        return [self.say("why.acted", time=time, by=by, action=event.action, what=what)]
 
     def resumed(self, event: ev.Resumed, time: str) -> list[str]:
-        lost = f"; answers lost: {', '.join(event.lost)}" if event.lost else ""
+        lost = self.say("why.answers_lost", names=", ".join(event.lost)) if event.lost else ""
         return [self.say("why.resumed", time=time, by=event.by, lost=lost)]
 
     def stopped(self, event: ev.Stopped, time: str) -> list[str]:
         words = self.say(f"stop.{event.code}")
-        return [self.say("why.stopped", time=time, words=words, code=event.code, reason=event.reason)]
+        return [self.say("why.stopped", time=time, words=words, code=event.code, reason=self.told(event.reason))]
 
     def cancelled(self, event: ev.Cancelled, time: str) -> list[str]:
-        return [self.say("why.cancelled", time=time, by=event.by or "a person")]
+        return [self.say("why.cancelled", time=time, by=event.by or self.say("why.person"))]
 
     def waiting(self, event: ev.Waiting, time: str) -> list[str]:
         asked = ((item, f": {item['question']}" if item.get("question") else "") for item in event.on)
-        on = ", ".join(f"{item['for']} {item['step']}".strip() + question for item, question in asked)
+        on = ", ".join(self.say(f"why.on.{item['for']}", step=item["step"]) + question for item, question in asked)
         return [self.say("why.waiting", time=time, on=on)]
 
     def done(self, event: ev.Done, time: str) -> list[str]:
-        return [self.say("why.done", time=time, status=event.status, summary=event.summary)]
+        said = done_summary(self.state, event, self.lang)
+        return [self.say("why.done", time=time, status=self.status(event.status), summary=said)]
 
 
 TELL: dict[type, Callable[[_Teller, Any, str], list[str]]] = {

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from rich.cells import cell_len
 from rich.text import Text
 
 import rerail
@@ -22,6 +23,8 @@ from rerail.core.events import Record
 from rerail.core.policy import Rung
 from rerail.core.texts import span
 from rerail.core.track import Phase
+from rerail.core.verdict import summary as summary_of
+from rerail.core.verdict import verdict
 from rerail.demo.claims import Claim, Killed, finished_steps, healings
 from rerail.demo.drawing import draw
 from rerail.demo.narrator import hang
@@ -30,11 +33,7 @@ from rerail.demo.world import EFFECTS
 
 WIDTH = 88
 
-DAY = (
-    "One service is too busy, one is down, one is gone, and one argument is mistyped. "
-    "The bank takes the money and does not answer. Then somebody pulls the plug."
-)
-EXTRA = ("retries", "wait on request", "corrected argument", "other tool")
+EXTRA = ("retries", "waits", "arguments", "tools")  # kinds of further calls; in words, `demo.extra.`
 
 
 class Account:
@@ -48,9 +47,9 @@ class Account:
     def curtain(self) -> None:
         """What the audience is about to see."""
         plan = rerail.Plan.load(PLAN)
-        self._out.print(Text.assemble(("Rerail", "bold cyan"), "  ", ("plans of tool calls that heal", "dim")), "")
-        self._say("The plan", f"{len(plan.steps)} steps. {plan.objective}.")
-        self._say("The day", DAY)
+        self._out.print(Text.assemble(("Rerail", "bold cyan"), "  ", (self._out.say("demo.motto"), "dim")), "")
+        self._say("plan", self._out.say("demo.plan", count=len(plan.steps), objective=self._out.say("demo.objective")))
+        self._say("day", self._out.say("demo.day"))
 
     def title(self, words: str, style: str = "bold") -> None:
         """The head of a part."""
@@ -65,9 +64,9 @@ class Account:
         finished = len(finished_steps(records))
         logs = ", ".join(f"{log} {len(self._setting.world.lines(log))}" for log in EFFECTS)
         self.title(f"kill -9 {killed.pid}", "bold red")
-        self._say("Gone", f"{finished} steps were finished. Cut off in the middle of a call: {', '.join(running)}.")
-        self._say("", "Nothing was saved on the way out, and nothing had to be.")
-        self._say("Left", f"{killed.seq} events in {self._setting.database.name}, and what the tools had done:")
+        self._say("gone", self._out.say("demo.gone", count=finished, names=", ".join(running)))
+        self._say("", self._out.say("demo.nothing_saved"))
+        self._say("left", self._out.say("demo.left", count=killed.seq, store=self._setting.database.name))
         self._say("", logs)
 
     # -- At the end ---------------------------------------------------------------------------------------------------
@@ -81,49 +80,59 @@ class Account:
         seconds: float,
     ) -> None:
         """The graph, the verdict, what it cost, what held, and where to look."""
-        self.title("What became of it")
+        self.title(self._out.say("demo.title.became"))
         draw(self._out, Graph.of_run(picture), self._notes(result, records))
         self._out.print("")
-        self._cost(result, records, seconds)
-        self.title("What held")
+        self._cost(result, records, seconds, summary_of(picture.state, verdict(picture.state), self._out.lang))
+        self.title(self._out.say("demo.title.held"))
         for claim in found:
             sign = icon("succeeded" if claim.held else "failed", fancy=self._out.fancy)
-            hang(self._out, Text.assemble("  ", sign, " "), Text(claim.words, "" if claim.held else "bold red"))
-            hang(self._out, Text("    "), Text(claim.evidence, "dim"))
+            hang(
+                self._out,
+                Text.assemble("  ", sign, " "),
+                Text(self._out.told(claim.words), "" if claim.held else "bold red"),
+            )
+            hang(self._out, Text("    "), Text(self._out.told(claim.evidence), "dim"))
         self._closer()
         if not all(claim.held for claim in found):
-            self._out.print(
-                "", Text("Not everything held. That is a bug: please report it, with the files.", "bold red")
-            )
+            self._out.print("", Text(self._out.say("demo.bug"), "bold red"))
 
     def _notes(self, result: rerail.RunResult, records: Sequence[Record]) -> dict[str, Text]:
         """What there is to say about each step: how it was healed, or that it is less than whole."""
-        notes = {row.id: Text("degraded", "yellow") for row in result.steps.values() if row.degraded}
+        notes = {
+            row.id: Text(self._out.say("status.degraded"), "yellow") for row in result.steps.values() if row.degraded
+        }
         for step, healing in healings(records).items():
-            notes[step] = Text.assemble((f"{healing.trouble}: ", "dim"), (healing.cure, "cyan"))
+            trouble, cure = self._out.told(healing.trouble), self._out.told(healing.cure)
+            notes[step] = Text.assemble((f"{trouble}: ", "dim"), (cure, "cyan"))
         return notes
 
-    def _cost(self, result: rerail.RunResult, records: Sequence[Record], seconds: float) -> None:
+    def _cost(self, result: rerail.RunResult, records: Sequence[Record], seconds: float, summary: str) -> None:
         count = Counter(_counted(record) for record in records)
-        extra = ", ".join(f"{count[words]} {words}" for words in EXTRA if count[words])
+        extra = ", ".join(self._out.say(f"demo.extra.{kind}", count=count[kind]) for kind in EXTRA if count[kind])
         spent = result.exec["seconds"]
-        self._say("Verdict", result.summary)
+        self._say("verdict", summary)
         for row in result.steps.values():
             if row.degraded:
-                self._say("", f"{row.id}: {row.degraded}")
-        self._say("Calls", f"{result.exec['calls']} for {result.exec['total']} steps: {extra}")
-        self._say("Time", f"{span(spent['tools'])} in tools, {span(spent['waiting'])} waiting, {span(seconds)} in all")
+                self._say("", f"{row.id}: {self._out.told(row.degraded)}")
+        self._say(
+            "calls", self._out.say("demo.calls", calls=result.exec["calls"], total=result.exec["total"], extra=extra)
+        )
+        times = {"tools": span(spent["tools"]), "waiting": span(spent["waiting"]), "total": span(seconds)}
+        self._say("time", self._out.say("demo.time", **times))
 
     def _closer(self) -> None:
         setting, program = self._setting, how_to_call()
         where = shlex.quote(_short(setting.database))
-        self.title("Look closer")
+        self.title(self._out.say("demo.title.closer"))
         for words in ("show {}", "why {} pay", "graph {}", "logs {}"):
             self._out.print(Text(f"  {program} {words.format(setting.run)} --store {where}", "cyan"))
-        self._out.print("", Text(f"  The files are in {_short(setting.folder)}; delete it when you are done.", "dim"))
+        self._out.print("", Text("  " + self._out.say("demo.delete", folder=_short(setting.folder)), "dim"))
 
     def _say(self, label: str, words: str) -> None:
-        hang(self._out, Text(f"  {label:<10}", "bold"), Text(words), WIDTH)
+        """Words behind a label; without one they go on below the last."""
+        named = self._out.say(f"demo.label.{label}") if label else ""
+        hang(self._out, Text(f"  {named}{' ' * max(1, 10 - cell_len(named))}", "bold"), Text(words), WIDTH)
 
 
 def _counted(record: Record) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from rerail.core import events as ev
 from rerail.core.events import Record
 from rerail.core.policy import Rung
-from rerail.core.texts import span
+from rerail.core.texts import span, tell
 from rerail.core.views import RunResult
 from rerail.demo.world import CALLS, EFFECTS, World
 
@@ -47,8 +47,11 @@ class Killed:
 
 # -- What healed --------------------------------------------------------------------------------------------------
 
-TROUBLES = ("rate limit", "wrong argument", "tool down", "optional step", "lost answer")
-KILLED = "killed"
+TROUBLES = (
+    tell("demo.trouble.rate_limit"), tell("demo.trouble.argument"), tell("demo.trouble.down"),
+    tell("demo.trouble.optional"), tell("demo.trouble.lost"),
+)  # fmt: skip
+KILLED = tell("demo.trouble.killed")
 
 
 def healings(records: Sequence[Record]) -> dict[str, Healing]:
@@ -60,17 +63,17 @@ def healings(records: Sequence[Record]) -> dict[str, Healing]:
             case ev.StepFailed(lost=True) as event:
                 lost[event.step] = KILLED if event.error.code == "ANSWER_LOST" else TROUBLES[4]
             case ev.RetryScheduled() as event if event.asked:
-                found[event.step] = Healing(TROUBLES[0], event.step, f"waited {span(event.delay)}, as told")
+                found[event.step] = Healing(TROUBLES[0], event.step, tell("demo.cure.waited", delay=span(event.delay)))
             case ev.RetryScheduled() as event if event.step in lost:
-                found[event.step] = Healing(lost[event.step], event.step, "harmless, called again")
+                found[event.step] = Healing(lost[event.step], event.step, tell("demo.cure.again"))
             case ev.Recovered(rung=Rung.ADJUST) as event:
-                found[event.step] = Healing(TROUBLES[1], event.step, "took the hint")
+                found[event.step] = Healing(TROUBLES[1], event.step, tell("demo.cure.hint"))
             case ev.Recovered(rung=Rung.ALTERNATIVE) as event:
-                found[event.step] = Healing(TROUBLES[2], event.step, f"{event.tool} instead")
+                found[event.step] = Healing(TROUBLES[2], event.step, tell("demo.cure.tool", tool=event.tool))
             case ev.StepSkipped(code="SKIP_OPTIONAL") as event:
-                found[event.step] = Healing(TROUBLES[3], event.step, "done without it")
+                found[event.step] = Healing(TROUBLES[3], event.step, tell("demo.cure.without"))
             case ev.StepVerified(effect="there") as event if _starts(records)[event.step] == 1:
-                found[event.step] = Healing(lost[event.step], event.step, "found, not repeated")
+                found[event.step] = Healing(lost[event.step], event.step, tell("demo.cure.found"))
             case _:
                 pass
     ended = finished_steps(records)
@@ -101,15 +104,15 @@ def claims(records: Sequence[Record], result: RunResult, world: World, killed: K
 def _five_healings(records: Sequence[Record]) -> Claim:
     kinds = {healing.trouble for healing in healings(records).values()}
     missing = [trouble for trouble in TROUBLES if trouble not in kinds]
-    return Claim("five kinds of trouble were healed", not missing, ", ".join(missing) or ", ".join(TROUBLES))
+    return Claim(tell("demo.claim.healed"), not missing, "; ".join(missing or TROUBLES))
 
 
 def _really_killed(before: Sequence[Record], after: Sequence[Record], killed: Killed) -> Claim:
     unfinished = not any(isinstance(record.event, ev.Done) for record in before)
     lost = next((record.event.lost for record in after if isinstance(record.event, ev.Resumed)), ())
     held = killed.status is not None and killed.status < 0 and unfinished and bool(lost)
-    evidence = f"process {killed.pid} ended with status {killed.status}; cut off: {', '.join(lost) or 'nothing'}"
-    return Claim("a process was killed in the middle of its calls", held, evidence)
+    evidence = tell("demo.proof.killed", pid=killed.pid, status=killed.status, names=", ".join(lost) or "-")
+    return Claim(tell("demo.claim.killed"), held, evidence)
 
 
 def finished_steps(records: Sequence[Record]) -> list[str]:
@@ -127,16 +130,18 @@ def _nothing_again(before: Sequence[Record], after: Sequence[Record], world: Wor
     finished = finished_steps(before)
     later = {line["step"] for line in world.lines(CALLS) if line["pid"] != killed.pid}
     again = [step for step in finished if step in later or step in _starts(after)]
-    evidence = f"called again: {', '.join(again)}" if again else f"{len(finished)} of them, by history and by {CALLS}"
-    return Claim("no step that was finished before the kill was called again", bool(finished) and not again, evidence)
+    evidence = tell("demo.proof.not_again", count=len(finished), log=CALLS)
+    if again:
+        evidence = tell("demo.proof.again", names=", ".join(again))
+    return Claim(tell("demo.claim.not_again"), bool(finished) and not again, evidence)
 
 
 def _effects_once(world: World) -> Claim:
     counts = {log: len(world.lines(log)) for log in EFFECTS}
-    evidence = f"one line each in {', '.join(EFFECTS)}"
-    if held := all(count == 1 for count in counts.values()):
-        return Claim("no side effect happened twice", held, evidence)
-    return Claim("no side effect happened twice", held, ", ".join(f"{log} has {n} lines" for log, n in counts.items()))
+    held = all(count == 1 for count in counts.values())
+    logs = ", ".join(EFFECTS) if held else ", ".join(f"{log} {count}" for log, count in counts.items())
+    evidence = tell("demo.proof.once" if held else "demo.proof.not_once", logs=logs)
+    return Claim(tell("demo.claim.once"), held, evidence)
 
 
 def _two_accounts(records: Sequence[Record], after: Sequence[Record], world: World) -> Claim:
@@ -144,13 +149,15 @@ def _two_accounts(records: Sequence[Record], after: Sequence[Record], world: Wor
     history, noted = _starts(records), Counter(line["step"] for line in world.lines(CALLS))
     lost = {step for record in after if isinstance(record.event, ev.Resumed) for step in record.event.lost}
     held = all(0 <= count - noted[step] <= (step in lost) for step, count in history.items()) and noted <= history
-    evidence = f"{history.total()} calls in the history, {noted.total()} in {CALLS}"
-    return Claim("the history and the tools agree on what was called", held, evidence)
+    evidence = tell("demo.proof.agree", calls=history.total(), noted=noted.total(), log=CALLS)
+    return Claim(tell("demo.claim.agree"), held, evidence)
 
 
 def _verdict(records: Sequence[Record], result: RunResult) -> Claim:
     dones = [record.seq for record in records if isinstance(record.event, ev.Done)]
     one_end = dones == [records[-1].seq]
     held = one_end and result.status == "completed" and result.success and result.degraded and not result.failed_steps
-    evidence = f"{result.status}; success {result.success}, degraded {result.degraded}, {len(dones)} end in the history"
-    return Claim("the run completed, and its verdict does not hide the missing step", held, evidence)
+    evidence = tell(
+        "demo.proof.verdict", status=result.status, success=result.success, degraded=result.degraded, count=len(dones)
+    )
+    return Claim(tell("demo.claim.verdict"), held, evidence)

@@ -17,7 +17,9 @@ from rerail.core import events as ev
 from rerail.core.events import Record
 from rerail.core.plan import Effect
 from rerail.core.policy import Rung
-from rerail.core.texts import at_once, span
+from rerail.core.state import State
+from rerail.core.texts import at_once, reason_in, span
+from rerail.core.verdict import done_summary
 
 Told = tuple[str, str, str]  # icon, step, words
 
@@ -27,10 +29,9 @@ NAME_WIDTH = 8
 class Narrator:
     """Tells events as lines, with what it has heard so far in mind."""
 
-    def __init__(self, out: Output) -> None:
-        self._out = out
+    def __init__(self, out: Output, state: State) -> None:
+        self._out, self._state = out, state
         self._began = 0.0
-        self._titles: dict[str, str] = {}
         self._args: dict[str, dict[str, Any]] = {}  # the arguments each step was last called with
         self._effects: dict[str, Effect] = {}
         self._lost: set[str] = set()  # steps whose last answer was lost
@@ -50,14 +51,12 @@ class Narrator:
 
     def _told(self, event: ev.Event) -> Told | None:
         match event:
-            case ev.PlanAccepted():
-                self._titles = {step.id: step.title for step in event.plan.steps}
             case ev.StepStarted():
                 if event.args is not None:
                     self._args[event.step] = event.args
                 self._effects[event.step] = event.effect
             case ev.StepSucceeded():
-                return "succeeded", event.step, self._titles.get(event.step, "")
+                return "succeeded", event.step, self._say(f"step.{event.step}")
             case ev.StepFailed():
                 return self._failed(event)
             case ev.RetryScheduled():
@@ -67,11 +66,11 @@ class Narrator:
             case ev.StepVerified():
                 return self._verified(event)
             case ev.StepSkipped() if event.code == "SKIP_OPTIONAL":
-                return "skipped", event.step, "optional: goes on without it, and the verdict says so"
+                return "skipped", event.step, self._say("optional")
             case ev.Resumed():
-                return "act", "run", f"read from the store; answers lost: {', '.join(event.lost)}"
+                return "act", "run", self._say("resumed", names=", ".join(event.lost))
             case ev.Done():
-                return event.status, "run", event.summary
+                return event.status, "run", done_summary(self._state, event, self._out.lang)
             case _:
                 pass
         return None
@@ -81,16 +80,17 @@ class Narrator:
         if event.lost:
             self._lost.add(event.step)
         if event.error.code == "ANSWER_LOST":
-            return "failed", event.step, "the process died in the middle of this call"
-        return "failed", event.step, event.error.message
+            return "failed", event.step, self._say("died")
+        error = event.error
+        return "failed", event.step, reason_in(self._out.lang, error.code, error.message, error.data)
 
     def _scheduled(self, event: ev.RetryScheduled) -> Told:
         if event.asked:
-            return "waiting", event.step, f"told to come back in {span(event.delay)}: waits, and spends no retry"
+            return "waiting", event.step, self._say("come_back", delay=span(event.delay))
         if event.step in self._lost and self._effects.get(event.step) is not Effect.ONCE:
-            return "retry", event.step, f"doing it twice does no harm: calls it again {_after(event.delay)}"
-        left = f"{event.retries_left} more" if event.retries_left else "the last time"
-        return "retry", event.step, f"this may pass: tries again {_after(event.delay)} ({left})"
+            return "retry", event.step, self._say("harmless", after=self._after(event.delay))
+        left = self._say("more", count=event.retries_left) if event.retries_left else self._say("last_time")
+        return "retry", event.step, self._say("may_pass", after=self._after(event.delay), left=left)
 
     def _recovered(self, event: ev.Recovered) -> Told:
         match event.rung:
@@ -98,20 +98,22 @@ class Narrator:
                 before, after = self._args.get(event.step, {}), event.args or {}
                 changed = {key: value for key, value in after.items() if before.get(key) != value}
                 shown = ", ".join(f"{key}={msgspec.json.encode(value).decode()}" for key, value in changed.items())
-                return "heal", event.step, f"the error says what was meant: now {shown}"
+                return "heal", event.step, self._say("meant", args=shown)
             case Rung.ALTERNATIVE:
-                return "heal", event.step, f"still down, but the plan names another tool: {event.tool}"
+                return "heal", event.step, self._say("other_tool", tool=event.tool)
             case _:
-                return "heal", event.step, f"{event.rung}: {event.reason}"
+                return "heal", event.step, f"{event.rung}: {self._out.told(event.reason)}"
+
+    def _after(self, delay: float) -> str:
+        return self._say("at_once") if at_once(delay) else self._say("in", delay=span(delay))
+
+    def _say(self, key: str, **values: Any) -> str:
+        return self._out.say(f"demo.{key}", **values)
 
     def _verified(self, event: ev.StepVerified) -> Told:
         if event.effect == "there":
-            return "heal", event.step, "looks before repeating: it did happen. Not called again"
-        return "in_doubt", event.step, f"looked whether it happened: {event.effect}"
-
-
-def _after(delay: float) -> str:
-    return "at once" if at_once(delay) else f"in {span(delay)}"
+            return "heal", event.step, self._say("found")
+        return "in_doubt", event.step, self._say("looked", effect=self._out.say(f"why.effect.{event.effect}"))
 
 
 _STYLES = {"failed": "red", "heal": "cyan", "waiting": "yellow", "retry": "yellow", "skipped": "magenta"}

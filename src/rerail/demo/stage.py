@@ -18,9 +18,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import rerail
+from rerail.cli.catalogue import LANGS
+from rerail.cli.language import chosen_lang
 from rerail.cli.output import Output
 from rerail.cli.picture import Picture
 from rerail.core.events import Record
+from rerail.core.texts import say, tell
 from rerail.core.track import Phase
 from rerail.demo.account import Account
 from rerail.demo.claims import Claim, Killed, claims, healings
@@ -35,31 +38,37 @@ SETTLED = (Phase.SUCCEEDED, Phase.SKIPPED)
 def main(argv: Sequence[str] | None = None) -> int:
     """Play the demo; 0 only if everything it claims was found to hold."""
     options = _options(argv)
-    with Output(json=options.json, color=not options.no_color) as out:
+    with Output(json=options.json, lang=chosen_lang(options.lang), color=not options.no_color) as out:
         try:
             folder = _folder(options.keep)
         except OSError as error:
-            return out.usage(f"cannot use {options.keep}: {error.strerror}", "rerail demo --keep FOLDER")
+            return out.usage(
+                tell("demo.cannot_use", folder=options.keep, reason=error.strerror), "rerail demo --keep DIR"
+            )
         setting = Setting(folder, f"demo-{secrets.token_hex(2)}", FASTEST if options.fast else SLOWEST)
         try:
             return asyncio.run(Stage(out, setting).play())
         except KeyboardInterrupt:
-            out.note("interrupted")
+            out.note(out.say("cli.interrupted"))
             return 130
         except (rerail.RerailError, Broken) as error:
-            out.problem("DEMO_FAILED", str(error), f"the files are in {folder}")
+            out.problem("DEMO_FAILED", error.args[0], tell("demo.files_in", folder=folder))
             return 1
 
 
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
+    known = argparse.ArgumentParser(add_help=False)
+    known.add_argument("--lang", choices=LANGS)
+    lang = chosen_lang(known.parse_known_args(argv)[0].lang)  # the help is to be in it, too
     parser = argparse.ArgumentParser(
-        prog="rerail demo",
-        description="See a plan of a dozen tool calls fail, heal, be killed and finish. Offline, about 12 seconds.",
-    )
-    parser.add_argument("--keep", metavar="DIR", help="put the demo's files there (default: a temporary folder)")
-    parser.add_argument("--fast", action="store_true", help="do not wait for readers")
-    parser.add_argument("--json", action="store_true", help="print one JSON document on stdout and nothing else")
-    parser.add_argument("--no-color", action="store_true", help="no colours (NO_COLOR does the same)")
+        prog="rerail demo", usage=f"rerail demo {say('cli.help.options_here', lang)}",
+        description=say("demo.about", lang), parents=[known], add_help=False,
+    )  # fmt: skip
+    parser.add_argument("--keep", metavar="DIR", help=say("demo.arg.keep", lang))
+    parser.add_argument("--fast", action="store_true", help=say("demo.arg.fast", lang))
+    parser.add_argument("--json", action="store_true", help=say("cli.arg.json", lang))
+    parser.add_argument("--no-color", action="store_true", help=say("cli.arg.no_color", lang))
+    parser.add_argument("--help", "-h", action="help", help=say("demo.arg.help", lang))
     return parser.parse_args(argv)
 
 
@@ -79,8 +88,8 @@ class Stage:
 
     def __init__(self, out: Output, setting: Setting) -> None:
         self._out, self._setting = out, setting
-        self._narrator, self._account = Narrator(out), Account(out, setting)
         self._picture = Picture(setting.run)
+        self._narrator, self._account = Narrator(out, self._picture.state), Account(out, setting)
         self._records: list[Record] = []
 
     async def play(self) -> int:
@@ -107,7 +116,7 @@ class Stage:
     async def _until_killed(self) -> Killed:
         async with self._setting.engine(tools=False) as engine:
             child = await self._start()
-            self._account.title(f"Process {child.pid} runs the plan")
+            self._account.title(self._out.say("demo.title.runs", pid=child.pid))
             watching = asyncio.create_task(self._watch(engine, child))
             try:
                 await self._moment(child, watching)
@@ -154,7 +163,7 @@ class Stage:
         while not self._is_the_moment():
             if child.returncode is not None or watching.done() or time.monotonic() > deadline:
                 said = self._errors.read_text(errors="replace").strip()[-2000:]
-                raise Broken(f"the moment to kill the process never came. {said}".strip())
+                raise Broken(tell("demo.no_moment", said=said))
             await asyncio.sleep(0.03)
 
     def _is_the_moment(self) -> bool:
@@ -167,7 +176,7 @@ class Stage:
     # -- The second process -------------------------------------------------------------------------------------------
 
     async def _resumed(self) -> rerail.RunResult:
-        self._account.title(f"Process {os.getpid()} picks the run up")
+        self._account.title(self._out.say("demo.title.picks_up", pid=os.getpid()))
         async with self._setting.engine(tools=True) as engine:
             await engine.begin_resume(self._setting.run)
             async for record in engine.watch(self._setting.run, self._picture.seq):

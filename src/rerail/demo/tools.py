@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import rerail
+from rerail.core.texts import tell
 from rerail.demo.world import World
 
 ORDER: dict[str, Any] = {
@@ -45,7 +46,7 @@ async def exchange_rate(currency: str, ctx: rerail.Context) -> dict[str, float]:
     """Today's rate; the first caller of the day comes too soon."""
     world, count = await at_work(ctx, 0.4)
     if count == 1:
-        raise rerail.RateLimited("429: too many requests", retry_after=1.5 * world.pace)
+        raise rerail.RateLimited(tell("error.demo.too_many"), retry_after=1.5 * world.pace)
     return {"rate": 11.4}
 
 
@@ -54,7 +55,7 @@ async def find_stock(warehouse: str, books: list[str], ctx: rerail.Context) -> d
     """The shelf where the books are; an unknown warehouse is answered with the one that was meant."""
     await at_work(ctx, 0.5)
     if warehouse not in SHELVES:
-        raise rerail.ToolError(f"there is no warehouse {warehouse!r}", suggest={"warehouse": "berlin"})
+        raise rerail.ToolError(tell("error.demo.warehouse", name=warehouse), suggest={"warehouse": "berlin"})
     return {"shelf": SHELVES[warehouse], "books": books}
 
 
@@ -62,7 +63,7 @@ async def find_stock(warehouse: str, books: list[str], ctx: rerail.Context) -> d
 async def reading_ideas(books: list[str], ctx: rerail.Context) -> dict[str, list[str]]:
     """What to read next; the service has been gone for weeks."""
     await at_work(ctx, 0.3)
-    raise ConnectionRefusedError("ideas.example: connection refused")
+    raise ConnectionRefusedError(tell("error.demo.refused", host="ideas.example"))
 
 
 @rerail.tool(effect="read")
@@ -92,7 +93,7 @@ async def charge_card(card: str, amount: float, ctx: rerail.Context) -> dict[str
     world, count = await at_work(ctx, 1.6)
     world.append("payments.log", {"key": ctx.key, "card": card, "amount": amount, "receipt": "R-2207"})
     if count == 1:
-        raise ConnectionResetError("connection reset by bank.example before the receipt")
+        raise ConnectionResetError(tell("error.demo.reset"))
     return {"receipt": "R-2207"}
 
 
@@ -100,7 +101,7 @@ async def charge_card(card: str, amount: float, ctx: rerail.Context) -> dict[str
 async def print_service(number: int, total: float, ctx: rerail.Context) -> dict[str, str]:
     """Print an invoice in the cloud; the cloud is down."""
     await at_work(ctx, 0.2)
-    raise ConnectionRefusedError("print.example: connection refused")
+    raise ConnectionRefusedError(tell("error.demo.refused", host="print.example"))
 
 
 @rerail.tool(effect="repeatable")

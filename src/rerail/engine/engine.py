@@ -20,7 +20,7 @@ from rerail.core.pipeline import last_files
 from rerail.core.plan import Fault, Plan, Step, check, servers_of
 from rerail.core.policy import Policy
 from rerail.core.state import State
-from rerail.core.texts import Told, tell
+from rerail.core.texts import Told, say, tell
 from rerail.core.track import RunStatus
 from rerail.core.views import RunResult
 from rerail.engine.keeping import Edit, Snapshot, backed_up, cleared, damage_above, damage_of
@@ -165,7 +165,7 @@ class Engine(Reader):
         answer = await self._host.performer.ask(mind, question, self._host.mind_timeout)
         calls, by = tuple(answer.consultations), getattr(mind, "name", "mind")
         if answer.failed or answer.value is None:
-            return Planned(None, calls, by, answer.failed or "no plan was offered")
+            return Planned(None, calls, by, answer.failed or say("reason.no_plan"))
         try:
             return Planned(planning.read(objective, self._host.specs, answer.value), calls, by)
         except planning.Unplanned as problem:

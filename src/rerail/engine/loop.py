@@ -29,7 +29,7 @@ from rerail.core.fold import evolve
 from rerail.core.policy import Rung
 from rerail.core.refs import HOLE, MissingPath, Template, compile_args, resolve
 from rerail.core.state import State
-from rerail.core.texts import tell
+from rerail.core.texts import say, tell
 from rerail.core.tools import ToolSpec
 from rerail.core.track import Phase, Track
 from rerail.core.values import pack, unpack
@@ -638,7 +638,9 @@ class RunLoop:
             return
         tool, spec = self.host.tools.get(call.tool), self.host.specs.get(call.tool)
         if tool is None or spec is None:
-            event = ev.StepVerified(action.step, action.attempt, "unknown", reason=f"no tool named {call.tool!r}")
+            event = ev.StepVerified(
+                action.step, action.attempt, "unknown", reason=say("reason.no_tool", tool=call.tool)
+            )
             self._deliver(Outcome(action.step, action.attempt, [event]))
             return
         try:
@@ -670,7 +672,7 @@ class RunLoop:
     async def _ask(self, action: Ask) -> None:
         mind = self.host.mind
         if mind is None:
-            self._outcomes.append(Answered(action, Answer(failed="nobody is there to answer")))
+            self._outcomes.append(Answered(action, Answer(failed=say("reason.nobody"))))
             return
         question = await self._question(action)
         answer = await self.host.performer.ask(mind, question, self.host.mind_timeout)
@@ -735,7 +737,7 @@ class RunLoop:
         match action.question:
             case "judge":
                 if state.judged is not None or state.moves != action.seq:
-                    return [ev.Declined("judge", "", "the run has moved on", late=True)]
+                    return [ev.Declined("judge", "", say("reason.moved_on"), late=True)]
                 if failed:
                     return [judge.unavailable(state, failed)]
                 return [judge.read(state, given, by)]

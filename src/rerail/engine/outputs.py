@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
+from rerail.core.texts import say
 from rerail.core.track import Result
 from rerail.core.values import digest, unpack
 from rerail.ports import Store
@@ -51,9 +52,9 @@ class Contents:
         if data is None:
             data = await self._store.blob(name)
             if data is None:
-                raise Gone(name, "expired or deleted")
+                raise Gone(name, say("reason.expired"))
             if digest(data) != name:
-                raise Gone(name, "does not match its digest")
+                raise Gone(name, say("reason.wrong_digest"))
             self.remember(name, data)
         return data
 

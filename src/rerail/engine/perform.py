@@ -381,7 +381,9 @@ class Performer:
         found = await self.look(launch, None)
         step, attempt = launch.step.id, launch.attempt
         if found is None:
-            return Outcome(step, attempt, [ev.StepVerified(step, attempt, "unknown", reason="verify could not tell")])
+            return Outcome(
+                step, attempt, [ev.StepVerified(step, attempt, "unknown", reason=say("reason.verify_unknown"))]
+            )
         if found is False:
             return Outcome(step, attempt, [ev.StepVerified(step, attempt, "absent")])
         if launch.workspace is not None and (unsound := await self._left_files(launch, launch.workspace)) is not None:
@@ -397,7 +399,7 @@ class Performer:
         hole = output is None
         event = ev.StepVerified(
             step, attempt, "there", None if blob else output, packed.digest, size, blob, hole,
-            "it was not called again", {path: seen.digest for path, seen in (launch.files or {}).items()},
+            say("reason.not_called_again"), {path: seen.digest for path, seen in (launch.files or {}).items()},
         )  # fmt: skip
         made = _artifacts(launch, packed.digest, size)
         return Outcome(step, attempt, [*made, event], {packed.digest: packed.data} if blob else None)
@@ -413,7 +415,7 @@ class Performer:
             pack(answer.value)  # what cannot be written down is no answer
             return answer
         except TimeoutError:
-            return Answer(None, answer.consultations, f"no answer within {seconds:g} s")
+            return Answer(None, answer.consultations, say("reason.no_answer", seconds=seconds))
         except Unanswered as broken:
             cause = broken.__cause__ or broken
             return Answer(None, broken.consultations, from_exception(cause, self.patterns).error.message)
@@ -421,7 +423,7 @@ class Performer:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            return Answer(failed="the mind gave up")  # it was not cancelled by us: asking again would not end
+            return Answer(failed=say("reason.gave_up"))  # it was not cancelled by us: asking again would not end
         except Exception as error:
             return Answer(None, answer.consultations, from_exception(error, self.patterns).error.message)
 

@@ -8,6 +8,7 @@ from typing import Any
 from rerail.core import events as ev
 from rerail.core.plan import Effect
 from rerail.core.state import State
+from rerail.core.texts import say
 from rerail.core.track import Status, Track
 from rerail.core.values import plain_text
 from rerail.core.verdict import ENDED_WELL, evaluation, status_of, summary, verdict
@@ -43,14 +44,14 @@ def objections(question: Question, answer: Mapping[str, Any]) -> list[str]:
     """Steps that are not there; everything else a judge says is checked against the history."""
     known = {row["id"] for row in question.table}
     poor = [item["step"] for item in answer.get("unsatisfactory") or () if isinstance(item, Mapping)]
-    return [f"there is no step {name!r}" for name in poor[:3] if name not in known]
+    return [say("mind.no_step", name=name) for name in poor[:3] if name not in known]
 
 
 def read(state: State, answer: Any, by: str) -> ev.Evaluation:
     """The verdict with a judge's word: it may lower it, never raise it; claims are checked against history (R5)."""
     found = verdict(state)
     if not isinstance(answer, Mapping):
-        return unavailable(state, "the judgement is no object")
+        return unavailable(state, say("mind.judgement.no_object"))
     claimed = _claims(answer, ("failed_steps", "failedSteps", "failed", "missing_steps"))
     disputed = tuple(step for step in claimed if step in state.tracks and _did_well(state, state.tracks[step]))
     poor, evidence = _unsatisfactory(state, answer.get("unsatisfactory"))

@@ -17,6 +17,7 @@ from rerail.core.events import Event
 from rerail.core.policy import LADDER, Rung
 from rerail.core.recover import Case, Reflection, choose, failed_args, reflect
 from rerail.core.state import State
+from rerail.core.texts import say
 from rerail.core.tools import Tools
 from rerail.core.track import Phase, signature
 from rerail.core.values import NotJson, pack, plain_text, unpack
@@ -64,13 +65,13 @@ def read(
     """What a mind makes of a failure, and the rung chosen for it; the rules' own thought where it does not hold."""
     track = state.current(step, attempt, Phase.HELD)
     if track is None or track.question != "reflect":
-        return [ev.Declined("reflect", step, "the run has moved on", late=True)]
+        return [ev.Declined("reflect", step, say("reason.moved_on"), late=True)]
     error = track.error or ev.Error("TOOL_FAILED", Category.UNKNOWN, "failed")
     rules = reflect(state, tools, track, error)
     refused: list[str] = []
     try:
         if failed or answer is None:
-            raise _Unbelievable(failed or "no reflection was offered")
+            raise _Unbelievable(failed or say("mind.no_reflection"))
         thought = _reflection(answer, failed_args(state, track), by)
     except _Unbelievable as problem:
         refused.append(f"{by}: {problem}"[:500])
@@ -86,7 +87,7 @@ def objections(question: Question, answer: Mapping[str, Any]) -> list[str]:
     except _Unbelievable as problem:
         return [str(problem)]
     unknown = [name for name in thought.alternatives if name not in question.tools]
-    faults = [f"there is no tool named {name!r}" for name in unknown[:3]]
+    faults = [say("mind.no_tool", name=name) for name in unknown[:3]]
     return faults if thought.args is None else [*faults, *_against(question, thought.args)]
 
 
@@ -98,22 +99,22 @@ def _against(question: Question, args: Mapping[str, Any]) -> list[str]:
     mark = signature(args)
     tried = [row for row in question.attempts if row["tool"] == last.get("tool") and row["args"] is not None]
     if any(signature(row["args"]) == mark for row in tried):
-        faults.append("suggestion: these arguments were tried already")
+        faults.append(say("mind.suggestion.tried"))
     return faults
 
 
 def _reflection(answer: Any, failed: Mapping[str, Any] | None, by: str) -> Reflection:
     if not isinstance(answer, Mapping):
-        raise _Unbelievable("the reflection is no object")
+        raise _Unbelievable(say("mind.reflection.no_object"))
     category = _category(answer.get("category"))
     action = _action(answer.get("action"), category)
     args = _suggestion(answer.get("suggestion"), failed)
     if args is not None and Rung.ADJUST not in LADDER[category]:
-        raise _Unbelievable(f"category {category} and adjusted arguments do not agree")
+        raise _Unbelievable(say("mind.reflection.args", category=category))
     names = answer.get("alternatives")
     alternatives = tuple(plain_text(str(name), 200) for name in names[:10]) if isinstance(names, list | tuple) else ()
     if alternatives and Rung.ALTERNATIVE not in LADDER[category]:
-        raise _Unbelievable(f"category {category} and another tool do not agree")
+        raise _Unbelievable(say("mind.reflection.tool", category=category))
     confidence = answer.get("confidence", 0)
     sure = int(confidence) if isinstance(confidence, int | float) and 0 <= confidence <= 100 else 0
     cause = answer.get("root_cause")
@@ -129,7 +130,7 @@ def _category(given: Any) -> Category:
     name = given.strip().lower() if isinstance(given, str) else ""
     found = known.get(name) or known.get(f"{name}_error")
     if found is None:
-        raise _Unbelievable(f"{given!r:.80} is no category; known: {', '.join(known)}")
+        raise _Unbelievable(say("mind.reflection.no_category", given=given, names=", ".join(known)))
     return found
 
 
@@ -138,9 +139,9 @@ def _action(given: Any, category: Category) -> Rung | None:
         return None
     rung = ACTIONS.get(given.strip().lower()) if isinstance(given, str) else None
     if rung is None:
-        raise _Unbelievable(f"{given!r:.80} is no action; known: {', '.join(map(str, Rung))}")
+        raise _Unbelievable(say("mind.reflection.no_action", given=given, names=", ".join(map(str, Rung))))
     if rung is not Rung.FAIL and rung not in LADDER[category]:
-        raise _Unbelievable(f"category {category} and action {rung} do not agree")
+        raise _Unbelievable(say("mind.reflection.action", category=category, rung=rung))
     return rung
 
 
@@ -151,18 +152,18 @@ def _suggestion(given: Any, failed: Mapping[str, Any] | None) -> dict[str, Any] 
     if given is None or given == {} or isinstance(given, str):
         return None  # a suggestion in words is for people
     if not isinstance(given, Mapping):
-        raise _Unbelievable("the suggestion is no object of arguments")
+        raise _Unbelievable(say("mind.suggestion.no_object"))
     try:
         data = pack(dict(given)).data
     except NotJson as error:
-        raise _Unbelievable(f"the suggestion is not JSON: {error}") from error
+        raise _Unbelievable(say("mind.suggestion.not_json", error=error)) from error
     if len(data) > MAX_SUGGESTION:
-        raise _Unbelievable(f"the suggestion is too large ({len(data):,} bytes)")
+        raise _Unbelievable(say("mind.suggestion.too_large", size=len(data)))
     vague = next(_vague(given), None)
     if vague is not None:
-        raise _Unbelievable(f"the suggestion is not concrete: {vague!r:.80}")
+        raise _Unbelievable(say("mind.suggestion.vague", vague=vague))
     if failed is None:
-        raise _Unbelievable("the arguments that failed are too large to be changed one by one")
+        raise _Unbelievable(say("mind.suggestion.too_large_to_change"))
     return {**failed, **unpack(data)}
 
 

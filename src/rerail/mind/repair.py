@@ -13,7 +13,7 @@ from rerail.core.events import Course, Event
 from rerail.core.plan import Fault, Step, check_steps, definition
 from rerail.core.policy import Rung
 from rerail.core.state import State
-from rerail.core.texts import tell
+from rerail.core.texts import say, tell
 from rerail.core.tools import Tools
 from rerail.core.track import Phase
 from rerail.core.values import plain_text
@@ -49,14 +49,14 @@ def read(state: State, tools: Tools, step: str, attempt: int, answer: Any, by: s
     """A repaired step: same id, new tool, args or needs, with a reason (H7)."""
     track = state.tracks.get(step)
     if track is None or track.phase is not Phase.HELD or track.question != "repair" or track.attempt != attempt:
-        return ev.Declined("repair", step, "the run has moved on", late=True)
+        return ev.Declined("repair", step, say("reason.moved_on"), late=True)
     reason = plain_text(str(answer.get("reason", "")), 500) if isinstance(answer, Mapping) else ""
     if answer is None or (isinstance(answer, Mapping) and answer.get("step", answer) is None):
-        return ev.Declined("repair", step, reason or "no repair was offered")
+        return ev.Declined("repair", step, reason or say("mind.no_repair"))
     faults: list[Fault] = []
     repaired = _one_step(answer, track.step, faults, state.tracks)
     if repaired is None:
-        return ev.Declined("repair", step, "; ".join(map(str, faults)) or "the answer is no step")
+        return ev.Declined("repair", step, "; ".join(map(str, faults)) or say("mind.answer.no_step"))
     if repaired.id != step:
         faults.append(Fault("BAD_VALUE", tell("refuse.mind.repair_keeps_id", id=repaired.id), step))
     if definition(repaired) == definition(track.step):
@@ -69,7 +69,7 @@ def read(state: State, tools: Tools, step: str, attempt: int, answer: Any, by: s
         return ev.PlanRejected(
             by,
             listed(faults),
-            "the repair does not make a valid plan",
+            say("mind.repair_invalid"),
             "repair",
             step,
         )
@@ -87,7 +87,7 @@ def objections(question: Question, answer: Mapping[str, Any]) -> list[str]:
     faults: list[Fault] = []
     repaired = _one_step(answer, old, faults, [row["id"] for row in question.table])
     if repaired is None:
-        return [str(fault) for fault in faults] or ["the answer is no step"]
+        return [str(fault) for fault in faults] or [say("mind.answer.no_step")]
     if repaired.id != old.id:
         faults.append(Fault("BAD_VALUE", tell("refuse.mind.repair_keeps_this_id", id=old.id, id2=repaired.id), old.id))
     if definition(repaired) == definition(old):

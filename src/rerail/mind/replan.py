@@ -12,7 +12,7 @@ from rerail.core.dialects import Unreadable, canonical, read_plan
 from rerail.core.events import Course, Event
 from rerail.core.plan import Effect, Fault, Plan, Step, check_steps, definition
 from rerail.core.state import State
-from rerail.core.texts import tell
+from rerail.core.texts import say, tell
 from rerail.core.tools import Tools
 from rerail.core.track import Phase, Track
 from rerail.core.values import plain_text
@@ -51,10 +51,10 @@ def ask(question: Question, template: str, room: int = words.ROOM) -> Prompt:
 def read(state: State, tools: Tools, answer: Any, by: str, asked: int) -> Event:
     """A new revision of the plan: finished work whose definition is unchanged is carried over (H8)."""
     if not state.replan_wanted or state.acted_at > asked:
-        return ev.Declined("replan", "", "the run has moved on", late=True)
+        return ev.Declined("replan", "", say("reason.moved_on"), late=True)
     reason = plain_text(str(answer.get("reason", "")), 500) if isinstance(answer, Mapping) else ""
     if answer is None or (isinstance(answer, Mapping) and answer.get("plan", answer) is None):
-        return ev.Declined("replan", "", reason or "no new plan was offered")
+        return ev.Declined("replan", "", reason or say("mind.no_new_plan"))
     olds = {step_id: track.step for step_id, track in state.tracks.items()}
     try:
         plan = answer if isinstance(answer, Plan) else drafted(answer, olds)
@@ -68,11 +68,11 @@ def read(state: State, tools: Tools, answer: Any, by: str, asked: int) -> Event:
     if not plan.steps:
         faults.append(Fault("NO_STEPS", tell("refuse.mind.no_steps")))
     if faults:
-        return ev.PlanRejected(by, listed(faults), "the new plan is not valid", "replan")
+        return ev.PlanRejected(by, listed(faults), say("mind.plan_invalid"), "replan")
     doubtful = _disturbed_doubts(state, plan)
     if doubtful:
-        faults_said = tuple(f"step {name!r} is in doubt; it can be neither changed nor dropped" for name in doubtful)
-        return ev.PlanRejected(by, faults_said, "the new plan would disturb a step in doubt", "replan")
+        faults_said = tuple(say("mind.step_in_doubt", name=name) for name in doubtful)
+        return ev.PlanRejected(by, faults_said, say("mind.disturbs_doubt"), "replan")
     full = state.policy.replan == "full"
     return ev.Replanned(state.revision + 1, replan_course(state, plan, full=full), by, reason, full)
 

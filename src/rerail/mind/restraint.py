@@ -24,16 +24,16 @@ from rerail.core.values import NotJson
 
 # Each with why a mind may not set it.
 KEPT: Mapping[str, str] = {
-    "effect": "whether a tool may be called twice is for its author to say",
-    "trust_output": "an output that looks like an error is not to be talked away",
-    "fallback": "made-up results are for the plan's author to allow",
-    "retries": "budgets are not a mind's to raise",
-    "timeout": "budgets are not a mind's to raise",
-    "check": "what counts as a result is for the plan's author to say",
-    "verify": "what counts as done is for the plan's author to say",
-    "produces": "what counts as done is for the plan's author to say",
+    "effect": tell("mind.kept.effect"),
+    "trust_output": tell("mind.kept.trust_output"),
+    "fallback": tell("mind.kept.fallback"),
+    "retries": tell("mind.kept.budget"),
+    "timeout": tell("mind.kept.budget"),
+    "check": tell("mind.kept.check"),
+    "verify": tell("mind.kept.done"),
+    "produces": tell("mind.kept.done"),
 }
-KEPT_IN_A_RUN = {**KEPT, "critical": "whether a step matters is for the plan's author to say"}
+KEPT_IN_A_RUN = {**KEPT, "critical": tell("mind.kept.critical")}
 _BARE = Step("-", "-")
 MAX_FAULTS = 50
 MAX_FAULT = 1000  # characters

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from rerail.core.texts import say
 from rerail.core.tools import ToolSpec
 from rerail.core.values import digest
 from rerail.ports import Prompt, Question, Sample
@@ -32,11 +33,11 @@ def filled(template: str, role: str, values: Mapping[str, str], schema: Mapping[
     """A prompt from its template: what stands above the first line of dashes is for the system, the rest is asked."""
     system, dashes, user = template.partition("\n---\n")
     if not dashes:
-        raise BadTemplate(f"the prompt {role!r} has no line of three dashes between instructions and question")
+        raise BadTemplate(say("mind.prompt.no_dashes", role=role))
     unknown = sorted({name for name in _GAP.findall(template) if name not in values})
     if unknown:
         gaps = ", ".join("{{" + name + "}}" for name in values)
-        raise BadTemplate(f"the prompt {role!r} has the unknown gap {{{{{unknown[0]}}}}}; known: {gaps}")
+        raise BadTemplate(say("mind.prompt.unknown_gap", role=role, unknown=unknown[0], gaps=gaps))
 
     def fill(part: str) -> str:
         return _GAP.sub(lambda gap: values[gap[1]], part).strip()
@@ -210,12 +211,12 @@ def parsed(answer: Any) -> dict[str, Any]:
     if isinstance(answer, Mapping):
         return dict(answer)
     if not isinstance(answer, str):
-        raise Unreadable(f"the answer is {type(answer).__name__}, not a JSON object")
+        raise Unreadable(say("mind.answer.kind", name=type(answer).__name__))
     text = answer.strip()
     if not text:
-        raise Unreadable("the answer is empty")
+        raise Unreadable(say("mind.answer.empty"))
     if len(text) > MAX_ANSWER:
-        raise Unreadable(f"the answer is too long ({len(text):,} characters)")
+        raise Unreadable(say("mind.answer.too_long", count=len(text)))
     for candidate in (text, *_fences(text), _braces(text)):
         try:
             found = msgspec.json.decode(candidate.encode("utf-8", "replace"))
@@ -223,7 +224,7 @@ def parsed(answer: Any) -> dict[str, Any]:
             continue
         if isinstance(found, dict):
             return found
-    raise Unreadable(f"there is no JSON object in the answer: {cut(text, 120)!r}")
+    raise Unreadable(say("mind.answer.no_object", text=cut(text, 120)))
 
 
 DEEPEST = 100  # levels of an answer
@@ -238,8 +239,8 @@ def refuse_odd(value: Any) -> None:
         if not level:
             return
         if len(level) > MOST:
-            raise Unreadable("the answer is too large")
-    raise Unreadable("the answer is nested too deeply")
+            raise Unreadable(say("mind.answer.too_large"))
+    raise Unreadable(say("mind.answer.too_deep"))
 
 
 def _inside(value: Any) -> Iterable[Any]:

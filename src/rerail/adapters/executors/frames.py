@@ -20,6 +20,7 @@ from typing import IO, Any
 import msgspec
 
 from rerail.core.codes import Category
+from rerail.core.texts import tell
 
 # What the engine reads from an exception, if it is there.
 ATTRIBUTES = ("code", "category", "suggest", "retry_after", "status", "exit_code", "lost")
@@ -43,10 +44,7 @@ def target_of(fn: Any) -> Target:
     """Where a worker finds this function; ValueError if it cannot."""
     name, home = getattr(fn, "__qualname__", ""), getattr(fn, "__module__", "")
     if not name or "<" in name or not home:
-        raise ValueError(
-            f"{name or fn!r} cannot run isolated: a worker process finds a function by its name; "
-            "define it with `def` at the top level of a module"
-        )
+        raise ValueError(tell("tool.isolated", name=name or fn))
     module = sys.modules.get(home)
     if home == "__main__":
         return _target_in_main(module, name)
@@ -59,7 +57,7 @@ def _target_in_main(module: Any, name: str) -> Target:
         return Target(spec.name, name)
     file = getattr(module, "__file__", None)
     if not file:
-        raise ValueError(f"{name} cannot run isolated: it was typed in, so there is no file to read it from")
+        raise ValueError(tell("tool.isolated_typed_in", name=name))
     return Target("__main__", name, str(file))
 
 
@@ -76,7 +74,7 @@ def _plain(value: Any) -> Any:
     """Pydantic's models, by what they can do, so that pydantic is not imported for it."""
     if callable(dump := getattr(value, "model_dump", None)) and not isinstance(value, type):
         return dump(mode="json")
-    raise TypeError(f"{type(value).__name__} is not JSON")
+    raise TypeError(tell("error.worker.not_json", name=type(value).__name__))
 
 
 def unpack(stream: IO[bytes]) -> dict[str, Any] | None:
@@ -130,7 +128,7 @@ def _message(error: BaseException) -> str:
     try:
         return str(error)
     except Exception as broken:  # noqa: BLE001  # users' classes may fail at anything, and a failure must get through
-        return f"{type(error).__name__} (its message cannot be read: {type(broken).__name__})"
+        return tell("error.worker.message_unreadable", name=type(error).__name__, broken=type(broken).__name__)
 
 
 def _attribute(error: BaseException, name: str) -> Any:

@@ -26,7 +26,7 @@ import msgspec
 from rerail.adapters.executors.endings import finished
 from rerail.adapters.executors.frames import Target, pack, revive, target_of, unpack
 from rerail.adapters.executors.threads import THREADS
-from rerail.core.texts import say
+from rerail.core.texts import say, tell
 from rerail.errors import ToolError
 
 __all__ = ["GRACE", "PROCESSES", "ProcessPool", "Target", "WorkerDied", "target_of"]
@@ -72,7 +72,7 @@ class _Worker:
         if unpack(self._replies) is None:
             self.kill()
             self.close()
-            raise RuntimeError(f"the worker process could not start (exit status {self._process.returncode})")
+            raise RuntimeError(tell("error.worker.not_started", status=self._process.returncode))
 
     def ask(self, request: bytes, listen: Listen) -> dict[str, Any]:
         """Send one request and read until its answer; what is said meanwhile is passed on."""
@@ -92,7 +92,7 @@ class _Worker:
         try:
             message = unpack(self._replies)
         except msgspec.DecodeError as error:
-            raise WorkerDied(f"worker process {self.pid} sent something unreadable") from error
+            raise WorkerDied(tell("error.worker.unreadable", pid=self.pid)) from error
         if message is None:
             raise WorkerDied(say("error.WORKER_DIED", status=self._end()))
         return message
@@ -167,7 +167,7 @@ class _Call:
                 else:
                     self._drop(worker)
                 return answer
-        raise RuntimeError("no worker process lives long enough to take the call up")
+        raise RuntimeError(tell("error.worker.short_lived"))
 
     def abandon(self) -> None:
         """Kill the worker; returns when it is gone."""
@@ -295,7 +295,7 @@ def _request(target: Target, args: Mapping[str, Any], ctx: Any) -> bytes:
         # What this process can import, the worker can: sys.path may have grown since it was started.
         return pack({"target": where, "args": args, "context": context, "path": sys.path, "cwd": os.getcwd()})
     except (TypeError, ValueError, OverflowError) as error:
-        raise ToolError(f"the arguments of {target} are not JSON: {error}", code="ARGS_INVALID") from error
+        raise ToolError(tell("error.worker.args_not_json", target=target, error=error), code="ARGS_INVALID") from error
 
 
 def _listener(ctx: Any) -> Listen:

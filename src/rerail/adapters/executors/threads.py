@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final, Generic, ParamSpec, TypeVar
 
-from rerail.core.texts import say
+from rerail.core.texts import say, tell
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -40,7 +40,7 @@ def _words(error: BaseException) -> str:
     if isinstance(error, SystemExit):
         return say("error.SYSTEM_EXIT", status=error.code)
     said = f": {error}" if str(error) else ""
-    return f"the tool raised {type(error).__name__}{said}; a tool ends by returning or by raising an Exception"
+    return tell("error.thread.raised", name=type(error).__name__, said=said)
 
 
 def carried(error: BaseException) -> Exception:

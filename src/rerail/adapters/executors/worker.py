@@ -24,6 +24,7 @@ from typing import IO, Any, NoReturn
 from rerail.adapters.executors.frames import describe, pack, unpack
 from rerail.adapters.executors.threads import carried
 from rerail.context import Context
+from rerail.core.texts import tell
 from rerail.errors import ToolError
 
 _GRACE = 1.0
@@ -89,7 +90,7 @@ class Worker:
         try:
             self._send({**answer, "usage": spent})
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
-            refusal = ToolError(f"the tool returned something that is not JSON: {error}", code="OUTPUT_NOT_JSON")
+            refusal = ToolError(tell("error.worker.output_not_json", error=error), code="OUTPUT_NOT_JSON")
             self._send({"kind": "error", "error": describe(refusal), "usage": spent})
 
     def _say(self, ctx: Context, kind: str, said: Mapping[str, Any]) -> None:

@@ -20,7 +20,7 @@ from rerail.adapters.models.endpoints import Endpoint
 from rerail.adapters.models.outcomes import Answered, Failed, Outcome, Tokens
 from rerail.adapters.models.scrub import Scrub
 from rerail.core.policy import Policy, backoff
-from rerail.core.texts import tell
+from rerail.core.texts import say, tell
 from rerail.errors import SettingsError
 from rerail.ports import ModelFailed, Prompt, Reply
 
@@ -100,7 +100,7 @@ class ChatModel:
             async with asyncio.timeout(self._timeout) as limit, client:
                 return await self._try(client, endpoint, prompt, limit)
         except TimeoutError:
-            late = f"{endpoint.name}: no answer from {endpoint.place} within {self._timeout:g} s; see model.timeout"
+            late = say("model.timeout", name=endpoint.name, place=endpoint.place, seconds=self._timeout)
             return Failed(late, transient=True)
 
     async def _try(self, client: Client, endpoint: Endpoint, prompt: Prompt, limit: asyncio.Timeout) -> Outcome:

@@ -28,6 +28,7 @@ from pydantic_ai.exceptions import (
 
 from rerail.adapters.models.endpoints import Endpoint
 from rerail.adapters.models.outcomes import Failed
+from rerail.core.texts import say
 
 # All that a request may end with. Whatever else comes up is a bug, and is not to be taken for the weather.
 Raised = ModelAPIError | UnexpectedModelBehavior | UserError
@@ -69,60 +70,60 @@ def _what(error: Raised, endpoint: Endpoint) -> str:
     """What happened, and what to do about it."""
     match error:
         case ModelAuthenticationError():
-            return f"the key was refused{_status(error)}: {_about_the_key(endpoint)}"
+            return say("model.key_refused", status=_status(error), advice=_about_the_key(endpoint))
         case ModelNotFoundError():
             return f"{_unknown(endpoint)}{_suggested(error)}"
         case ModelQuotaExceededError():
-            return "the account's quota or credit is used up: top it up, or set model.fallback"
+            return say("model.quota")
         case ModelContextWindowExceededError():
-            return "the question is too long for the model: lower model.max_context_chars"
+            return say("model.too_long")
         case ModelRateLimitError():
-            wait = f", asked to wait {error.retry_after:g} s" if error.retry_after is not None else ""
-            return f"too many requests{wait}"
+            wait = say("model.asked_to_wait", seconds=error.retry_after) if error.retry_after is not None else ""
+            return say("model.too_many", wait=wait)
         case ModelTimeoutError():
-            return f"no answer from {endpoint.place} in time"
+            return say("model.late", place=endpoint.place)
         case ModelConnectionError():
             return _disconnected(error, endpoint)
         case ModelUnavailableError() | ModelServerError():
-            return f"the server failed{_status(error)}"
+            return say("model.server_failed", status=_status(error))
         case ModelHTTPError():
-            return f"the request was rejected{_status(error)}"
+            return say("model.rejected", status=_status(error))
         case ModelAPIError() | UnexpectedModelBehavior():
-            return f"{endpoint.place} did not answer as a model does: is this the right address{_ending(endpoint)}?"
+            return say("model.no_model_there", place=endpoint.place, ending=_ending(endpoint))
         case _:
-            return "the model cannot be asked like this; see model.name and model.output"
+            return say("model.not_like_this")
 
 
 def _status(error: ModelAPIError) -> str:
-    return f" with status {error.status_code}" if isinstance(error, ModelHTTPError) else ""
+    return say("model.with_status", status=error.status_code) if isinstance(error, ModelHTTPError) else ""
 
 
 def _about_the_key(endpoint: Endpoint) -> str:
     if endpoint.variables:
-        return f"check {endpoint.variables[0]}"
-    return "name the environment variable that holds it in model.key_env"
+        return say("model.check", variable=endpoint.variables[0])
+    return say("model.name_variable")
 
 
 def _unknown(endpoint: Endpoint) -> str:
-    text = f"there is no model {endpoint.model!r} at {endpoint.place}: check model.name"
-    return f"{text}, and model.base_url{_ending(endpoint)}" if endpoint.base_url else text
+    text = say("model.unknown", model=endpoint.model, place=endpoint.place)
+    return say("model.and_base_url", text=text, ending=_ending(endpoint)) if endpoint.base_url else text
 
 
 def _ending(endpoint: Endpoint) -> str:
     """Nearly all compatible servers live below /v1, and nearly everybody forgets it once."""
-    return "" if not endpoint.base_url or endpoint.place.endswith("/v1") else " (most end in /v1)"
+    return "" if not endpoint.base_url or endpoint.place.endswith("/v1") else say("model.ending")
 
 
 def _suggested(error: ModelAPIError) -> str:
     name = error.suggested_model_id if isinstance(error, ModelHTTPError) else None
-    return f"; did you mean {name!r}?" if name else ""
+    return say("model.did_you_mean", name=name) if name else ""
 
 
 def _disconnected(error: ModelConnectionError, endpoint: Endpoint) -> str:
     if error.phase == "connect":
-        hint = "is the server running there?" if endpoint.base_url else "is the network up?"
-        return f"no connection to {endpoint.place}: {hint}"
-    return f"the connection to {endpoint.place} broke before the answer was whole"
+        hint = say("model.server_running") if endpoint.base_url else say("model.network_up")
+        return say("model.no_connection", place=endpoint.place, hint=hint)
+    return say("model.broke", place=endpoint.place)
 
 
 def _said(error: Raised) -> str:

@@ -13,6 +13,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from rerail.core.texts import say
 from rerail.mind import words
 from rerail.mind.questions import QUESTIONS, ROLES, again
 from rerail.ports import Answer, Consultation, Model, ModelFailed, Prompt, Question, Reply, Unanswered
@@ -54,33 +55,33 @@ class ModelMind:
         except TimeoutError:
             if not limit.expired():
                 raise
-            return Answer(None, calls, f"the model gave no answer within {self._limit:g} s")
+            return Answer(None, calls, say("model.no_answer_in", seconds=self._limit))
         except Exception as error:
             raise Unanswered(calls) from error
 
     async def _answer(self, question: Question, calls: list[Consultation]) -> Answer:
         role = QUESTIONS[question.kind]
         prompt = role.ask(question, self._template(question.kind), self._room)
-        problem = "the budget of the run is used up"
+        problem = say("model.budget")
         for _ in range(1 + self._reasks):
             if _spent(question, calls):
                 break
             said = await self._ask(prompt, calls)
             if calls[-1].problem:
-                return Answer(None, calls, f"the model gave no answer: {calls[-1].problem}")
+                return Answer(None, calls, say("model.no_answer", problem=calls[-1].problem))
             objections = role.objections(question, said)
             if not objections:
                 return Answer(words.parsed(said), calls)
             problem = words.cut("; ".join(objections[:5]), 2_000)
             calls[-1] = dataclasses.replace(calls[-1], problem=problem)
             prompt = again(prompt, said, objections)
-        return Answer(None, calls, f"the model's answer cannot be used: {problem}")
+        return Answer(None, calls, say("model.unusable", problem=problem))
 
     async def _ask(self, prompt: Prompt, calls: list[Consultation]) -> Any:
         """Ask once; what the model said, with the call noted in whatever way it ended."""
         loop = asyncio.get_running_loop()
         started = loop.time()
-        spent, problem = Reply(None), "no answer came back"
+        spent, problem = Reply(None), say("model.nothing")
         try:
             spent, problem = await self._model.complete(prompt), ""
         except ModelFailed as failed:

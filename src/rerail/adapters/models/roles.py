@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from rerail.core.texts import say
 from rerail.ports import Model, ModelFailed, Prompt, Reply
 
 
@@ -25,6 +26,6 @@ class RoleModels:
         """Ask the model of the prompt's role."""
         model = self._models.get(prompt.role)
         if model is None:
-            hint = f"set model.name, or model.{prompt.role}.name"
-            raise ModelFailed(f"there is no model for the role {prompt.role!r}: {hint}", transient=False)
+            hint = say("model.set_name", role=prompt.role)
+            raise ModelFailed(say("model.no_role", role=prompt.role, hint=hint), transient=False)
         return await model.complete(prompt)

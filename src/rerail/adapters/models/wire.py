@@ -37,6 +37,7 @@ from rerail.adapters.models.failures import RAISED, failure_of
 from rerail.adapters.models.outcomes import Answered, Failed, Outcome, Tokens
 from rerail.adapters.models.scrub import Scrub
 from rerail.core.nearest import nearest
+from rerail.core.texts import say
 from rerail.ports import Prompt
 
 Client = Model[Any]
@@ -81,7 +82,7 @@ def _key(endpoint: Endpoint) -> str | None:
         return None
     key = os.environ.get(endpoint.key_env)
     if not key:
-        raise _Unready(f"there is no key: set the environment variable {endpoint.key_env}, which model.key_env names")
+        raise _Unready(say("model.no_key", variable=endpoint.key_env))
     return key
 
 
@@ -90,8 +91,12 @@ def _provider(name: str, endpoint: Endpoint) -> Provider[Any]:
         kind = infer_provider_class(name)
     except ValueError:
         near = nearest(name, sorted(PROVIDERS))
-        hint = f"did you mean {near!r}?" if near else f"there are: {', '.join(sorted(PROVIDERS))}"
-        raise _Unready(f"unknown provider {name!r}; {hint}") from None
+        hint = (
+            say("model.provider_near", near=near)
+            if near
+            else say("model.providers", names=", ".join(sorted(PROVIDERS)))
+        )
+        raise _Unready(say("model.unknown_provider", name=name, hint=hint)) from None
     given = {"base_url": endpoint.base_url, "api_key": _key(endpoint)}
     options = {option: value for option, value in given.items() if value}
     if not options:
@@ -99,7 +104,7 @@ def _provider(name: str, endpoint: Endpoint) -> Provider[Any]:
     takes = inspect.signature(kind.__init__).parameters
     for option, setting in (("base_url", "model.base_url"), ("api_key", "model.key_env")):
         if option in options and (option not in takes or name.startswith("gateway/")):
-            raise _Unready(f"the provider {name!r} cannot be given {setting}; leave it out")
+            raise _Unready(say("model.provider_setting", name=name, setting=setting))
     return kind(**options)
 
 
@@ -139,7 +144,7 @@ async def attempt(
         return failure_of(error, endpoint)
     tokens = Tokens(response.usage.input_tokens, response.usage.output_tokens)
     if response.finish_reason == "content_filter":
-        return Failed(f"{endpoint.name}: the model refused to answer{_refusal(response)}", tokens=tokens)
+        return Failed(say("model.refused", name=endpoint.name, said=_refusal(response)), tokens=tokens)
     return Answered(_answer(response, Scrub(endpoint.keys(os.environ))), tokens)
 
 

@@ -114,25 +114,25 @@ _NEWS = """
         EXISTS(SELECT 1 FROM inbox WHERE run = ?1 AND answer IS NULL)
     """
 
-_NOT_OPEN = "{path} is not open. Open the store first."
+_NOT_OPEN = "refuse.store.not_open"
 
 # What SQLite's errors mean to a user. Whatever stands here may pass or has a cure; the rest is our own mistake.
 _MEANINGS: Sequence[tuple[type[apsw.Error], type[Unavailable] | type[Unusable], str]] = (
-    (apsw.BusyError, Unavailable, "{path} is locked by another process. Try again; if it stays, see who holds it."),
-    (apsw.LockedError, Unavailable, "{path} is locked by another process. Try again; if it stays, see who holds it."),
-    (apsw.FullError, Unusable, "The disk of {path} is full. Free some space, then resume."),
-    (apsw.ReadOnlyError, Unusable, "{path} cannot be written. Make it writable, or name another file with --store."),
+    (apsw.BusyError, Unavailable, "refuse.store.locked"),
+    (apsw.LockedError, Unavailable, "refuse.store.locked"),
+    (apsw.FullError, Unusable, "refuse.store.disk_full"),
+    (apsw.ReadOnlyError, Unusable, "refuse.store.not_writable"),
     (
         apsw.NotADBError,
         Unusable,
-        "{path} is not a database. Name another file with --store, or move this one out of the way.",
+        "refuse.store.no_database",
     ),
-    (apsw.CorruptError, Unusable, "{path} is damaged ({error}). Restore a copy, or name another file with --store."),
-    (apsw.IOError, Unavailable, "{path} cannot be read or written now ({error}). Check the disk, then try again."),
-    (apsw.CantOpenError, Unavailable, "{path} cannot be opened now ({error}). Check the folder, then try again."),
-    (apsw.NoMemError, Unavailable, "There is not enough memory to use {path}. Try again when there is."),
-    (apsw.ProtocolError, Unavailable, "{path} is too busy to be locked. Try again."),
-    (apsw.InterruptError, Unavailable, "The work on {path} was interrupted. Try again."),
+    (apsw.CorruptError, Unusable, "refuse.store.damaged"),
+    (apsw.IOError, Unavailable, "refuse.store.no_io"),
+    (apsw.CantOpenError, Unavailable, "refuse.store.cannot_open"),
+    (apsw.NoMemError, Unavailable, "refuse.store.no_memory"),
+    (apsw.ProtocolError, Unavailable, "refuse.store.too_busy"),
+    (apsw.InterruptError, Unavailable, "refuse.store.interrupted"),
     (apsw.ConnectionClosedError, Unavailable, _NOT_OPEN),
     (apsw.CursorClosedError, Unavailable, _NOT_OPEN),
 )
@@ -140,9 +140,9 @@ _MEANINGS: Sequence[tuple[type[apsw.Error], type[Unavailable] | type[Unusable], 
 
 def meaning(error: apsw.Error, path: str) -> Unavailable | Unusable:
     """An error of SQLite in the words of the port."""
-    for kind, become, sentence in _MEANINGS:
+    for kind, become, key in _MEANINGS:
         if isinstance(error, kind):
-            return become(sentence.format(path=path, error=error))
+            return become(tell(key, path=path, error=error))
     return Unusable(tell("refuse.store.sqlite_refused", path=path, error=error))
 
 
@@ -335,7 +335,7 @@ class SqliteStore:
 
     def _read(self, sql: str, values: Values) -> list[tuple[Any, ...]]:
         if self._reader is None:
-            raise Unavailable(_NOT_OPEN.format(path=self._path))
+            raise Unavailable(tell(_NOT_OPEN, path=self._path))
         try:
             return self._reader.execute(sql, values).fetchall()
         except apsw.Error as error:

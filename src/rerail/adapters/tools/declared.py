@@ -15,6 +15,7 @@ from rerail.adapters.tools.shell import ShellTool
 from rerail.adapters.tools.templates import text_of
 from rerail.core.plan import Effect
 from rerail.core.schema import Schema
+from rerail.core.texts import tell
 from rerail.errors import SettingsError
 from rerail.ports import Tool
 
@@ -61,24 +62,24 @@ def from_mapping(name: str, data: Any, *, allow_hosts: Sequence[str] | None = No
         return _shell(name, declared) if kind == "shell" else _http(name, declared, allow_hosts)
     except ValueError as error:
         label = f"tool {name!r}: "
-        raise SettingsError(label + str(error).removeprefix(label)) from error
+        raise SettingsError(tell("tool.faulty", name=name, message=str(error).removeprefix(label))) from error
 
 
 def _flat(data: Any) -> tuple[str, dict[str, Any]]:
     """The kind, and what is said inside its mapping and beside it, as one."""
     if not isinstance(data, Mapping):
-        raise ValueError(f"expected a mapping with 'shell' or 'http', got {data!r}")
+        raise ValueError(tell("tool.no_mapping", data=data))
     kinds = [kind for kind in ("shell", "http") if kind in data]
     if len(kinds) != 1:
         given = "both" if kinds else ", ".join(map(repr, data)) or "nothing"
-        raise ValueError(f"give either shell: [program, argument, …] or http: {{method, url}}, not {given}")
+        raise ValueError(tell("tool.shell_or_http", given=given))
     kind = kinds[0]
     beside = {key: value for key, value in data.items() if key != kind}
     # Of a command often the arguments are all there is to say; of a request, its address.
     short = {"argv": data["shell"]} if kind == "shell" else {"url": data["http"]}
     inside = data[kind] if isinstance(data[kind], Mapping) else short
     if twice := [key for key in beside if key in inside]:
-        raise ValueError(f"{twice[0]!r} is given twice, inside {kind} and beside it")
+        raise ValueError(tell("tool.given_twice", key=twice[0], kind=kind))
     return kind, {**inside, **beside}
 
 

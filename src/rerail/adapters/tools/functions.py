@@ -26,6 +26,7 @@ from rerail.adapters.tools.signatures import Convert, Shape, Unresolved, read_sh
 from rerail.adapters.tools.specs import Looks, Options, is_async, make_spec
 from rerail.context import Context
 from rerail.core.plan import Effect
+from rerail.core.texts import tell
 from rerail.core.tools import ToolSpec
 from rerail.errors import ToolError
 from rerail.ports import Tool
@@ -68,7 +69,7 @@ class FunctionTool(Looks, Generic[P, R]):
     ) -> None:
         """Read the function's signature; ValueError says what a plan could not call."""
         if not callable(fn):
-            raise ValueError(f"a tool is made from a function, not from {fn!r}")
+            raise ValueError(tell("tool.no_function", fn=fn))
         self.fn = fn
         self.name = name if name is not None else _name(fn)
         self.is_async = is_async(fn) and not isolated
@@ -152,22 +153,22 @@ def settled(output: Any) -> Any:
     if hasattr(output, "model_dump") and not isinstance(output, type):
         return output.model_dump(mode="json")
     for kind, what, advice in (
-        (inspect.isgenerator, "a generator", "return a list"),
-        (inspect.isasyncgen, "an async generator", "return a list"),
-        (inspect.iscoroutine, "a coroutine", "await it, or make the function `async def`"),
-        (asyncio.isfuture, "a future", "await it, or make the function `async def`"),
+        (inspect.isgenerator, tell("tool.kind.generator"), tell("tool.advice.list")),
+        (inspect.isasyncgen, tell("tool.kind.async_generator"), tell("tool.advice.list")),
+        (inspect.iscoroutine, tell("tool.kind.coroutine"), tell("tool.advice.await")),
+        (asyncio.isfuture, tell("tool.kind.future"), tell("tool.advice.await")),
     ):
         if kind(output):
             if close := getattr(output, "close", None):
                 close()  # or Python warns about a coroutine that was never awaited
-            raise ToolError(f"the tool returned {what}, which is not a result; {advice}", code="OUTPUT_NOT_JSON")
+            raise ToolError(tell("error.function.no_result", what=what, advice=advice), code="OUTPUT_NOT_JSON")
     return output
 
 
 def _name(fn: Any) -> str:
     name: str = getattr(getattr(fn, "func", fn), "__name__", "") or type(fn).__name__
     if name == "<lambda>":
-        raise ValueError("a lambda has no name; write rerail.tool(fn, name=…)")
+        raise ValueError(tell("tool.lambda"))
     return name
 
 
@@ -303,7 +304,7 @@ def as_tool(obj: Any) -> Tool:
         return found
     if callable(obj) and not isinstance(obj, type):
         return FunctionTool(obj)
-    raise ValueError(f"{obj!r} is no tool: give a function, or something made by rerail.tool, shell or http")
+    raise ValueError(tell("tool.no_tool", obj=obj))
 
 
 def is_tool(obj: Any) -> bool:

@@ -33,7 +33,7 @@ from rerail.adapters.tools.specs import Looks, Options, make_spec, unknown
 from rerail.adapters.tools.templates import Template, Values, bad_argument, parse, schema_for, text_of
 from rerail.core.codes import Category
 from rerail.core.plan import Effect
-from rerail.core.texts import say
+from rerail.core.texts import say, tell
 from rerail.errors import RateLimited, ToolError
 
 _EFFECTS: Final = {"GET": "read", "HEAD": "read", "PUT": "repeatable", "DELETE": "repeatable"}
@@ -120,18 +120,25 @@ class HttpTool(Looks):
     ) -> None:
         """Read the placeholders; ValueError says what is wrong with the declaration."""
         super().__init__(name, options, ("effect", "schema", *_WORDS))
-        label = f"tool {name!r}"
+        label = tell("tool.label", name=name)
         self._method = method.upper()
         if self._method not in _METHODS:
-            raise ValueError(f"{label}: unknown method {method!r}; {unknown(self._method, _METHODS)}")
+            raise ValueError(
+                tell("tool.unknown_method", label=label, method=method, known=unknown(self._method, _METHODS))
+            )
         self._address = _address(label, url)
-        self._headers = {key: parse(value, f"{label}: header {key}") for key, value in _checked(label, headers).items()}
-        self._query = {key: _parsed(value, f"{label}: query {key}") for key, value in (query or {}).items()}
+        self._headers = {
+            key: parse(value, tell("tool.label.header", label=label, key=key))
+            for key, value in _checked(label, headers).items()
+        }
+        self._query = {
+            key: _parsed(value, tell("tool.label.query", label=label, key=key)) for key, value in (query or {}).items()
+        }
         self._body = _parsed(body, f"{label}: body")
         self._hosts = None if allow_hosts is None else _hosts(label, allow_hosts)
         self._max_bytes = max_bytes
         if self._hosts is None and self._address.literal_host is None:
-            raise ValueError(f"{label}: data chooses the host of {url!r}; write it out, or list hosts in allow_hosts")
+            raise ValueError(tell("tool.http.host_by_data", label=label, url=url))
         shape = schema_for(name, self._templates(), _inside(self._query), schema)
         kind = _EFFECTS.get(self._method, "once") if effect is None else effect
         declared = [self._method, url, dict(headers or {}), dict(query or {}), body]
@@ -144,7 +151,7 @@ class HttpTool(Looks):
         """The same tool with the settings' list of allowed hosts in place of its own."""
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
-        other._hosts = _hosts(f"tool {self.spec.name!r}", hosts)
+        other._hosts = _hosts(tell("tool.label", name=self.spec.name), hosts)
         return other
 
     async def call(self, args: dict[str, Any], ctx: Any = None) -> Any:
@@ -218,14 +225,14 @@ class _Address:
 def _address(label: str, url: str) -> _Address:
     match = re.fullmatch(r"(https?)://([^/?#]*)([^?#]*)(?:\?([^#]*))?", url, re.IGNORECASE)
     if match is None:
-        raise ValueError(f"{label}: expected an address such as https://host/path?query, got {url!r}")
+        raise ValueError(tell("tool.http.no_address", label=label, url=url))
     scheme, place, path, query = match.groups()
     if "@" in place:
-        raise ValueError(f"{label}: a password in an address ends up in logs; use headers={{'Authorization': …}}")
+        raise ValueError(tell("tool.http.password", label=label))
     # The colon before the port is the last one, and not inside [an IPv6 address].
     spot = re.fullmatch(r"(\[[^\]]*\]|[^:]+)(?::(.+))?", place)
     if spot is None:
-        raise ValueError(f"{label}: {url!r} names no host")
+        raise ValueError(tell("tool.http.no_host", label=label, url=url))
     return _Address(
         scheme=scheme.lower(),
         host=parse(spot[1], f"{label}: host"),
@@ -243,13 +250,13 @@ def _quoted(template: Template) -> Template:
 def _checked(label: str, headers: Mapping[str, str] | None) -> Mapping[str, str]:
     for key, value in (headers or {}).items():
         if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", key) or re.search(r"[\r\n\0]", value):
-            raise ValueError(f"{label}: {key!r}: {value!r} is no header")
+            raise ValueError(tell("tool.http.no_header", label=label, key=key, value=value))
     return headers or {}
 
 
 def _hosts(label: str, hosts: Sequence[str]) -> tuple[str, ...]:
     if isinstance(hosts, str):
-        raise ValueError(f"{label}: allow_hosts is a list of hosts, not {hosts!r}")
+        raise ValueError(tell("tool.http.allow_hosts", label=label, hosts=hosts))
     return tuple(host.lower().rstrip(".") for host in hosts)
 
 
@@ -294,13 +301,13 @@ def _encoded(name: str, text: str) -> str:
     try:
         return quote(text, safe="")
     except UnicodeEncodeError as error:
-        raise bad_argument(f"argument {name!r} cannot stand in an address: {error}") from error
+        raise bad_argument(tell("error.http.bad_argument", name=name, error=error)) from error
 
 
 def _segment(name: str, text: str) -> str:
     # DELETE /users/{id} must not become DELETE /users/.
     if not text:
-        raise bad_argument(f"argument {name!r} is empty and would change which address is meant")
+        raise bad_argument(tell("error.http.empty_argument", name=name))
     return _encoded(name, text)
 
 
@@ -308,13 +315,13 @@ def _path(template: Template, values: Values) -> str:
     path = template.fill(values, _segment)
     # Dots are never encoded, and a server would walk up the folders.
     if template.names and any(segment in (".", "..") for segment in path.split("/")):
-        raise bad_argument(f"the path {path!r} has a segment that is only dots; the request was not made")
+        raise bad_argument(tell("error.http.dots", path=path))
     return path
 
 
 def _host_part(name: str, text: str) -> str:
     if not re.fullmatch(r"[0-9A-Za-z]([0-9A-Za-z.-]*[0-9A-Za-z])?", text):
-        raise bad_argument(f"argument {name!r} is {text!r}, which is no part of a host name")
+        raise bad_argument(tell("error.http.no_host_part", name=name, text=text))
     return text
 
 
@@ -324,7 +331,7 @@ def _host(text: str) -> str:
 
 def _port(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,5}", text) or not 0 < int(text) < 65536:
-        raise bad_argument(f"{text!r} is no port")
+        raise bad_argument(tell("error.http.no_port", text=text))
     return int(text)
 
 
@@ -348,7 +355,7 @@ def _filled(value: Any, values: Values) -> Any:
 
 def _header(name: str, text: str) -> str:
     if re.search(r"[\r\n\0]", text):
-        raise bad_argument(f"argument {name!r} holds a line break, which cannot stand in a header")
+        raise bad_argument(tell("error.http.line_break", name=name))
     return text
 
 
@@ -423,7 +430,7 @@ class _Exchange:
             if onward is None:
                 return _result(request, answer, self._limit)
             request = onward
-        raise HttpFailed(f"{self._request}: more than {_MOST_REDIRECTS} redirects", answer.status)
+        raise HttpFailed(tell("error.http.redirects", request=self._request, most=_MOST_REDIRECTS), answer.status)
 
     def abort(self) -> None:
         """Give up: close the connection, so that the thread ends and nothing more is sent."""
@@ -448,9 +455,11 @@ class _Exchange:
         except ssl.SSLCertVerificationError as error:
             raise Unreachable(f"{request}: {error}", category=Category.PERMANENT) from error
         except (OSError, UnicodeError, HTTPException) as error:
-            raise Unreachable(f"{request}: no connection: {error}", category=Category.TRANSIENT) from error
+            raise Unreachable(
+                tell("error.http.no_connection", request=request, error=error), category=Category.TRANSIENT
+            ) from error
         if self._aborted:
-            raise Unreachable(f"{request}: cancelled before it was sent", category=Category.TRANSIENT)
+            raise Unreachable(tell("error.http.cancelled", request=request), category=Category.TRANSIENT)
 
     def _talk(self, request: _Request, connection: HTTPConnection) -> _Answer:
         try:
@@ -458,7 +467,7 @@ class _Exchange:
             response = connection.getresponse()
             body, whole = self._read(response)
         except (OSError, HTTPException) as error:
-            what = "no answer in time" if isinstance(error, TimeoutError) else "the connection broke"
+            what = tell("error.http.no_answer") if isinstance(error, TimeoutError) else tell("error.http.broke")
             detail = str(error) or type(error).__name__
             raise ConnectionLost(f"{request}: {what}: {detail}", code="CONNECTION_LOST") from error
         return _Answer(response.status, response.reason, response.headers, body, whole)
@@ -535,9 +544,11 @@ def _redirected(request: _Request, answer: _Answer) -> _Request | None:
         url = urlsplit(urljoin(request.address, location))
         port = url.port or (443 if url.scheme == "https" else 80)
     except ValueError as error:
-        raise HttpFailed(f"{request}: redirected to {location!r}: {error}", answer.status) from error
+        raise HttpFailed(
+            tell("error.http.bad_redirect", request=request, location=location, error=error), answer.status
+        ) from error
     if url.scheme not in ("http", "https") or (request.scheme == "https" and url.scheme == "http"):
-        raise HttpFailed(f"{request}: redirected to {location!r}, which is not followed", answer.status)
+        raise HttpFailed(tell("error.http.redirect_not_followed", request=request, location=location), answer.status)
     target = quote(url.path or "/", safe=_LITERAL) + (f"?{quote(url.query, safe=_LITERAL)}" if url.query else "")
     onward = replace(request, scheme=url.scheme, host=_host(url.hostname or ""), port=port, target=target)
     if onward.origin == request.origin:
@@ -554,7 +565,7 @@ def _result(request: _Request, answer: _Answer, limit: int) -> dict[str, Any]:
         raise _failure(request, answer)
     _require_performed(request, answer)
     if not answer.whole:
-        raise AnswerUnreadable(f"{request}: the response has more than {limit} bytes", code="OUTPUT_TOO_LARGE")
+        raise AnswerUnreadable(tell("error.http.too_large", request=request, limit=limit), code="OUTPUT_TOO_LARGE")
     headers = {name: answer.headers[name] for name in _SHOWN_HEADERS if name in answer.headers}
     return {"status": answer.status, "headers": headers, **_body(request, answer, limit)}
 
@@ -562,8 +573,8 @@ def _result(request: _Request, answer: _Answer, limit: int) -> dict[str, Any]:
 def _require_performed(request: _Request, answer: _Answer) -> None:
     """Refuse a redirect of a request that may have an effect: 303 says that it is done, the others that it is not."""
     if answer.status in _FOLLOWED and answer.status != 303:
-        where = answer.headers.get("Location", "somewhere else")
-        message = f"{request}: sent on to {where} with status {answer.status}; put that address into the tool"
+        where = answer.headers.get("Location", tell("error.http.elsewhere"))
+        message = tell("error.http.sent_on", request=request, where=where, status=answer.status)
         # After a form many servers answer 302 for "done", so 302 tells nothing.
         raise HttpFailed(message, answer.status, lost=answer.status == 302 and request.method not in ("GET", "HEAD"))
 
@@ -623,7 +634,7 @@ def _decompressed(request: _Request, answer: _Answer, limit: int) -> bytes:
     try:
         data = unpacker.decompress(answer.body, limit + 1)
     except zlib.error as error:
-        raise AnswerUnreadable(f"{request}: the response cannot be unpacked: {error}", "OUTPUT_NOT_JSON") from error
+        raise AnswerUnreadable(tell("error.http.packed", request=request, error=error), "OUTPUT_NOT_JSON") from error
     if len(data) > limit:
-        raise AnswerUnreadable(f"{request}: the response has more than {limit} bytes", code="OUTPUT_TOO_LARGE")
+        raise AnswerUnreadable(tell("error.http.too_large", request=request, limit=limit), code="OUTPUT_TOO_LARGE")
     return data

@@ -18,6 +18,7 @@ from rerail.adapters.tools.functions import settled, source_of
 from rerail.adapters.tools.specs import Looks, Options, make_spec
 from rerail.core.plan import Effect
 from rerail.core.schema import problems
+from rerail.core.texts import tell
 from rerail.core.values import NotJson, pack
 from rerail.errors import ToolError
 
@@ -74,7 +75,7 @@ class LangChainTool(Looks):
 def _declared(name: str, tool: Any) -> dict[str, Any]:
     found = (tool.metadata or {}).get("rerail", {})
     if not isinstance(found, Mapping):
-        raise ValueError(f"tool {name!r}: metadata['rerail'] is a mapping such as {{'effect': 'read'}}, not {found!r}")
+        raise ValueError(tell("tool.langchain.metadata", name=name, found=found))
     return dict(found)
 
 
@@ -112,6 +113,6 @@ def _output(answer: Any, ctx: Any, *, with_artifact: bool) -> Any:
     except (NotJson, TypeError):
         # The call succeeded, and its content is what counts: it must not be made again for the sake of the rest.
         if ctx is not None:
-            ctx.log(f"the artifact is a {type(artifact).__name__}, which cannot be kept; it is left out")
+            ctx.log(tell("tool.langchain.artifact", name=type(artifact).__name__))
         artifact = None
     return {"content": settled(answer.content), "artifact": artifact}

@@ -27,6 +27,7 @@ from typing import Any, NoReturn
 from rerail.adapters.tools.functions import FunctionTool, as_tool, is_tool
 from rerail.adapters.tools.langchain import is_langchain
 from rerail.adapters.tools.specs import unknown
+from rerail.core.texts import tell
 from rerail.errors import RerailError
 from rerail.ports import Tool
 
@@ -38,9 +39,9 @@ def load_tools(source: str | os.PathLike[str]) -> list[Tool]:
     try:
         found = _named(module, name, home) if name else _all_in(module)
     except ValueError as error:
-        _refuse(f"{home}: {error}", "mend that function or list", error)
+        _refuse(tell("refuse.tools.in_home", home=home, error=error), tell("hint.tools.mend_function"), error)
     if not found:
-        _refuse(f"{home} holds no tools", "decorate functions with @rerail.tool, or list them in TOOLS")
+        _refuse(tell("refuse.tools.none", home=home), tell("hint.tools.none"))
     _require_unique(found, home)
     return found
 
@@ -112,17 +113,21 @@ def _file_module(path: str) -> ModuleType:
     file = Path(path)
     if not file.is_file():
         siblings = [one.name for one in file.parent.glob("*.py")] if file.parent.is_dir() else []
-        near = f"; {unknown(file.name, siblings)}" if siblings else ""
-        _refuse(f"there is no file {path}{near}", "name a .py file, or module:name")
+        key = "refuse.tools.no_file_near" if siblings else "refuse.tools.no_file"
+        _refuse(tell(key, path=path, near=unknown(file.name, siblings)), tell("hint.tools.no_file"))
     try:
         return load_file(file)
     except (Exception, SystemExit) as error:  # noqa: BLE001  # it is the user's code that runs here
-        _refuse(f"{path} cannot be loaded: {_last_words(error, path)}", "mend the file and try again", error)
+        _refuse(
+            tell("refuse.tools.cannot_load", path=path, error=_last_words(error, path)),
+            tell("hint.tools.mend_file"),
+            error,
+        )
 
 
 def _named_module(name: str) -> ModuleType:
     if not re.fullmatch(r"\w+(\.\w+)*", name):
-        _refuse(f"{name!r} is neither a .py file nor a module", "write file.py, module or module:name")
+        _refuse(tell("refuse.tools.neither", name=name), tell("hint.tools.neither"))
     # Users stand in the folder of their module; a console script does not look there by itself.
     if os.getcwd() not in sys.path and "" not in sys.path:
         sys.path.append(os.getcwd())
@@ -131,17 +136,23 @@ def _named_module(name: str) -> ModuleType:
         return importlib.import_module(name)
     except (Exception, SystemExit) as error:  # noqa: BLE001  # it is the user's code that runs here
         if isinstance(error, ModuleNotFoundError) and name.startswith(str(error.name)):
-            _refuse(f"there is no module {name}", "install it, go to its folder, or name a .py file", error)
-        _refuse(f"{name} cannot be imported: {_last_words(error, '')}", "mend the module and try again", error)
+            _refuse(tell("refuse.tools.no_module", name=name), tell("hint.tools.no_module"), error)
+        _refuse(
+            tell("refuse.tools.cannot_import", name=name, error=_last_words(error, "")),
+            tell("hint.tools.mend_module"),
+            error,
+        )
 
 
 def _last_words(error: BaseException, path: str) -> str:
     """The last line of the traceback, and where in the user's own file it comes from."""
     said = traceback.format_exception_only(error)[-1].strip()
     if isinstance(error, SyntaxError) and error.filename and error.lineno:
-        return f"{said} ({Path(error.filename).name}, line {error.lineno})"  # it may be in a file that this one imports
+        return tell(
+            "refuse.tools.at_file", said=said, name=Path(error.filename).name, lineno=error.lineno
+        )  # it may be in a file that this one imports
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if path and frame.filename.endswith(path)]
-    return f"{said} (line {own[-1].lineno})" if own else said
+    return tell("refuse.tools.at_line", said=said, lineno=own[-1].lineno) if own else said
 
 
 def has_plain(source: str, name: str) -> bool:
@@ -173,7 +184,7 @@ def _looks_like_a_tool(value: object) -> bool:
 
 def _listed(value: Any, where: str) -> list[Any]:
     if isinstance(value, str) or not isinstance(value, Iterable):
-        raise ValueError(f"{where} is no list of tools")
+        raise ValueError(tell("refuse.tools.no_list", where=where))
     return list(value)
 
 
@@ -186,9 +197,8 @@ def _named(module: ModuleType, name: str, home: str) -> list[Tool]:
                 if hasattr(found, "__dict__")
                 else ""
             )
-            _refuse(
-                f"{home} has no {name!r}" + (f"; {near}" if near else ""), "name a tool, a function or a list of them"
-            )
+            key = "refuse.tools.no_such_near" if near else "refuse.tools.no_such"
+            _refuse(tell(key, home=home, name=name, near=near), tell("hint.tools.no_such"))
         found = getattr(found, part)
     one = is_langchain(found) or is_tool(found) or callable(found)  # a LangChain tool can be iterated over, too
     many = isinstance(found, Iterable) and not one
@@ -204,5 +214,5 @@ def _require_unique(tools: Iterable[Tool], home: str) -> None:
     seen: set[str] = set()
     for tool in tools:
         if tool.spec.name in seen:
-            _refuse(f"{home} has two tools named {tool.spec.name!r}", "rename one of them: @rerail.tool(name=…)")
+            _refuse(tell("refuse.tools.two", home=home, name=tool.spec.name), tell("hint.tools.two"))
         seen.add(tool.spec.name)

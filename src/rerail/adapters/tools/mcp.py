@@ -84,9 +84,7 @@ class McpServer:
 
         def look(match: re.Match[str]) -> str:
             if match[1] not in environ:
-                raise NotConnected(
-                    f"MCP server {self.name!r}: the environment variable {match[1]!r} is not set", "SERVER_MISSING"
-                )
+                raise NotConnected(tell("error.mcp.no_variable", name=self.name, variable=match[1]), "SERVER_MISSING")
             return environ[match[1]]
 
         def filled(text: str) -> str:
@@ -118,10 +116,10 @@ _KEYS: Final[Mapping[str, Any]] = {
 }
 _RULES: Final = Schema({"type": "object", "properties": _KEYS, "additionalProperties": False}, noun="key")
 _SECRET: Final = {
-    "args": "a list of texts",
-    "env": "a mapping of names to texts, numbers or booleans",
-    "url": "an address that begins with http:// or https://",
-    "headers": "a mapping of names to texts",
+    "args": tell("mcp.kind.texts"),
+    "env": tell("mcp.kind.names_to_values"),
+    "url": tell("mcp.kind.address"),
+    "headers": tell("mcp.kind.names_to_texts"),
 }
 _OF_COMMAND: Final = ("args", "env", "cwd")
 
@@ -134,7 +132,7 @@ def server_from(name: str, data: Any, label: str = "") -> McpServer:
     if faults := _RULES.faults(dict(data)):
         raise SettingsError(tell("refuse.mcp.faulty", label=label, fault="; ".join(map(_fault, faults))))
     if ("command" in data) is ("url" in data):
-        both = "not both" if "url" in data else "one of them is needed"
+        both = tell("mcp.not_both") if "url" in data else tell("mcp.one_needed")
         raise SettingsError(tell("refuse.mcp.command_or_url", label=label, both=both))
     if odd := next((key for key in data if key in (_OF_COMMAND if "url" in data else ("headers",))), None):
         raise SettingsError(
@@ -154,7 +152,7 @@ def server_from(name: str, data: Any, label: str = "") -> McpServer:
 def _fault(fault: Fault) -> str:
     """A mistake in words; a value that could be a secret is not repeated."""
     key = str(fault.path[0]) if fault.path else ""
-    return f"{key}: expected {_SECRET[key]}" if key in _SECRET else str(fault)
+    return tell("mcp.expected", key=key, expected=_SECRET[key]) if key in _SECRET else str(fault)
 
 
 def discreet(servers: Mapping[str, Any]) -> dict[str, Any]:

@@ -38,6 +38,7 @@ from pydantic import ValidationError
 from rerail.adapters.tools.mcp import AnswerLost, McpServer, NotConnected
 from rerail.adapters.tools.mcp_transports import REFUSED, SESSION_GONE, UNREACHABLE, FrankClient, Pipes, Program
 from rerail.core.codes import Category
+from rerail.core.texts import tell
 from rerail.errors import RateLimited, ToolError
 from rerail.version import __version__
 
@@ -98,10 +99,15 @@ class Connection:
     def _refuse_dying(self) -> None:
         now = asyncio.get_running_loop().time()
         if len(self._deaths) == MOST_DEATHS and now - self._deaths[0] < DEATHS_WITHIN:
-            said = f"; its last words: {self._held.last_words}" if self._held and self._held.last_words else ""
+            said = (
+                tell("error.mcp.last_words", last_words=self._held.last_words)
+                if self._held and self._held.last_words
+                else ""
+            )
             raise NotConnected(
-                f"MCP server {self.server.name!r} died {MOST_DEATHS} times within {DEATHS_WITHIN:g} s without "
-                f"answering a call, and is left alone for a while{said}",
+                tell(
+                    "error.mcp.left_alone", name=self.server.name, count=MOST_DEATHS, seconds=DEATHS_WITHIN, said=said
+                ),
                 "SERVER_DYING",
             )
 
@@ -119,7 +125,7 @@ class Connection:
             failure = _failure(self.server.name, error, held)
         except (ValidationError, RuntimeError) as error:
             # It answered, so it did something; but the answer is not what the protocol or its own schema promises.
-            words = f"the answer of MCP server {self.server.name!r} cannot be used: {error}"
+            words = tell("error.mcp.bad_answer", name=self.server.name, error=error)
             failure = AnswerLost(words, "ANSWER_UNREADABLE")
         if isinstance(failure, _SessionGone):
             held.end()
@@ -211,7 +217,7 @@ class _Held:
 
     def _why(self) -> BaseException | None:
         if self._late:
-            return TimeoutError(f"no answer within {self._patience:g} s")
+            return TimeoutError(tell("error.mcp.no_answer", seconds=self._patience))
         return None if self._task.cancelled() else self._task.exception()
 
     async def during(self, work: Coroutine[Any, Any, T]) -> T:
@@ -256,30 +262,30 @@ _UNKNOWN_TOOL: Final = re.compile(r"\b(?:unknown tool|tool \S{1,100} (?:was )?no
 
 def _failure(server: str, error: MCPError, held: _Held) -> ToolError:
     """An error of the protocol as one that says what is known of the call."""
-    message, label = error.message or "no message", f"MCP server {server!r}"
+    message, label = error.message or tell("error.mcp.no_message"), tell("mcp.label", server=server)
     match error.code:
         case code if code in (CONNECTION_CLOSED, REQUEST_TIMEOUT, PARSE_ERROR):
-            said = f"; its last words: {held.last_words}" if held.ending and held.last_words else ""
-            return AnswerLost(f"{label} was lost in the middle of the call: {message}{said}", "CONNECTION_LOST")
+            said = tell("error.mcp.last_words", last_words=held.last_words) if held.ending and held.last_words else ""
+            return AnswerLost(tell("error.mcp.lost", label=label, message=message, said=said), "CONNECTION_LOST")
         case code if code == UNREACHABLE:
-            return NotConnected(f"{label} cannot be reached: {message}", "SERVER_UNREACHABLE")
+            return NotConnected(tell("error.mcp.unreachable", label=label, message=message), "SERVER_UNREACHABLE")
         case code if code == SESSION_GONE:
-            return _SessionGone(f"{label} does not know our session any more: {message}", "SERVER_UNREACHABLE")
+            return _SessionGone(tell("error.mcp.no_session", label=label, message=message), "SERVER_UNREACHABLE")
         case code if code == REFUSED:
             return _refused(label, message, error.data)
         case code if code == METHOD_NOT_FOUND or (code == INVALID_PARAMS and _UNKNOWN_TOOL.search(message)):
-            return ToolError(f"{label}: {message}", "TOOL_UNKNOWN")
+            return ToolError(tell("error.mcp.failed", label=label, message=message), "TOOL_UNKNOWN")
         case code if code == INVALID_PARAMS:
-            return ToolError(f"{label}: {message}", "ARGS_INVALID")
+            return ToolError(tell("error.mcp.failed", label=label, message=message), "ARGS_INVALID")
         case code if code == URL_ELICITATION_REQUIRED:
-            return ToolError(f"{label} wants somebody to sign in first: {message}", None, Category.PERMANENT)
-    return ToolError(f"{label}: {message}")
+            return ToolError(tell("error.mcp.sign_in", label=label, message=message), None, Category.PERMANENT)
+    return ToolError(tell("error.mcp.failed", label=label, message=message))
 
 
 def _refused(label: str, message: str, data: Any) -> ToolError:
     told: Mapping[str, Any] = data if isinstance(data, Mapping) else {}
     status, wait = told.get("status"), str(told.get("retry_after") or "")
-    message = f"{label} answered with HTTP status {status}: {message}"
+    message = tell("error.mcp.status", label=label, status=status, message=message)
     if status in (429, 503) and re.fullmatch(r"[0-9]{1,6}", wait):
         return RateLimited(message, float(wait))
     # A gateway that broke off or gave up waiting does not know what became of the call behind it.
@@ -288,27 +294,31 @@ def _refused(label: str, message: str, data: Any) -> ToolError:
 
 def _not_connected(server: McpServer, error: BaseException | None, last_words: str) -> NotConnected:
     """Why there is no connection; a program that is not there will not be there a moment later."""
-    label = f"MCP server {server.name!r}"
+    label = tell("mcp.label", server=server.name)
     found = _leaf(error)
     match found:
         case NotConnected():
             return found
         case FileNotFoundError() if server.cwd is not None and found.filename == server.cwd:
-            return NotConnected(f"{label}: there is no folder {server.cwd!r}", "SERVER_MISSING")
+            return NotConnected(tell("error.mcp.no_folder", label=label, cwd=server.cwd), "SERVER_MISSING")
         case FileNotFoundError() | PermissionError() | NotADirectoryError():
-            reason = "command not found; install it, or name its path"
+            reason: str = tell("error.mcp.no_command")
             reason = reason if isinstance(found, FileNotFoundError) else str(found.strerror)
-            return NotConnected(f"{label}: {server.command}: {reason}", "SERVER_MISSING")
+            return NotConnected(
+                tell("error.mcp.no_program", label=label, command=server.command, reason=reason), "SERVER_MISSING"
+            )
         case MCPError() if found.code == REFUSED and isinstance(found.data, Mapping):
             status = found.data.get("status")
-            return NotConnected(f"{label} answered with HTTP status {status}: {found.message}", status=status)
+            return NotConnected(
+                tell("error.mcp.status", label=label, status=status, message=found.message), status=status
+            )
         case None:
-            reason = "it was closed"
+            reason = tell("error.mcp.closed")
         case _:
             reason = str(found) or type(found).__name__
-    how = f"cannot be started: {reason}" if server.command else f"cannot be reached at {server.place}: {reason}"
-    said = f"; its last words: {last_words}" if last_words else ""
-    return NotConnected(f"{label} {how}{said}", "SERVER_UNREACHABLE")
+    said = tell("error.mcp.last_words", last_words=last_words) if last_words else ""
+    key = "error.mcp.not_started" if server.command else "error.mcp.not_reached"
+    return NotConnected(tell(key, label=label, place=server.place, reason=reason, said=said), "SERVER_UNREACHABLE")
 
 
 def _leaf(error: BaseException | None) -> BaseException | None:

@@ -26,6 +26,7 @@ from rerail.adapters.executors.endings import finished, uninterrupted
 from rerail.adapters.tools.specs import Looks, Options, make_spec, unknown
 from rerail.adapters.tools.templates import Template, Values, bad_argument, parse, schema_for, text_of
 from rerail.core.plan import Effect
+from rerail.core.texts import tell
 from rerail.errors import ToolError
 
 Parse = Literal["text", "json", "lines"]
@@ -111,7 +112,9 @@ class ShellTool(Looks):
         """Read the placeholders; ValueError says what is wrong with the declaration."""
         super().__init__(name, options, ("effect", "schema", *_WORDS))
         if parse not in get_args(Parse):
-            raise ValueError(f"tool {name!r}: unknown parse {parse!r}; {unknown(str(parse), get_args(Parse))}")
+            raise ValueError(
+                tell("tool.unknown_parse", name=name, parse=parse, known=unknown(str(parse), get_args(Parse)))
+            )
         self._command = _command(name, argv, env or {}, cwd, stdin)
         self._max_output = max_output
         self._parse = parse
@@ -142,9 +145,7 @@ class ShellTool(Looks):
     def _output(self, process: _Process) -> Any:
         status, stdout, stderr = process.status, _text(process.stdout), _text(process.stderr)
         if process.overflown:
-            raise AnswerUnreadable(
-                f"the command wrote more than {self._max_output} bytes and was stopped", code="OUTPUT_TOO_LARGE"
-            )
+            raise AnswerUnreadable(tell("error.shell.too_large", limit=self._max_output), code="OUTPUT_TOO_LARGE")
         if status not in self._ok:
             raise CommandFailed(_failure(status, stderr, stdout), status)
         if self._parse == "lines":
@@ -168,16 +169,16 @@ def _command(
     cwd: str | os.PathLike[str] | None,
     stdin: str | None,
 ) -> _Command:
-    label = f"tool {name!r}"
+    label = tell("tool.label", name=name)
     if isinstance(argv, str) or not argv or not all(isinstance(one, str) for one in argv):
-        raise ValueError(f"{label}: a command is a list of texts, as ['grep', '--', '{{pattern}}'], not {argv!r}")
+        raise ValueError(tell("tool.shell.no_list", label=label, argv=argv))
     if any("\0" in one for one in (*argv, *env, *env.values(), os.fspath(cwd or ""))):
-        raise ValueError(f"{label}: a command cannot be given a NUL byte")
+        raise ValueError(tell("tool.shell.nul", label=label))
     if parse(argv[0], label).parts != (argv[0],):
-        raise ValueError(f"{label}: the program {argv[0]!r} must be written out; data may not choose what is run")
+        raise ValueError(tell("tool.shell.program", label=label, program=argv[0]))
     return _Command(
-        argv=tuple(parse(one, f"{label}: argument {at}") for at, one in enumerate(argv)),
-        env={key: parse(value, f"{label}: env {key}") for key, value in env.items()},
+        argv=tuple(parse(one, tell("tool.label.argument", label=label, at=at)) for at, one in enumerate(argv)),
+        env={key: parse(value, tell("tool.label.env", label=label, key=key)) for key, value in env.items()},
         cwd=None if cwd is None else parse(os.fspath(cwd), f"{label}: cwd"),
         stdin=None if stdin is None else parse(stdin, f"{label}: stdin"),
     )
@@ -201,11 +202,11 @@ def _arguments(command: _Command, values: Values) -> list[str]:
 def _safe(name: str, text: str) -> str:
     """The text, if the operating system can pass it on."""
     if "\0" in text:
-        raise bad_argument(f"argument {name!r} holds a NUL byte, which cannot be passed to a command")
+        raise bad_argument(tell("error.shell.nul", name=name))
     try:
         os.fsencode(text)
     except UnicodeEncodeError as error:
-        raise bad_argument(f"argument {name!r} cannot be passed to a command: {error}") from error
+        raise bad_argument(tell("error.shell.bad_argument", name=name, error=error)) from error
     return text
 
 
@@ -313,12 +314,12 @@ async def _start(command: _Command, values: Values, limit: int) -> _Process:
 def _not_started(program: str, cwd: str | None, error: OSError) -> ToolError:
     """Why there is no process; the exit codes are those that a shell would give."""
     if error.errno == errno.E2BIG:
-        return bad_argument(f"the arguments are too long for a command: {error}")
+        return bad_argument(tell("error.shell.too_long", error=error))
     if cwd is not None and error.filename == cwd:
-        return CommandFailed(f"the working folder {cwd!r} cannot be entered: {error.strerror}", 126)
+        return CommandFailed(tell("error.shell.no_folder", cwd=cwd, strerror=error.strerror), 126)
     if isinstance(error, FileNotFoundError):
-        return CommandFailed(f"{program}: command not found; install it, or name its path", 127)
-    return CommandFailed(f"{program} cannot be started: {error}", 126)
+        return CommandFailed(tell("error.shell.no_command", program=program), 127)
+    return CommandFailed(tell("error.shell.not_started", program=program, error=error), 126)
 
 
 # --- Answers -------------------------------------------------------------------------------------------------------
@@ -330,8 +331,8 @@ def _text(data: bytearray) -> str:
 
 def _failure(status: int, stderr: str, stdout: str) -> str:
     said = (stderr.strip() or stdout.strip())[-_TAIL:]
-    how = f"exit status {status}" if status >= 0 else f"killed by signal {-status}"
-    return f"{said} ({how})" if said else f"the command said nothing ({how})"
+    how = tell("error.shell.status", status=status) if status >= 0 else tell("error.shell.signal", signal=-status)
+    return f"{said} ({how})" if said else tell("error.shell.silent", how=how)
 
 
 def _json(stdout: str) -> Any:
@@ -339,4 +340,4 @@ def _json(stdout: str) -> Any:
         return json.loads(stdout)
     except (ValueError, RecursionError) as error:
         shown = stdout.strip()[:200]
-        raise AnswerUnreadable(f"the command's output is not JSON ({error}): {shown!r}", "OUTPUT_NOT_JSON") from error
+        raise AnswerUnreadable(tell("error.shell.not_json", error=error, shown=shown), "OUTPUT_NOT_JSON") from error

@@ -20,6 +20,7 @@ from typing import Annotated, Any, Literal, NoReturn, Union, cast
 
 from rerail.adapters.tools.docstrings import Docs
 from rerail.context import Context
+from rerail.core.texts import tell
 from rerail.errors import ToolError
 
 Convert = Callable[[Mapping[str, Any]], dict[str, Any]]
@@ -63,22 +64,22 @@ def read_shape(
 
 
 def _refuse(name: str, message: str) -> NoReturn:
-    raise ValueError(f"tool {name!r}: {message}")
+    raise ValueError(tell("tool.faulty", name=name, message=message))
 
 
 def _parameters(name: str, fn: Any) -> _Parameters:
     try:
         parameters = inspect.signature(fn).parameters
     except (ValueError, TypeError) as error:
-        raise ValueError(f"tool {name!r}: its signature cannot be read ({error}); wrap it in a function") from error
+        raise ValueError(tell("tool.signature.unreadable", name=name, error=error)) from error
     first = next(iter(parameters), "")
     for one in parameters.values():
         if one.kind is one.POSITIONAL_ONLY:
-            _refuse(name, f"parameter {one.name!r} is positional-only; arguments come by name, so take out the `/`")
+            _refuse(name, tell("tool.signature.positional", name=one.name))
         if one.kind is one.VAR_POSITIONAL:
-            _refuse(name, f"*{one.name} cannot be filled by name; use a list parameter, or **{one.name}")
+            _refuse(name, tell("tool.signature.star", name=one.name))
     if first in ("self", "cls") and inspect.isfunction(fn) and "." in fn.__qualname__.rpartition("<locals>.")[2]:
-        _refuse(name, f"it is a method and nobody would pass {first!r}; use rerail.tool(instance.{fn.__name__})")
+        _refuse(name, tell("tool.signature.method", first=first, name=fn.__name__))
     return parameters
 
 
@@ -96,9 +97,9 @@ def _hints(name: str, fn: Any, wanted: _Parameters, names: Mapping[str, Any]) ->
         asked = types.SimpleNamespace(__annotations__={one: written[one] for one in wanted if one in written})
         return typing.get_type_hints(asked, inside, known, include_extras=True)
     except NameError as error:
-        raise Unresolved(f"tool {name!r}: an annotation names something unknown: {error}") from error
+        raise Unresolved(tell("tool.signature.unknown_name", name=name, error=error)) from error
     except (TypeError, AttributeError, SyntaxError) as error:
-        raise ValueError(f"tool {name!r}: its annotations cannot be read: {error}") from error
+        raise ValueError(tell("tool.signature.annotations", name=name, error=error)) from error
 
 
 def _context_parameter(parameters: _Parameters, hints: Mapping[str, Any]) -> str | None:
@@ -154,11 +155,8 @@ def _culprit(name: str, fields: Mapping[str, Any], error: Exception) -> str:
         try:
             pydantic.TypeAdapter(hint).json_schema()
         except (pydantic.PydanticUserError, pydantic.PydanticUndefinedAnnotation):
-            return (
-                f"tool {name!r}: parameter {field!r} is of type {hint!r}, which has no JSON schema; "
-                "use a JSON type, a dataclass or a pydantic model, or give schema=…"
-            )
-    return f"tool {name!r}: no JSON schema can be made from its signature: {error}"
+            return tell("tool.signature.no_schema", name=name, field=field, hint=hint)
+    return tell("tool.signature.no_schema_at_all", name=name, error=error)
 
 
 def _schema(adapter: Any, name: str, fields: Mapping[str, Any], parameters: _Parameters, docs: Docs) -> dict[str, Any]:
@@ -257,7 +255,7 @@ def _converter(adapter: Any) -> Convert:
 
 def _faults(error: Any) -> str:
     faults = [(".".join(map(str, one["loc"])), one["msg"]) for one in error.errors(include_url=False)[:10]]
-    return "the arguments do not fit: " + "; ".join(f"{where}: {what}" for where, what in faults)
+    return tell("error.function.args", faults="; ".join(f"{where}: {what}" for where, what in faults))
 
 
 def _lenient_converter(fields: Mapping[str, Any], parameters: _Parameters) -> Convert | None:

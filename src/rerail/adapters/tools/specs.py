@@ -18,6 +18,7 @@ from rerail.adapters.executors.threads import THREADS
 from rerail.core.nearest import nearest
 from rerail.core.plan import Check, Effect, Trust
 from rerail.core.schema import Schema, problems
+from rerail.core.texts import tell
 from rerail.core.tools import ToolSpec
 
 Function = Callable[..., Any]
@@ -46,7 +47,7 @@ def make_spec(
 ) -> ToolSpec:
     """A tool's spec, each part checked; the fingerprint is a digest of whatever defines what the tool does."""
     if not str(name).strip():
-        raise ValueError(f"a tool's name is a text that is not empty, not {name!r}")
+        raise ValueError(tell("tool.no_name", name=name))
     effect = _effect(name, effect)
     return ToolSpec(
         name=name,
@@ -74,24 +75,26 @@ def unknown(word: str, known: Iterable[str]) -> str:
     """The hint behind a word that nobody knows."""
     known = list(known)
     guess = nearest(word, known)
-    return f"did you mean {guess!r}?" if guess else f"there are {', '.join(known)}"
+    return tell("tool.did_you_mean", guess=guess) if guess else tell("tool.there_are", names=", ".join(known))
 
 
 def _refuse(name: str, message: str) -> NoReturn:
-    raise ValueError(f"tool {name!r}: {message}")
+    raise ValueError(tell("tool.faulty", name=name, message=message))
 
 
 def _effect(name: str, effect: Effect | str) -> Effect:
     try:
         return Effect(effect)
     except ValueError:
-        _refuse(name, f"unknown effect {effect!r}; {unknown(str(effect), [str(one) for one in Effect])}")
+        _refuse(
+            name, tell("tool.unknown_effect", effect=effect, known=unknown(str(effect), [str(one) for one in Effect]))
+        )
 
 
 def _schema(name: str, schema: Mapping[str, Any] | bool) -> Schema:
     found = problems(schema)
     if found:
-        _refuse(name, f"the schema cannot be used: {'; '.join(found)}")
+        _refuse(name, tell("tool.schema", problems="; ".join(found)))
     return Schema(schema)
 
 
@@ -99,17 +102,17 @@ def _timeout(name: str, timeout: Any) -> float | None:
     if timeout is None:
         return None
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
-        _refuse(name, f"timeout is a number of seconds above 0, not {timeout!r}")
+        _refuse(name, tell("tool.timeout", timeout=timeout))
     return float(timeout)
 
 
 def _names(name: str, tools: Any) -> tuple[str, ...]:
     if isinstance(tools, str) or not isinstance(tools, Sequence):
-        _refuse(name, f"alternatives is a list of tool names, not {tools!r}")
+        _refuse(name, tell("tool.alternatives", tools=tools))
     # A tool is as good as its name.
     names: list[Any] = [getattr(getattr(tool, "spec", None), "name", tool) for tool in tools]
     if strange := [one for one in names if not isinstance(one, str)]:
-        _refuse(name, f"alternatives is a list of tool names; {strange[0]!r} is none")
+        _refuse(name, tell("tool.strange_alternative", strange=strange[0]))
     return tuple(names)
 
 
@@ -123,20 +126,20 @@ def _built(name: str, label: str, given: Any, kind: type[Built]) -> Built:
         return given
     fields = kind.__struct_fields__
     if not isinstance(given, Mapping):
-        _refuse(name, f"{label} is a mapping with {', '.join(fields)}, not {given!r}")
+        _refuse(name, tell("tool.mapping", label=label, names=", ".join(fields), given=given))
     for key in given:
         if key not in fields:
-            _refuse(name, f"{label}: unknown key {key!r}; {unknown(str(key), fields)}")
+            _refuse(name, tell("tool.unknown_key", label=label, key=key, known=unknown(str(key), fields)))
     try:
         return msgspec.convert(given, kind)
     except msgspec.ValidationError as error:
-        raise ValueError(f"tool {name!r}: {label}: {error}") from error
+        raise ValueError(tell("tool.part_faulty", name=name, label=label, error=error)) from error
 
 
 def _check(name: str, check: Any) -> Check | None:
     found = None if check is None else _built(name, "check", check, Check)
     if found is not None and found.schema is not None and (wrong := problems(found.schema)):
-        _refuse(name, f"check: the schema cannot be used: {'; '.join(wrong)}")
+        _refuse(name, tell("tool.check_schema", problems="; ".join(wrong)))
     return found
 
 
@@ -151,7 +154,7 @@ class Look:
     def __init__(self, tool: str, label: str, fn: Function, offered: Sequence[str]) -> None:
         fn = getattr(fn, "fn", fn)  # a tool may serve as the look of another
         if not callable(fn):
-            _refuse(tool, f"{label} is a function, not {fn!r}")
+            _refuse(tool, tell("tool.part_no_function", label=label, fn=fn))
         self._fn = fn
         self.is_async = is_async(fn)
         self._names = _wanted(tool, label, fn, offered)
@@ -164,7 +167,7 @@ class Look:
         if inspect.isawaitable(seen):
             seen = await seen
         if inspect.isgenerator(seen) or inspect.isasyncgen(seen):
-            raise TypeError(f"expected an answer, got {type(seen).__name__}; use return, not yield")
+            raise TypeError(tell("tool.yields", name=type(seen).__name__))
         return seen
 
 
@@ -176,7 +179,7 @@ def _wanted(tool: str, label: str, fn: Function, offered: Sequence[str]) -> list
         if name in offered and parameter.kind is not parameter.POSITIONAL_ONLY:
             wanted.append(name)
         elif parameter.default is parameter.empty and parameter.kind is not parameter.VAR_POSITIONAL:
-            _refuse(tool, f"{label} takes any of {', '.join(offered)} by name, and has a parameter {name!r}")
+            _refuse(tool, tell("tool.takes", label=label, names=", ".join(offered), name=name))
     return wanted
 
 
@@ -194,7 +197,10 @@ class Looks:
         """Take what the tool declared; `others` are the words that this kind of tool knows besides."""
         for word in options:
             if word not in Options.__annotations__:
-                _refuse(name, f"unknown option {word!r}; {unknown(word, [*others, *Options.__annotations__])}")
+                _refuse(
+                    name,
+                    tell("tool.unknown_option", word=word, known=unknown(word, [*others, *Options.__annotations__])),
+                )
         verify, probe = options.get("verify"), options.get("probe")
         self._verify = Look(name, "verify", verify, ("args", "output", "before", "ctx")) if verify else None
         self._probe = Look(name, "probe", probe, ("args", "ctx")) if probe else None
@@ -207,11 +213,11 @@ class Looks:
     async def verify(self, args: dict[str, Any], output: Any, before: Any, ctx: Any) -> Any:
         """Whether the effect is there: true, false, or `Verified`."""
         if self._verify is None:
-            raise LookupError(f"tool {self.spec.name!r} has no verify")
+            raise LookupError(tell("tool.no_verify", name=self.spec.name))
         return await self._verify(args=args, output=output, before=before, ctx=ctx)
 
     async def probe(self, args: dict[str, Any], ctx: Any) -> Any:
         """What the world looks like before the call."""
         if self._probe is None:
-            raise LookupError(f"tool {self.spec.name!r} has no probe")
+            raise LookupError(tell("tool.no_probe", name=self.spec.name))
         return await self._probe(args=args, ctx=ctx)

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from rerail.adapters.tools.specs import unknown
 from rerail.context import Context
+from rerail.core.texts import tell
 from rerail.errors import ToolError
 
 CONTEXT: Final = ("ctx.run", "ctx.step", "ctx.attempt", "ctx.key", "ctx.workspace")
@@ -87,7 +88,7 @@ def parse(text: str, where: str) -> Template:
     try:
         pieces = list(string.Formatter().parse(text))
     except ValueError as error:
-        raise ValueError(f"{where}: {error} in {text!r}; write {{{{ and }}}} for literal braces") from error
+        raise ValueError(tell("tool.template.bad", where=where, error=error, text=text)) from error
     for literal, field, form, conversion in pieces:
         if literal:
             parts.append(literal)
@@ -95,10 +96,7 @@ def parse(text: str, where: str) -> Template:
             continue
         if form or conversion or not (field.isidentifier() or field in CONTEXT):
             hint = f"; {unknown(field, CONTEXT)}" if field.startswith("ctx.") else ""
-            raise ValueError(
-                f"{where}: {text!r} holds {{{field}}}, which is no placeholder{hint}; "
-                "a placeholder is {name}, literal braces are {{ and }}"
-            )
+            raise ValueError(tell("tool.template.no_placeholder", where=where, text=text, field=field, hint=hint))
         parts.append(Placeholder(field))
     return Template(tuple(parts))
 
@@ -132,7 +130,7 @@ def schema_for(name: str, templates: Iterable[Template], lists: Iterable[str], g
     known = given.get("properties", {}) if isinstance(given, Mapping) else {}
     for one in names:
         if known and one not in known:
-            raise ValueError(f"tool {name!r}: its schema has no property {one!r}; {unknown(one, known)}")
+            raise ValueError(tell("tool.no_property", name=name, one=one, known=unknown(one, known)))
     return given
 
 

@@ -1,0 +1,138 @@
+"""Our own English, said again in another language: for what the history holds as plain text (SPEC T12).
+
+Rules of this file:
+- Events hold English, and what an error's message was made of where that is known. The rest of what we wrote there (a
+  reason, a fault, a problem) is known by its shape: a text that is a sentence of the catalogue from end to end.
+- Anything else is somebody's own words, and stays as it is.
+- A text may come from a stranger and be long: looking for the pieces of a sentence takes one walk, no backtracking.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Mapping
+from functools import cache, lru_cache
+
+# The areas whose sentences end up in events, or cross from one process to another as text.
+AREAS = (
+    "error.", "reason.", "schema.", "plan.", "tool.", "mcp.", "mind.", "model.", "refuse.", "hint.", "cli.hint.", "warn.",
+    "skip.", "stop.", "degraded.", "summary.", "status.", "source.", "demo.",
+)  # fmt: skip
+LEAST = 4  # letters that a sentence has of its own; with fewer, it would be found everywhere
+LONGEST = 8_000  # characters of a text that is looked at
+DEEPEST = 6  # sentences inside of sentences
+
+Texts = Mapping[str, Mapping[str, str]]
+Piece = tuple[tuple[str, ...], str, bool]  # literal texts, one of which comes first; the gap behind it; is it quoted
+QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[-\w.]+")
+
+
+@cache
+def pieces(sentence: str) -> tuple[Piece, ...]:
+    """A sentence as an alternation of literal text and gaps; ``{n:step|steps}`` may be followed by either word."""
+    found: list[Piece] = []
+    words: tuple[str, ...] = ("",)
+    for literal, name, spec, kind in string.Formatter().parse(sentence):
+        found.append((tuple(word + literal for word in words), name or "", kind == "r"))
+        words = tuple(f" {word}" for word in spec.split("|")[::-1]) if spec and "|" in spec else ("",)
+    if words != ("",) or found[-1][1]:
+        found.append((words, "", False))
+    return tuple(found)
+
+
+def gaps(sentence: str, text: str) -> dict[str, str] | None:
+    """What stands in the gaps of a sentence, if the text is that sentence; None if it is not."""
+    found: dict[str, str] = {}
+    at, gap, quoted = 0, "", False
+    parts = pieces(sentence)
+    for number, (literals, name, kind) in enumerate(parts):
+        begin = at
+        if quoted:  # it ends where its quotes do, whatever stands in them
+            token = QUOTED.match(text, at)
+            begin = token.end() if token else len(text) + 1
+        loose, last = bool(gap) and not quoted, number == len(parts) - 1
+        hits = [(spot, one) for one in literals if (spot := _spot(text, one, begin, loose, last)) >= 0]
+        if not hits:
+            return None
+        spot, literal = min(hits, key=lambda hit: (hit[0], -len(hit[1])))
+        if gap and found.setdefault(gap, text[at:spot]) != text[at:spot]:
+            return None
+        at, gap, quoted = spot + len(literal), name, kind
+    return found if at == len(text) else None
+
+
+def _spot(text: str, literal: str, at: int, loose: bool, last: bool) -> int:
+    """Where a literal text is: right here, or behind a gap of any length; the last one only at the end."""
+    if not loose:
+        return at if text.startswith(literal, at) else -1
+    if last:
+        spot = len(text) - len(literal)
+        return spot if spot >= at and text.endswith(literal) else -1
+    return text.find(literal, at)
+
+
+@cache
+def _known() -> tuple[tuple[str, str], ...]:
+    """The sentences that can be recognised, by how much of them is their own: the longest first."""
+    from rerail.core.texts import TEXTS
+
+    found = []
+    for key, entry in TEXTS.items():
+        if key.startswith(AREAS):
+            own = sum(len(literals[-1]) for literals, _, _ in pieces(entry["en"]))
+            letters = sum(sign.isalpha() for literals, _, _ in pieces(entry["en"]) for sign in literals[-1])
+            if letters >= LEAST:
+                found.append((own, key))
+    return tuple((TEXTS[key]["en"], key) for _, key in sorted(found, reverse=True))
+
+
+@lru_cache(maxsize=4096)
+def recalled(text: str, lang: str, depth: int = 0) -> str:
+    """A text of ours in another language, with the sentences inside of it; any other text as it is."""
+    if lang == "en" or len(text) > LONGEST or depth > DEEPEST or text.isspace() or not text:
+        return text
+    whole = _sentence(text, lang, depth)
+    if whole is None and "; " in text:
+        return _several(text, lang, depth)
+    return _labelled(text, lang, depth) if whole is None else whole
+
+
+def _labelled(text: str, lang: str, depth: int) -> str:
+    """A sentence behind a name: who says it, or which part of a value it is about."""
+    label, colon, rest = text.partition(": ")
+    said = recalled(rest, lang, depth + 1) if colon else rest
+    return f"{label}：{said}" if said != rest else text
+
+
+def _sentence(text: str, lang: str, depth: int) -> str | None:
+    from rerail.core.texts import TEXTS
+
+    for sentence, key in _known():
+        found = gaps(sentence, text)
+        if found is not None:
+            said = []
+            for literal, name, _, kind in string.Formatter().parse(TEXTS[key][lang]):
+                inside = found.get(name or "", "")
+                said.append(literal + (inside if kind else recalled(inside, lang, depth + 1)))
+            return "".join(said)
+    return None
+
+
+def _several(text: str, lang: str, depth: int) -> str:
+    """Sentences one after the other: each the longest that is one of ours."""
+    parts, said, at = text.split("; "), [], 0
+    if len(parts) > 100:
+        return text
+    known = False
+    while at < len(parts):
+        for end in range(min(len(parts), at + 4), at, -1):
+            one = _sentence("; ".join(parts[at:end]), lang, depth)
+            if one is not None:
+                said.append(one)
+                known, at = True, end
+                break
+        else:
+            said.append(_labelled(parts[at], lang, depth))
+            known, at = known or said[-1] != parts[at], at + 1
+    return "；".join(said) if known else text

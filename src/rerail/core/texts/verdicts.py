@@ -1,0 +1,102 @@
+"""What a run or a step came to: skips, stops, what is stale or degraded, warnings, summaries."""
+
+from __future__ import annotations
+
+VERDICTS: dict[str, dict[str, str]] = {
+    # Why a step did not run.
+    "skip.SKIP_UPSTREAM_FAILED": {"en": "skipped: upstream step failed", "zh": "跳过：上游依赖步骤失败"},
+    "skip.upstream_part": {"en": "step {step} ({tool}): {reason}", "zh": "步骤{step}({tool}): {reason}"},
+    "skip.upstream": {"en": "{words} - {parts}", "zh": "{words} - {parts}"},
+    "skip.SKIP_OPTIONAL": {
+        "en": "optional step skipped after {retries:retry|retries}: {reason}",
+        "zh": "可选步骤在重试 {retries} 次后跳过：{reason}",
+    },
+    "skip.SKIP_OPTIONAL_UNTRIED": {
+        "en": "optional step skipped without a retry: {reason}",
+        "zh": "可选步骤未重试即跳过：{reason}",
+    },
+    "skip.SKIP_USER": {"en": "skipped by {by}", "zh": "由 {by} 跳过"},
+    "skip.SKIP_CONDITION": {"en": "not needed: it runs only if {steps} fails", "zh": "不需要：仅当 {steps} 失败时执行"},
+    "skip.BREAKER_OPEN": {
+        "en": "never started: too many different steps failed in a row",
+        "zh": "未启动：连续失败的步骤过多",
+    },
+    "skip.BUDGET_EXCEEDED": {"en": "never started: a budget of the run was used up", "zh": "未启动：任务预算已用完"},
+    "skip.RUN_CANCELLED": {"en": "never started: the run was cancelled", "zh": "未启动：任务已取消"},
+    # Why no more steps are started.
+    "stop.BREAKER_OPEN": {"en": "too many different steps failed in a row", "zh": "连续失败的步骤过多"},
+    "stop.BUDGET_EXCEEDED": {"en": "a budget of the run was used up", "zh": "任务预算已用完"},
+    # Why a result may be out of date, or is less than whole.
+    "stale.once": {
+        "en": "its inputs changed, but its effect must not happen twice",
+        "zh": "输入已变化，但效果不能发生两次",
+    },
+    "stale.stopped": {
+        "en": "it was to be done again, and the run stopped before it was",
+        "zh": "本应重新执行，但任务在此之前停止了",
+    },
+    "stale.upstream": {
+        "en": "a step it was made from failed when it was tried again",
+        "zh": "它所依据的步骤在重试时失败了",
+    },
+    "degraded.fallback": {"en": "a fallback stood in: {reason}", "zh": "使用了降级结果：{reason}"},
+    "degraded.hole": {
+        "en": "made without the output of step {step!r}, which was skipped",
+        "zh": "缺少已跳过的步骤 {step!r} 的输出",
+    },
+    # What may go wrong with a plan that may run.
+    "warn.plan.hole": {
+        "en": "argument {argument!r} is made from step {other!r}, which may be skipped, and {tool!r} does not accept "
+        "null there: let it (str | None), or give {other!r} a fallback",
+        "zh": "参数 {argument!r} 来自可选步骤 {other!r}，而 {tool!r} 在此不接受空值："
+        "请允许空值（str | None），或为 {other!r} 提供 fallback",
+    },
+    # Summaries (V7).
+    "summary.success": {"en": "{total:step|steps}, all succeeded", "zh": "{total} 步，全部成功"},
+    "summary.healed": {
+        "en": "{total:step|steps}, all succeeded, after {retries:retry|retries}",
+        "zh": "{total} 步，重试 {retries} 次后全部成功",
+    },
+    "summary.degraded": {
+        "en": "done, but not whole: {degraded:step|steps} degraded and {skipped} skipped of {total}",
+        "zh": "已完成但不完整：{total} 步中 {degraded} 步降级、{skipped} 步跳过",
+    },
+    "summary.fallback_plan": {
+        "en": "done by the fallback plan ({total:step|steps}), planning failed: {reason}",
+        "zh": "由后备计划完成（{total} 步），规划失败：{reason}",
+    },
+    "summary.failed": {
+        "en": "{names}; {consequences:step|steps} skipped because of that",
+        "zh": "{names}；因此跳过 {consequences} 步",
+    },
+    "summary.failed_alone": {"en": "{names}", "zh": "{names}"},
+    "summary.cancelled": {"en": "{never} of {total:step|steps} never started", "zh": "{total} 步中有 {never} 步未启动"},
+    "summary.stopped": {
+        "en": "stopped early, {reason}; failed: {names}; {never} of {total:step|steps} never started",
+        "zh": "提前停止，{reason}；失败：{names}；{total} 步中有 {never} 步未启动",
+    },
+    "summary.stopped_last": {
+        "en": "stopped early, {reason}; failed: {names}",
+        "zh": "提前停止，{reason}；失败：{names}",
+    },
+    "summary.waiting": {"en": "for a person: {on}", "zh": "需要人工处理：{on}"},
+    "summary.running": {"en": "{done} of {total:step|steps} done", "zh": "{total} 步中已完成 {done} 步"},
+    "summary.incomplete": {
+        "en": "all steps succeeded, but the goal is not reached: {missing}",
+        "zh": "所有步骤都成功，但目标没有达到：{missing}",
+    },
+    "summary.on.confirm": {"en": "{step}: confirm", "zh": "{step}：等待确认"},
+    "summary.on.in_doubt": {"en": "{step}: in_doubt", "zh": "{step}：结果不明"},
+    "summary.on.paused": {"en": "run: paused", "zh": "任务已暂停"},
+    "status.pending": {"en": "pending", "zh": "待执行"},
+    "status.ready": {"en": "ready", "zh": "就绪"},
+    "status.running": {"en": "running", "zh": "执行中"},
+    "status.waiting": {"en": "waiting", "zh": "等待中"},
+    "status.succeeded": {"en": "succeeded", "zh": "成功"},
+    "status.degraded": {"en": "degraded", "zh": "降级"},
+    "status.failed": {"en": "failed", "zh": "失败"},
+    "status.skipped": {"en": "skipped", "zh": "已跳过"},
+    "status.cancelled": {"en": "cancelled", "zh": "已取消"},
+    "status.in_doubt": {"en": "in_doubt", "zh": "结果不明"},
+    "status.completed": {"en": "completed", "zh": "已完成"},
+}
