@@ -21,7 +21,7 @@ from rerail.cli.session import Session, ownership
 from rerail.cli.style import icon, style_of, table
 from rerail.core.commands import Preview
 from rerail.core.holes import hole_warnings
-from rerail.core.plan import Fault
+from rerail.core.plan import Fault, servers_of
 from rerail.core.tools import ToolSpec
 from rerail.errors import PlanError, Refused, RerailError
 from rerail.plans import Plan
@@ -70,7 +70,7 @@ async def run(
             started = await engine.start(loaded, objective=objective, fallback=second, parent=above)
         except PlanError as error:
             plans = [plan for plan in (loaded, second) if plan is not None]
-            hints = [hint for plan in plans for hint in session.undecorated(plan, engine.tools)]
+            hints = [hint for plan in plans for hint in session.undecorated(plan, engine.tools_for(servers_of(plan)))]
             error.hint = "; ".join(hints) or error.hint
             raise
         return await stay(engine, out, Picture(started))

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import copy
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -82,8 +82,14 @@ class Host:
     reconnect_seconds: float
     memory: int
     limits: Limits
+    # The engine's own tools and those of these servers, as far as they are named: what a run with servers may use.
+    given: Callable[[Mapping[str, Any], Collection[str] | None], Mapping[str, ToolSpec]] | None = None
     history_window: tuple[int, int] = (5, 12)
     observe: Callable[[str, Event], None] | None = None  # told of each event once it is durable
+
+    def specs_of(self, state: State) -> Mapping[str, ToolSpec]:
+        """The tools that a run was given: nobody may use those of another plan's servers in it (H8)."""
+        return self.given(state.mcp, state.brought) if state.mcp and self.given is not None else self.specs
 
 
 @dataclass(slots=True)
@@ -104,6 +110,7 @@ class RunLoop:
     def __init__(self, host: Host, lease: Lease, state: State) -> None:
         self.host, self.lease, self.state = host, lease, state
         self.contents = Contents(host.store, host.memory)
+        self._specs: Mapping[str, ToolSpec] | None = None  # those of a plan with servers are looked up once
         self._seq = state.seq  # the last sequence number that is durable
         self._rows: list[tuple[float, bytes]] = []
         self._unseen: list[Event] = []
@@ -142,9 +149,16 @@ class RunLoop:
 
     def apply(self, wish: Wish) -> None:
         """Grant a wish before the loop starts; `Refusal` or `Faulty` if the state does not allow it."""
-        granted = grant(self.state, self.host.specs, wish)
+        granted = grant(self.state, self.specs, wish)
         self._blobs.update(granted.blobs)
         self.note(*granted.events)
+
+    @property
+    def specs(self) -> Mapping[str, ToolSpec]:
+        """The tools that this run was given."""
+        if self._specs is None or not self.state.mcp:
+            self._specs = self.host.specs_of(self.state)
+        return self._specs
 
     @property
     def _limited(self) -> bool:
@@ -266,7 +280,7 @@ class RunLoop:
         while self._wishes:
             wish, future = self._wishes.popleft()
             try:
-                granted = grant(self.state, self.host.specs, wish)
+                granted = grant(self.state, self.specs, wish)
             except Refusal as refusal:
                 self._granted.append((future, error_for(refusal)))
                 continue
@@ -286,7 +300,7 @@ class RunLoop:
         while True:
             now = self.host.clock.now()
             again = False
-            for action in decide(self.state, self.host.specs, now):
+            for action in decide(self.state, self.specs, now):
                 again = self._take_up(action, now, launches) or again
             if not again:
                 return launches
@@ -401,7 +415,7 @@ class RunLoop:
     def _intend(self, action: Call, now: float, launches: list[Launch]) -> bool:
         """Write down the intent to call; True if the step failed before its call instead."""
         track = self.state.tracks[action.step]
-        tool, spec = self.host.tools.get(action.tool), self.host.specs.get(action.tool)
+        tool, spec = self.host.tools.get(action.tool), self.specs.get(action.tool)
         if tool is None or spec is None:
             return self._fail_before(track, from_code("TOOL_UNKNOWN", tool=action.tool), now)
         try:
@@ -583,7 +597,7 @@ class RunLoop:
         call = track.call
         if call is None:
             return
-        tool, spec = self.host.tools.get(call.tool), self.host.specs.get(call.tool)
+        tool, spec = self.host.tools.get(call.tool), self.specs.get(call.tool)
         if tool is None or spec is None:
             event = ev.StepVerified(action.step, action.attempt, "unknown", reason=f"no tool named {call.tool!r}")
             self._deliver(Outcome(action.step, action.attempt, [event]))
@@ -633,7 +647,7 @@ class RunLoop:
         whole = action.question == "replan"
         policy = state.policy
         return Question(
-            action.question, state.run, action.step, state.objective, question_table(state), host.specs, error,
+            action.question, state.run, action.step, state.objective, question_table(state), self.specs, error,
             msgspec.to_builtins(track.step) if track is not None else None, state.seq,
             definitions=[msgspec.to_builtins(other.step) for other in state.tracks.values()] if whole else (),
             attempts=attempts_of(track) if track is not None else (),
@@ -678,7 +692,7 @@ class RunLoop:
 
     def _conclusions(self, action: Ask, answer: Answer, by: str, now: float) -> list[Event]:
         """The events that an answer comes to, once it is checked."""
-        state, specs, given, failed = self.state, self.host.specs, answer.value, answer.failed
+        state, specs, given, failed = self.state, self.specs, answer.value, answer.failed
         match action.question:
             case "judge":
                 if state.judged is not None or state.moves != action.seq:

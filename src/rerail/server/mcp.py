@@ -163,8 +163,10 @@ async def check_plan(request: _Request) -> dict[str, Any]:
     """Check a plan without running anything: every fault at once, each with the step it is in and what to write
     instead."""
     plan = _plan(request)
-    faults = [*await _refused_servers(request.engine, plan), *plan.check(request.engine.tools)]
-    warnings = [] if faults else hole_warnings(plan, request.engine.tools)
+    refused = await _refused_servers(request.engine, plan)
+    tools = request.engine.tools_for(servers_of(plan))
+    faults = [*refused, *plan.check(tools)]
+    warnings = [] if faults else hole_warnings(plan, tools)
     return {
         "ok": not faults, "steps": len(plan.steps), "tools_checked": True,
         "faults": [fault.to_dict() for fault in faults], "warnings": [fault.to_dict() for fault in warnings],
