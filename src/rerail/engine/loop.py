@@ -38,7 +38,7 @@ from rerail.core.views import attempts_of, question_table
 from rerail.engine.failures import from_code
 from rerail.engine.limits import Limits, wanted
 from rerail.engine.outputs import INLINE, Contents, Gone
-from rerail.engine.perform import Launch, Outcome, Performer
+from rerail.engine.perform import GRACE, Launch, Outcome, Performer
 from rerail.engine.wishes import Wish, error_for, grant
 from rerail.errors import RerailError, StoreError
 from rerail.mind import judge, reflect, repair, replan
@@ -50,6 +50,7 @@ from rerail.ports import (
     Conflict,
     Fenced,
     Lease,
+    Ledger,
     Mind,
     Question,
     Sample,
@@ -98,6 +99,7 @@ class Answered:
 
     action: Ask
     answer: Answer
+    cut: bool = False  # nobody could wait for the answer any longer; what it cost counts all the same
 
 
 class Ended(StoreError):
@@ -122,6 +124,7 @@ class RunLoop:
         self._granted: list[tuple[asyncio.Future[None], RerailError | None]] = []
         self._launched: dict[str, Launch] = {}
         self._tasks: dict[tuple[str, str, int], asyncio.Task[None]] = {}
+        self._ledgers: dict[tuple[str, str, int], Ledger] = {}  # of the questions under way
         self._fetched: dict[str, dict[str, bytes]] = {}
         self._probed: dict[tuple[str, int], Any] = {}
         self._progress: dict[tuple[str, bool], ev.StepProgress] = {}
@@ -212,6 +215,7 @@ class RunLoop:
 
     def _stop(self) -> None:
         """Leave as a crash would: calls are cancelled, nothing more is recorded."""
+        self._ledgers.clear()
         for task in self._tasks.values():
             task.cancel()
         for launch in self._launched.values():
@@ -303,7 +307,11 @@ class RunLoop:
             for action in decide(self.state, self.specs, now):
                 again = self._take_up(action, now, launches) or again
             if not again:
-                return launches
+                break
+        if self.state.stopped:
+            for ledger in self._ledgers.values():
+                ledger.closed = True
+        return launches
 
     def _take_up(self, action: Action, now: float, launches: list[Launch]) -> bool:
         """Begin an action; True if the state changed so that there may be more to decide."""
@@ -311,6 +319,9 @@ class RunLoop:
             case Call():
                 return self._intend(action, now, launches)
             case Note():
+                if self._ledgers and isinstance(action.events[-1], ev.Done | ev.Waiting):
+                    self._settle_questions()  # what they cost belongs to the run: first this, then its rest
+                    return False
                 for event in action.events:
                     self._record(event, now)
                 return True
@@ -404,6 +415,8 @@ class RunLoop:
     def _cancel_unwanted(self) -> None:
         """Cancel calls that nobody waits for any more: the run was cancelled, or their step skipped."""
         self._check_launched = False
+        if self.state.stopped == "RUN_CANCELLED":
+            self._settle_questions()
         for launch in list(self._launched.values()):
             if self.state.stopped == "RUN_CANCELLED":
                 self.host.performer.cancel(launch, "RUN_CANCELLED")
@@ -634,8 +647,38 @@ class RunLoop:
             self._outcomes.append(Answered(action, Answer(failed="nobody is there to answer")))
             return
         question = await self._question(action)
-        answer = await self.host.performer.ask(mind, question, self.host.mind_timeout)
-        self._outcomes.append(Answered(action, answer))
+        key = (action.question, action.step, action.seq)
+        self._ledgers[key] = question.ledger
+        try:
+            answer = await self.host.performer.ask(mind, question, self.host.mind_timeout)
+        except asyncio.CancelledError:
+            if not self._cut_off(key):
+                raise
+            return
+        if self._ledgers.pop(key, None) is not None:  # else it was given up meanwhile
+            self._outcomes.append(Answered(action, answer))
+
+    def _settle_questions(self) -> None:
+        """See to questions that are under way while the run comes to an end, so that what they cost is recorded.
+
+        Where a budget stopped the run, or somebody paused it, they end as calls of tools do: nothing new is asked, and
+        what was asked is waited for. Where nobody wants the answer any more they are cut off.
+        """
+        if self.state.stopped in ("BUDGET_EXCEEDED", "BREAKER_OPEN") or (self.state.paused and not self.state.stopped):
+            return
+        for key in self._ledgers:
+            task = self._tasks[key]
+            if not task.cancelling():
+                task.cancel()
+                asyncio.get_running_loop().call_later(GRACE, self._cut_off, key)  # however stubborn it is
+
+    def _cut_off(self, key: tuple[str, str, int]) -> bool:
+        """Write down what is known of a question that nobody waits for any longer; False if that was done before."""
+        ledger = self._ledgers.pop(key, None)
+        if ledger is not None:
+            self._outcomes.append(Answered(Ask(*key), Answer(None, list(ledger.calls)), cut=True))
+            self._wake.set()
+        return ledger is not None
 
     async def _question(self, action: Ask) -> Question:
         """Everything a mind gets to see. The table is always whole; what is large is cut to a sample."""
@@ -687,6 +730,9 @@ class RunLoop:
         by = name if isinstance(name, str) and name not in ("", "rules") else "mind"  # nobody passes for the rules
         for call in answer.consultations:
             self._record(consulted(action.question, action.step, call), now)
+        if said.cut:
+            self._record(ev.Declined(action.question, action.step, "cut off, the run has moved on", late=True), now)
+            return
         for event in self._conclusions(action, answer, by, now):
             self._record(event, now)
 

@@ -351,7 +351,7 @@ class Performer:
             pack(answer.value)  # what cannot be written down is no answer
             return answer
         except TimeoutError:
-            return Answer(None, answer.consultations, f"no answer within {seconds:g} s")
+            return Answer(None, list(question.ledger.calls), f"no answer within {seconds:g} s")
         except Unanswered as broken:
             cause = broken.__cause__ or broken
             return Answer(None, broken.consultations, from_exception(cause, self.patterns).error.message)
