@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
+from rerail.adapters.stores.memory import MemoryStore
 from rerail.errors import ToolError
 from rerail.ports import Answer, Consultation, Sample
 from rerail.testing.models import ScriptedModel, Stall
@@ -593,3 +595,87 @@ def test_a_pause_lets_a_question_end() -> None:
     result, events, asked, _ = asked_while([Stall(20, TRANSIENT), *[TRANSIENT] * 3], pause)
     assert (result.status, [prompt.role for prompt in asked].count("reflect")) == ("failed", 4)
     assert [event.attempt for event in of(events, "asked")] == [1, 2, 3, 4]
+
+
+# -- Large arguments ----------------------------------------------------------------------------------------------
+
+
+LARGE = "x" * 50_000
+PIPE: dict[str, Any] = {
+    "steps": [
+        {"id": "p", "tool": "p"},
+        {"id": "a", "tool": "a", "args": {"text": "${p.text}", "source": "ds_invalid", "count": 1}},
+    ]
+}
+ADJUST = {"category": "parameter_error", "root_cause": "?", "suggestion": {"source": "ds_001"}, "confidence": 90}
+SHAPE = {
+    "type": "object",
+    "properties": {"text": {"type": "string"}, "source": {"type": "string"}, "count": {"type": "integer"}},
+    "additionalProperties": False,
+}
+
+
+def test_a_mind_changes_one_of_many_large_arguments() -> None:
+    """H5, E7: it says what changes; the call gets everything else as it was, and the history does not hold it again."""
+    mind = ScriptedMind(reflect=ADJUST)
+    world = World(p=[{"text": LARGE}], a=[WRONG, {"ok": True}]).option("a", schema=SHAPE)
+    result, events, story = history(world, PIPE, mind)
+    assert result.success
+    assert [dict(call.args) for call in world.calls if call.tool == "a"] == [
+        {"text": LARGE, "source": "ds_invalid", "count": 1}, {"text": LARGE, "source": "ds_001", "count": 1},
+    ]  # fmt: skip
+    assert mind.asked[0].attempts[-1]["args"]["source"] == "ds_invalid"  # it is shown what it may change
+    (taken,) = of(events, "recovered")
+    assert taken.args == {"source": "ds_001"} and taken.args_blob
+    assert of(events, "reflected")[0].suggestion == {"source": "ds_001"}
+    assert max(len(msgspec.json.encode(event.event)) for event in events) < 5000
+    assert result.steps["a"].args == {"text": LARGE, "source": "ds_001", "count": 1}
+    assert "ds_001" in story
+
+
+@pytest.mark.parametrize(
+    ("suggestion", "words"),
+    [({"source": 7}, "source"), ({"sorce": "x"}, "sorce"), ({"source": "ds_invalid"}, "tried already"),
+     ({"source": "${p.text}"}, "not concrete"), ({"text": "<the text>"}, "not concrete")],
+)  # fmt: skip
+def test_large_arguments_are_checked_like_small_ones(suggestion: dict[str, Any], words: str) -> None:
+    """H5: concrete, fit for the schema, and different from every failed try."""
+    mind = ScriptedMind(reflect={**ADJUST, "suggestion": suggestion})
+    world = World(p=[{"text": LARGE}], a=[WRONG]).option("a", schema=SHAPE)
+    result, events, _ = history(world, PIPE, mind)
+    assert (result.status, world.calls_of("a")) == ("failed", 1)
+    assert any(words in why for why in of(events, "reflected")[0].refused)
+
+
+def test_large_arguments_that_do_not_fit_can_be_changed_too() -> None:
+    """H5: they failed before the call, and are kept all the same."""
+    mind = ScriptedMind(reflect={**ADJUST, "suggestion": {"count": 3}})
+    world = World(p=[{"text": LARGE, "count": "three"}], a=[{"ok": True}]).option("a", schema=SHAPE)
+    what = {"steps": [PIPE["steps"][0], {**PIPE["steps"][1], "args": {"text": "${p.text}", "count": "${p.count}"}}]}
+    result, events, _ = history(world, what, mind)
+    assert result.success, result.steps["a"].error
+    assert [dict(call.args) for call in world.calls if call.tool == "a"] == [{"text": LARGE, "count": 3}]
+    assert not of(events, "step_failed")[0].called
+
+
+def test_large_adjusted_arguments_survive_a_crash() -> None:
+    """E1, E7: what the next call gets is in the store, also for another process; a gate shows it whole."""
+    mind = ScriptedMind(reflect=ADJUST)
+    world = World(p=[{"text": LARGE}], a=[WRONG, {"ok": True}]).option("a", schema=SHAPE)
+    what = {"steps": [PIPE["steps"][0], {**PIPE["steps"][1], "confirm": True}]}
+
+    async def main() -> Any:
+        store = MemoryStore()
+        async with world.engine(what, store=store, settings=NO_ROUNDS, model=mind) as engine:
+            run = await engine.start(what)
+            await engine.wait(run)
+            await engine.confirm(run)
+            first = await engine.wait(run)
+        async with world.engine(what, store=store, settings=NO_ROUNDS, model=mind) as engine:
+            await engine.confirm(run)
+            return first, await engine.wait(run)
+
+    first, second = virtual_run(main)
+    assert first.waiting_on[0]["args"] == {"text": LARGE, "source": "ds_001", "count": 1}
+    assert second.success
+    assert world.calls[-1].args["source"] == "ds_001" and world.calls[-1].args["text"] == LARGE

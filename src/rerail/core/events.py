@@ -191,6 +191,7 @@ class Reflected(_Event, frozen=True, tag="reflected"):
     alternatives: tuple[str, ...] = ()
     by: str = "rules"
     refused: tuple[str, ...] = ()
+    partial: bool = False  # the suggestion is what changes of arguments that are too large to be written again
 
 
 class Recovered(_Event, frozen=True, tag="recovered"):
@@ -206,6 +207,7 @@ class Recovered(_Event, frozen=True, tag="recovered"):
     blob: bool = False
     course: Course = Course()
     by: str = "rules"
+    args_blob: str = ""  # where the whole arguments are kept, if `args` is only what changes of them
 
 
 class Asked(_Event, frozen=True, tag="asked"):

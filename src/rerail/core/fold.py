@@ -278,7 +278,7 @@ def _recovered(state: State, event: ev.Recovered, at: float) -> None:
         track.confirmed = track.wanted = False  # whoever agreed, agreed to another call
         heal.minded = True
     if event.rung is Rung.ADJUST:
-        heal.args = event.args
+        heal.args, heal.args_blob = event.args, event.args_blob
     elif event.rung is Rung.ALTERNATIVE:
         heal.tool = event.tool
         heal.alternatives = (*heal.alternatives, event.tool)

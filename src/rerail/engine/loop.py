@@ -27,6 +27,7 @@ from rerail.core.decide import Action, Ask, Call, Look, Note, decide
 from rerail.core.events import Event, Record
 from rerail.core.fold import evolve
 from rerail.core.policy import Rung
+from rerail.core.recover import failed_blob
 from rerail.core.refs import HOLE, MissingPath, Template, compile_args, resolve
 from rerail.core.state import State
 from rerail.core.texts import tell
@@ -99,6 +100,7 @@ class Answered:
 
     action: Ask
     answer: Answer
+    args: Mapping[str, Any] | None = None  # the large arguments that it is about
     cut: bool = False  # nobody could wait for the answer any longer; what it cost counts all the same
 
 
@@ -481,7 +483,12 @@ class RunLoop:
         if action.rung is Rung.FALLBACK and track.step.fallback is not None:
             template, own = compile_args(track.step.fallback.args, self.state.names), False
         elif track.heal is not None and track.heal.args is not None:
-            return unpack(pack(track.heal.args).data), False  # a fresh value, however deep it is
+            if not track.heal.args_blob:
+                return unpack(pack(track.heal.args).data), False  # a fresh value, however deep it is
+            data = self._fetched.get(track.id, {}).get(track.heal.args_blob) or self.contents.peek(track.heal.args_blob)
+            if data is None:
+                raise _NotYet({track.heal.args_blob: track.id})
+            return unpack(data), False
         else:
             template, own = self.state.template(track), True
         if not template.refs:
@@ -501,11 +508,16 @@ class RunLoop:
             self._check_holes(template, lookup, spec)
         faults = spec.schema.faults(args)
         if faults:
-            small = len(pack(args).data) <= 4 * INLINE
+            small = len(pack(args).data) <= 4 * INLINE  # what somebody may want to change is kept, wherever
             shown = "; ".join(map(str, faults[:5]))
             error = from_code("ARGS_INVALID", tool=spec.name, faults=shown)
-            raise _Before(_with_args(error, args) if small else error)
+            raise _Before(_with_args(error, "args", args) if small else self._with_large(error, args))
         return args
+
+    def _with_large(self, error: ev.Error, args: dict[str, Any]) -> ev.Error:
+        packed = pack(args)
+        self._blobs[packed.digest] = packed.data
+        return _with_args(error, "args_blob", packed.digest)
 
     def _check_holes(self, template: Template, lookup: _Lookup, spec: ToolSpec) -> None:
         """A hole that reaches an argument which does not accept null is a failure before the call (H9)."""
@@ -656,7 +668,8 @@ class RunLoop:
                 raise
             return
         if self._ledgers.pop(key, None) is not None:  # else it was given up meanwhile
-            self._outcomes.append(Answered(action, answer))
+            last = question.attempts[-1]["args"] if question.attempts else None
+            self._outcomes.append(Answered(action, answer, last))
 
     def _settle_questions(self) -> None:
         """See to questions that are under way while the run comes to an end, so that what they cost is recorded.
@@ -693,7 +706,7 @@ class RunLoop:
             action.question, state.run, action.step, state.objective, question_table(state), self.specs, error,
             msgspec.to_builtins(track.step) if track is not None else None, state.seq,
             definitions=[msgspec.to_builtins(other.step) for other in state.tracks.values()] if whole else (),
-            attempts=attempts_of(track) if track is not None else (),
+            attempts=await self._attempts(track) if track is not None else (),
             outputs=await self._samples(
                 list(state.tracks.values()) if track is None else [need for need, _ in track.needs]
             ),
@@ -703,6 +716,15 @@ class RunLoop:
             tokens_left=None if policy.max_tokens is None else max(0, policy.max_tokens - state.tokens),
             cost_left=None if policy.max_cost is None else max(0.0, policy.max_cost - state.cost),
         )  # fmt: skip
+
+    async def _attempts(self, track: Track) -> list[dict[str, Any]]:
+        """The failed attempts; the arguments of the latest are there whole, so that some of them can be changed."""
+        rows = attempts_of(track)
+        blob = failed_blob(track)
+        if rows and rows[-1]["args"] is None and blob:
+            with contextlib.suppress(Gone):
+                rows[-1] = {**rows[-1], "args": unpack(await self._content(blob))}
+        return rows
 
     async def _samples(self, tracks: list[Track]) -> dict[str, Any]:
         """The outputs of these steps: whole where they are small, else their beginning as text."""
@@ -733,12 +755,13 @@ class RunLoop:
         if said.cut:
             self._record(ev.Declined(action.question, action.step, "cut off, the run has moved on", late=True), now)
             return
-        for event in self._conclusions(action, answer, by, now):
+        for event in self._conclusions(said, by, now):
             self._record(event, now)
 
-    def _conclusions(self, action: Ask, answer: Answer, by: str, now: float) -> list[Event]:
+    def _conclusions(self, said: Answered, by: str, now: float) -> list[Event]:
         """The events that an answer comes to, once it is checked."""
-        state, specs, given, failed = self.state, self.specs, answer.value, answer.failed
+        state, specs, action = self.state, self.specs, said.action
+        given, failed = said.answer.value, said.answer.failed
         match action.question:
             case "judge":
                 if state.judged is not None or state.moves != action.seq:
@@ -747,13 +770,25 @@ class RunLoop:
                     return [judge.unavailable(state, failed)]
                 return [judge.read(state, given, by)]
             case "reflect":
-                return reflect.read(state, specs, action.step, action.seq, given, by, now, failed)
+                events = reflect.read(state, specs, action.step, action.seq, given, by, now, failed, said.args)
+                return self._set_aside(events, said.args)
             case _ if failed:
                 return [ev.Declined(action.question, action.step, failed)]
             case "repair":
                 return [repair.read(state, specs, action.step, action.seq, given, by)]
             case _:
                 return [replan.read(state, specs, given, by, action.seq)]
+
+    def _set_aside(self, events: list[Event], failed: Mapping[str, Any] | None) -> list[Event]:
+        """Adjusted arguments that are large are kept in the store, and the history says only what changed (E7)."""
+        whole = next((event.args for event in events if isinstance(event, ev.Recovered) and event.args), None)
+        whole = whole or next((event.suggestion for event in events if isinstance(event, ev.Reflected)), None)
+        packed = pack(whole) if whole is not None and failed is not None else None
+        if packed is None or failed is None or len(packed.data) <= INLINE:
+            return events
+        self._blobs[packed.digest] = packed.data
+        self.contents.remember(packed.digest, packed.data)
+        return reflect.compact(events, failed, packed.digest)
 
 
 class _NotYet(Exception):
@@ -832,5 +867,5 @@ def _nulled(value: Any) -> Any:
     return value
 
 
-def _with_args(error: ev.Error, args: dict[str, Any]) -> ev.Error:
-    return ev.Error(error.code, error.category, error.message, data={**error.data, "args": args})
+def _with_args(error: ev.Error, name: str, args: Any) -> ev.Error:
+    return ev.Error(error.code, error.category, error.message, data={**error.data, name: args})

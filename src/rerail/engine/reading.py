@@ -141,6 +141,10 @@ class Reader:
             if track.call is not None and track.call.args_blob:
                 with store_errors(), contextlib.suppress(Gone):
                     found[track.id] = unpack(await contents.get(track.call.args_blob))
+        for track in state.gates.values() if state.waiting else ():
+            if track.heal is not None and track.heal.args_blob:
+                with store_errors(), contextlib.suppress(Gone):
+                    found[track.heal.args_blob] = unpack(await contents.get(track.heal.args_blob))
         return found
 
     async def _outputs(self, state: State, contents: Contents | None = None) -> dict[str, Any]:
