@@ -142,7 +142,8 @@ def test_tools_of_the_mcp_server() -> None:
 def test_exit_codes() -> None:
     """T4: the numbers that there are."""
     said = re.findall(r"^\| (\d+) \|", part("Command line"), re.MULTILINE)
-    assert [int(one) for one in said] == [attend.OK, attend.FAILED, app.USAGE, attend.WAITING, app.INTERRUPTED]
+    known = [attend.OK, attend.FAILED, app.USAGE, attend.WAITING, app.INTERRUPTED, app.TERMINATED]
+    assert [int(one) for one in said] == known
 
 
 def test_codes() -> None:

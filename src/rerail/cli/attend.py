@@ -101,7 +101,7 @@ async def _follow_up(engine: Engine, attended: Attended) -> str | None:
     if attended.picture.state.follow_up is None or attended.result.status != RunStatus.COMPLETED:
         return None
     children = await engine.list(parent=attended.result.run_id, limit=1)
-    return children[0]["run_id"] if children else None
+    return children[0].run_id if children else None
 
 
 def show_report(out: Output, attended: Attended) -> None:

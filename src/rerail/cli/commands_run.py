@@ -23,6 +23,7 @@ from rerail.core.commands import Preview
 from rerail.core.holes import hole_warnings
 from rerail.core.plan import Fault, servers_of
 from rerail.core.tools import ToolSpec
+from rerail.core.views import RunRow
 from rerail.errors import PlanError, Refused, RerailError
 from rerail.plans import Plan
 from rerail.wiring import Engine
@@ -295,7 +296,7 @@ async def _retry_all(session: Session, wanted: _Wanted, *, dry_run: bool, yes: b
     session.require_store()
     async with session.engine() as engine:
         rows = await engine.list(status=("failed", "running"), limit=100_000)
-    rows = [row for row in rows if row["status"] == "failed" or row["interrupted"]]
+    rows = [row for row in rows if row.status == "failed" or row.interrupted]
     done = [await _retry_one(session, row, wanted, dry_run=dry_run) for row in reversed(rows)]
     if out.json:
         out.document(done)
@@ -306,17 +307,17 @@ async def _retry_all(session: Session, wanted: _Wanted, *, dry_run: bool, yes: b
     return max((row["exit_code"] for row in done), key=lambda code: _BADNESS.get(code, 3), default=0)
 
 
-async def _retry_one(session: Session, row: dict[str, Any], wanted: _Wanted, *, dry_run: bool) -> dict[str, Any]:
+async def _retry_one(session: Session, row: RunRow, wanted: _Wanted, *, dry_run: bool) -> dict[str, Any]:
     """One run of many: what became of it, or why not."""
-    before = "interrupted" if row["interrupted"] else row["status"]
-    told = {"run_id": row["run_id"], "objective": row["objective"], "before": before}
+    before = "interrupted" if row.interrupted else row.status
+    told = {"run_id": row.run_id, "objective": row.objective, "before": before}
     try:
-        async with session.reopened(row["run_id"]) as (engine, run):
+        async with session.reopened(row.run_id) as (engine, run):
             if dry_run:
                 _, preview = await _foreseen(engine, run, wanted)
                 return {**told, "status": before, "exit_code": 0, "reason": None, "preview": preview.to_dict()}
             picture = Picture.of(run, await engine.events(run))
-            target = await _begin(engine, run, wanted, interrupted=row["interrupted"])
+            target = await _begin(engine, run, wanted, interrupted=row.interrupted)
             attended = await attend(engine, session.out, picture if target == run else Picture(target))
     except RerailError as error:
         code = 2 if isinstance(error, Refused) else 1

@@ -19,6 +19,7 @@ from rerail.core.state import State
 from rerail.core.texts import at_once, reason_in, span
 from rerail.core.track import Track
 from rerail.core.verdict import skip_message, status_of
+from rerail.core.why import Moments
 
 Told = tuple[str, str, str]  # icon, step, words
 
@@ -39,15 +40,19 @@ class Teller:
     def __init__(self, out: Output, state: State) -> None:
         self._out, self._state = out, state
         self._width = 0
+        self._moments: Moments | None = None
 
     def line(self, record: Record) -> Text | None:
         """The event as a line; None if there is nothing to tell."""
+        if self._moments is None:
+            self._moments = Moments(self._state.created_at)
+        moment = self._moments(record.at)
         teller = TELL.get(type(record.event))
         told = teller(self, record.event) if teller is not None else None
         if told is None:
             return None
         sign, step, words = told
-        clock = f"+{span(max(0.0, record.at - (self._state.created_at or record.at)))}"
+        clock = f"+{span(moment)}"
         line = Text(f"{clock:>10}  ", "dim")
         line.append_text(icon(sign, fancy=self._out.fancy))
         line.append(" ")

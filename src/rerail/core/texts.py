@@ -142,7 +142,7 @@ TEXTS: dict[str, dict[str, str]] = {
     "why.rung.fallback": {"en": "          → fallback: {what}"},
     "why.ask.repair": {"en": "          → asking for a repair of this step"},
     "why.ask.replan": {"en": "          → asking for a new plan"},
-    "why.give_up": {"en": "          → nothing left to try{because}"},
+    "why.give_up": {"en": "          → nothing left to try in this round{because}"},
     "why.refused": {"en": "            (not tried: {reason})"},
     "why.thought": {"en": "          {by}: {cause} ({category}, {sure} % sure)"},
     "why.asked.reflect": {"en": "{time}  {who}the rules know no remedy; a mind is asked what to make of it"},
@@ -404,7 +404,10 @@ TEXTS: dict[str, dict[str, str]] = {
         "zh": "立即第 {attempt}/{of} 次尝试（之后还剩 {left} 次）",
     },
     "cli.line.wait": {"en": "waits {delay}, as its tool asked", "zh": "按工具要求等待 {delay}"},
-    "cli.line.give_up": {"en": "nothing left to try ({category})", "zh": "没有可尝试的办法了（{category}）"},
+    "cli.line.give_up": {
+        "en": "nothing left to try in this round ({category})",
+        "zh": "本轮没有可尝试的办法了（{category}）",
+    },
     "cli.line.asked.reflect": {"en": "a mind is asked what to make of it", "zh": "请求反思"},
     "cli.line.asked.replan": {"en": "a new plan is asked for ({reason})", "zh": "请求重新规划（{reason}）"},
     "cli.line.consulted": {

@@ -91,6 +91,32 @@ class RunResult:
         return plain
 
 
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """A run as lists show it."""
+
+    run_id: str
+    status: str
+    objective: str
+    parent: str | None
+    created_at: float
+    updated_at: float
+    events: int
+    owner: str | None
+    interrupted: bool  # it should be running, and its process is gone
+    degraded: bool  # it completed, and not with everything that was wanted
+
+    def __getitem__(self, name: str) -> Any:
+        """A field by its name, as in `to_dict()`."""
+        if name not in self.__slots__:
+            raise KeyError(name)
+        return getattr(self, name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The row as plain data."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
 def step_row(state: State, track: Track, output: Any = None, lang: str = "en", args: Any = None) -> StepRow:
     """A step as a row; its output and its arguments have to be brought along where they are not in memory."""
     status, code = status_of(state, track)

@@ -211,8 +211,10 @@ async def start_plan(request: _Request) -> dict[str, Any]:
     limit={"type": "integer", "minimum": 1, "maximum": 1000, "default": 20},
 )
 async def list_runs(request: _Request) -> dict[str, Any]:
-    """List the runs, newest first: id, status, objective, and whether one was interrupted (then resume_run)."""
-    return {"runs": await request.engine.list(status=request.given("status", ()), limit=request.given("limit", 20))}
+    """List the runs, newest first: id, status, objective, whether one was interrupted (then resume_run), and whether
+    one that completed is degraded (show_run tells what is missing)."""
+    rows = await request.engine.list(status=request.given("status", ()), limit=request.given("limit", 20))
+    return {"runs": [row.to_dict() for row in rows]}
 
 
 @_offer(_LOOK, ("run",), run=_RUN)
