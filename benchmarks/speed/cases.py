@@ -127,7 +127,7 @@ def resume_case(size: int, rounds: int) -> Figure:
 
     async def resume(folder: str) -> None:
         async with rerail.Engine(f"sqlite:///{folder}/runs.db", [noop]) as engine:
-            run = (await engine.list())[0]["run_id"]
+            run = (await engine.list())[0].run_id
             await engine.begin_retry(run)
             await engine._live[run].task
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rerail.adapters.tools.shell import shell
     from rerail.context import Context
     from rerail.core.events import Record as Event
-    from rerail.core.views import RunResult, StepRow
+    from rerail.core.views import RunResult, RunRow, StepRow
     from rerail.engine.perform import Verified
     from rerail.plans import Plan
     from rerail.settings import Settings
@@ -45,6 +45,7 @@ __all__ = [
     "Refused",
     "RerailError",
     "RunResult",
+    "RunRow",
     "RunStatus",
     "Rung",
     "Settings",
@@ -71,6 +72,7 @@ _LATER = {
     "Plan": "rerail.plans",
     "RunResult": "rerail.core.views",
     "Settings": "rerail.settings",
+    "RunRow": "rerail.core.views",
     "StepRow": "rerail.core.views",
     "Verified": "rerail.engine.perform",
     "http": "rerail.adapters.tools.http",

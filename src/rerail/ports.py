@@ -263,6 +263,27 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
+class Consultation:
+    """One call of a language model: what it cost, and why its reply was of no use, if it was not."""
+
+    model: str
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
+    elapsed: float = 0.0
+    problem: str = ""
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What a question has cost so far, written down while it is being answered: so that it is known even to somebody
+    who can wait for the answer no longer."""
+
+    calls: list[Consultation] = field(default_factory=list)
+    closed: bool = False  # nothing more may be spent on it
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
     """Something put to a mind: reflect, repair, replan or judge."""
 
@@ -283,6 +304,7 @@ class Question:
     reason: str = ""  # why it is asked, where the table does not say
     tokens_left: int | None = None  # what the run's budgets leave for the answer
     cost_left: float | None = None
+    ledger: Ledger = field(default_factory=Ledger, compare=False)
 
 
 class Mind(Protocol):
@@ -294,20 +316,11 @@ class Mind(Protocol):
         ...
 
     async def answer(self, question: Question) -> Any:
-        """A mapping, or None for 'nothing to offer'; an `Answer` where it also has to say what it cost."""
+        """A mapping, or None for 'nothing to offer'; an `Answer` where it also has to say what it cost.
+
+        Each call also goes into the question's ledger when it is made: an answer may be cut off.
+        """
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Consultation:
-    """One call of a language model: what it cost, and why its reply was of no use, if it was not."""
-
-    model: str
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cost: float = 0.0
-    elapsed: float = 0.0
-    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,13 @@ import getpass
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from rerail.core.events import Record
-from rerail.core.plan import Fault
+from rerail.core.plan import Fault, servers_of
 from rerail.core.texts import tell
 from rerail.core.tools import ToolSpec
 from rerail.core.views import RunResult
@@ -193,13 +193,14 @@ class _Toolbox:
         self._from_plans = settings.mcp.from_plans
         self._declared = declared_servers(settings)
         self._lent: set[str] = set()  # the tools that are there only while the engine is open
+        self._brought: dict[str, ToolSpec] = {}  # those of plans' servers: for the runs of these plans, and no other
         self._bringing = asyncio.Lock()
         self._servers: Any = None
 
     async def open(self) -> None:
         """Connect to the servers of the settings, and list their tools."""
         if self._declared:
-            await self._add(self._declared)
+            await self._add(self._declared, self._specs)
 
     async def bring(self, data: Mapping[str, Any]) -> None:
         """Connect to the servers of a plan. A plan is data and may come from anywhere: the settings must allow it."""
@@ -207,7 +208,7 @@ class _Toolbox:
             return
         async with self._bringing:  # two runs may bring the same server
             try:
-                await self._add(self._allowed(data))
+                await self._add(self._allowed(data), self._brought)
             except PlanError:
                 raise
             except RerailError as error:
@@ -233,25 +234,46 @@ class _Toolbox:
         found: McpServer | None = None if self._servers is None else self._servers.known(name)
         return found
 
-    async def _add(self, servers: Sequence[McpServer]) -> None:
+    def given(self, servers: Mapping[str, Any], names: Collection[str] | None) -> dict[str, ToolSpec]:
+        """The engine's own tools, and of these servers' those that are named; all, if none are."""
+        mine = {name for name, data in servers.items() if self._is_open(name, data)}
+        brought = {
+            name: spec
+            for name, spec in self._brought.items()
+            if spec.provider in mine and (names is None or name in names)
+        }
+        return {**self._specs, **brought}
+
+    def _is_open(self, name: str, data: Any) -> bool:
+        """Whether it is this very server that is open under its name."""
+        from rerail.adapters.tools.mcp import server_from
+
+        try:
+            return self._known(name) == server_from(name, data, f"mcp.{name}")
+        except SettingsError:
+            return False
+
+    async def _add(self, servers: Sequence[McpServer], specs: dict[str, ToolSpec]) -> None:
         from rerail.adapters.tools.mcp import McpServers
 
         self._servers = self._servers or McpServers()
         tools: list[McpTool] = await self._servers.open(servers)
         try:
-            _require_new_names(tools, self._specs)
+            _require_new_names(tools, {**self._specs, **self._brought})
         except SettingsError:
             await self._servers.close([server.name for server in servers])
             raise
         for tool in tools:
-            self._tools[tool.spec.name], self._specs[tool.spec.name] = tool, tool.spec
+            self._tools[tool.spec.name], specs[tool.spec.name] = tool, tool.spec
             self._lent.add(tool.spec.name)
 
     async def close(self) -> None:
         """End the servers; their tools are gone with them."""
         for name in self._lent:
-            del self._tools[name], self._specs[name]
+            del self._tools[name]
+            self._specs.pop(name, None)
         self._lent.clear()
+        self._brought.clear()
         if self._servers is not None:
             await self._servers.close()
 
@@ -323,6 +345,7 @@ class Engine(core.Engine):
             reconnect_seconds=settings.store.reconnect_seconds,
             memory=settings.artifacts.memory,
             limits=Limits(),
+            given=self._toolbox.given,
             history_window=settings.evaluation.history_window,
             observe=_observers(observe, log_event if settings.log.verbose else None),
         )
@@ -362,7 +385,7 @@ class Engine(core.Engine):
 
     @property
     def tools(self) -> Mapping[str, ToolSpec]:
-        """The tools this engine can call; those of MCP servers once it is open."""
+        """The engine's own tools, those of the settings' MCP servers once it is open; `tools_for` has a plan's too."""
         return self._host.specs
 
     async def equip(self, servers: Mapping[str, Any]) -> None:
@@ -393,8 +416,10 @@ class Engine(core.Engine):
         if objective is None:
             return await super().start(Plan.load(plan), parent=parent, by=by, run_id=run_id)
         second = Plan.load(fallback) if fallback is not None else None
-        if second is not None and (faults := second.check(self.tools)):
-            raise PlanError(tell("refuse.settings.fallback_faulty"), faults)
+        if second is not None:
+            await self.equip(servers_of(second))
+            if faults := second.check(self.tools_for(servers_of(second))):
+                raise PlanError(tell("refuse.settings.fallback_faulty"), faults)
         try:
             planned = await self.plan(objective)
         except Refused as nobody:

@@ -31,6 +31,21 @@ def test_ctrl_c_leaves_a_run_that_can_be_resumed(here: Here) -> None:
     assert here.place.calls == ["a", "b", "b", "c"]  # the call under way was cut off, and b may be repeated
 
 
+def test_sigterm_does_as_ctrl_c(here: Here) -> None:
+    """E1, T7: a service manager's word is a person's; the code says which it was."""
+    process, run = here.begin(*STEPS, at="b")
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=10)
+    assert process.returncode == 143
+    assert f"rerail resume {run}" in err
+    assert "Traceback" not in err
+    row = here("ls", "--json", code=0).json[0]
+    assert (row["status"], row["interrupted"], row["owner"]) == ("running", True, None)  # it let go of the run
+    here.place.touch("go.txt")
+    here("resume", run, code=0)
+    assert here.place.calls == ["a", "b", "b", "c"]
+
+
 def test_kill_9_then_resume(here: Here) -> None:
     """E1, X5: after kill -9 the run shows as interrupted, says how to go on, and goes on without repeating anything."""
     process, run = here.begin(*STEPS, at="b")

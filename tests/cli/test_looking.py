@@ -274,3 +274,12 @@ def test_a_store_that_is_none(here: Here) -> None:
         assert found.json["error"]["code"] == "STORE_FAILED"
     assert here.place.calls == []
     assert (place / "bad.db").read_text().startswith("no database")
+
+
+def test_a_degraded_run_is_shown_as_one_in_the_list(here: Here) -> None:
+    """V1, H9: completed, and not whole; a run that is whole is not marked."""
+    here.run({"id": "a", "tool": "ok"}, code=0)
+    here.run({"id": "a", "tool": "fail", "fallback": {"value": 1}}, code=0)
+    listed = here("ls", code=0).out.splitlines()
+    assert [("degraded" in line) for line in listed if "completed" in line] == [True, False]
+    assert [row["degraded"] for row in here("ls", "--json", code=0).json] == [True, False]

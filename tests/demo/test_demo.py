@@ -9,6 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import pytest
 
 import rerail
 from rerail.demo.claims import TROUBLES, Killed, claims
+from rerail.demo.stage import _sweep
 from rerail.demo.world import CALLS, EFFECTS, World
 
 ENV = {**os.environ, "PYTHONUTF8": "1", "RERAIL_LANG": "en"}
@@ -178,6 +180,16 @@ def test_json_is_one_document(tmp_path: Path) -> None:
     assert all(claim["held"] for claim in document["claims"])
     assert {healing["trouble"] for healing in document["healed"]} >= set(TROUBLES)
     assert "picks the run up" in done.stderr
+
+
+def test_the_folders_of_old_demos_are_removed(tmp_path: Path) -> None:
+    """What is left for those who want to look closer does not pile up; nothing else is touched."""
+    for name, age in (("rerail-demo-old", 2), ("rerail-demo-new", 0), ("rerail-other", 2)):
+        (tmp_path / name / "work").mkdir(parents=True)
+        when = time.time() - age * 24 * 3600
+        os.utime(tmp_path / name, (when, when))
+    _sweep(tmp_path, time.time() - 24 * 3600)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["rerail-demo-new", "rerail-other"]
 
 
 def test_a_folder_that_cannot_be_used_is_a_sentence(tmp_path: Path) -> None:

@@ -1861,3 +1861,49 @@ def test_virtual_time_may_go_far() -> None:
         return loop.time()
 
     assert virtual_run(main) == pytest.approx(3 * year), "virtual time stands still"
+
+
+# -- Lists and stories --------------------------------------------------------------------------------------------
+
+
+def test_a_list_tells_which_runs_are_degraded() -> None:
+    """V1, H9: by their latest end, without reading their histories; rows are typed, and data where that is wanted."""
+    what = plan(("a",), ("b",), a={"critical": False})
+    world = World(a=[ToolError("no", category="permanent_error"), {"ok": True}])
+
+    async def main() -> list[Any]:
+        async with world.engine(what, settings=PLAIN) as engine:
+            run = await engine.start(what)
+            await engine.wait(run)
+            (before,) = await engine.list()
+            await engine.retry(run, force=True)
+            (after,) = await engine.list(status=["completed"])
+            return [before, after]
+
+    before, after = virtual_run(main)
+    assert isinstance(before, rerail.RunRow)
+    assert (before.status, before.degraded, after.status, after.degraded) == ("completed", True, "completed", False)
+    assert before["run_id"] == before.run_id == before.to_dict()["run_id"]
+    with pytest.raises(KeyError):
+        before["to_dict"]
+
+
+def test_a_story_does_not_run_backwards() -> None:
+    """X7: a clock that is set back, or another machine's, changes what time it is, and not what came first."""
+    clock = VirtualClock()
+    world = World(a=[Took(100, BROKE), Took(100, None)], b=[Took(7, None)])
+    what = plan(("a",), ("b", "a"))
+    settings = {"reflection": {"max_step_retries": 1}, "retry": {"jitter": False}}
+
+    async def main() -> tuple[str, list[Any]]:
+        async with world.engine(what, clock=clock, settings=settings) as engine:
+            run = await engine.start(what)
+            await asyncio.sleep(100.5)
+            clock.jump(-3600)
+            await engine.wait(run)
+            return await engine.why(run, "b"), await engine.events(run)
+
+    story, events = virtual_run(main)
+    assert events[-1].at < events[0].at
+    told = [line.strip().partition("  ")[0] for line in story.splitlines() if line.lstrip().startswith("+")]
+    assert told == ["+3 min 20 s", "+3 min 27 s"], story

@@ -6,10 +6,13 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
+from rerail.adapters.stores.memory import MemoryStore
 from rerail.errors import ToolError
 from rerail.ports import Answer, Consultation, Sample
+from rerail.testing.models import ScriptedModel, Stall
 from rerail.testing.scripted import ScriptedMind, Took, World
 from rerail.testing.virtual import virtual_run
 
@@ -470,3 +473,209 @@ def test_a_twin_that_failed_does_not_hide_what_was_done() -> None:
     assert world.calls_of("pay") == 2
     assert result.status == "failed" and "q" not in result.steps
     assert "must not happen twice" in of(events, "plan_rejected")[0].faults[0]
+
+
+# -- Questions under way when the run ends ------------------------------------------------------------------------
+
+
+def asked_while(
+    script: list[Any], then: Any = None, *, settings: Mapping[str, Any] | None = None, mind: Any = None, **tools: Any
+) -> tuple[Any, list[Any], list[Any], float]:
+    """A run whose first step fails and is asked about while something else happens to the run: the result, the events,
+    the prompts, and how long it took."""
+    model = ScriptedModel(reflect=script, usage=(100, 20), cost=0.5)
+    steps = [{"id": name, "tool": name} for name in ("a", *tools)]
+    steps += [{"id": "z", "tool": "z", "needs": list(tools)}] if tools else []
+    world = World({"a": [ODD], **tools})
+
+    async def main() -> tuple[Any, list[Any], list[Any], float]:
+        given = {**NO_ROUNDS, "evaluation": {"judge": False}, **(settings or {})}
+        async with world.engine({"steps": steps}, settings=given, model=mind or model) as engine:
+            begun = asyncio.get_running_loop().time()
+            run = await engine.start({"steps": steps}, run_id="r")
+            if then is not None:
+                await asyncio.sleep(5)
+                await then(engine, run)
+            result = await engine.wait(run)
+            took = asyncio.get_running_loop().time() - begun
+            return result, await engine.events(run), model.asked, took
+
+    return virtual_run(main)
+
+
+TRANSIENT = {"category": "transient_error", "root_cause": "?", "recoverable": True, "confidence": 50}
+
+
+def test_a_budget_stop_counts_what_was_being_asked() -> None:
+    """H4, M1: nothing new starts, and what was asked is waited for: its cost is the run's, before `done`."""
+    late = Stall(20, TRANSIENT)
+    result, events, asked, took = asked_while([late], settings={"run": {"max_seconds": 8}}, b=[Took(10, {"ok": 1})])
+    assert result.stopped == "BUDGET_EXCEEDED"
+    (call,) = of(events, "consulted")
+    assert (call.input_tokens, call.output_tokens, call.cost, call.problem) == (100, 20, 0.5, "")
+    assert (result.exec["tokens"], result.exec["cost"]) == (120, 0.5)
+    assert of(events, "declined")[0].late
+    assert [event.type for event in events][-1] == "done"
+    assert len(of(events, "done")) == 1 and 20 <= took < 25
+    assert len(asked) == 1
+
+
+def test_a_budget_stop_asks_nothing_again() -> None:
+    """H4: an answer that is of no use is not asked for once more, for that would be something new."""
+    script = [Stall(20, "no JSON at all"), TRANSIENT]
+    result, events, asked, _ = asked_while(script, settings={"run": {"max_seconds": 8}}, b=[Took(10, {"ok": 1})])
+    assert result.stopped == "BUDGET_EXCEEDED"
+    assert len(asked) == 1
+    assert [call.cost for call in of(events, "consulted")] == [0.5]
+
+
+def test_a_cancel_says_what_is_known_of_a_question() -> None:
+    """H4, X7: whoever cancels does not wait; what the cut off call cost is not known, and that is what is said."""
+
+    async def cancel(engine: Any, run: str) -> None:
+        await engine.cancel(run)
+
+    script = [Stall(1, "no JSON at all"), Stall(50, TRANSIENT)]
+    result, events, _, took = asked_while(script, cancel)
+    assert (result.status, took) == ("cancelled", pytest.approx(5, abs=0.1))
+    first, second = of(events, "consulted")
+    assert (first.input_tokens, first.cost) == (100, 0.5)
+    assert (second.input_tokens, second.cost) == (0, 0)
+    assert second.problem == "no answer came back; what it cost is not known"
+    assert result.exec["cost"] == 0.5
+    assert "cut off" in of(events, "declined")[0].reason
+    assert events[-1].type == "done"
+
+
+def test_a_mind_that_cannot_be_cut_off_holds_nobody_up() -> None:
+    """X5: it gets two seconds, as a tool does."""
+
+    class Stubborn:
+        name, answers = "stubborn", ("reflect",)
+
+        async def answer(self, question: Any) -> Any:
+            question.ledger.calls.append(Consultation("m", 7, 0))
+            end = asyncio.get_running_loop().time() + 50
+            while asyncio.get_running_loop().time() < end:
+                try:
+                    await asyncio.sleep(60)
+                except asyncio.CancelledError:
+                    continue
+            return None
+
+    async def cancel(engine: Any, run: str) -> None:
+        await engine.cancel(run)
+
+    result, events, _, took = asked_while([], cancel, mind=Stubborn())
+    assert (result.status, took) == ("cancelled", pytest.approx(7, abs=1.1))
+    assert [call.input_tokens for call in of(events, "consulted")] == [7]
+
+
+def test_a_run_that_needs_the_answer_no_longer_ends_without_it() -> None:
+    """X7, M1: somebody did without the step; the question is cut off, and what it cost is told."""
+
+    async def skip(engine: Any, run: str) -> None:
+        await engine.skip(run, "a")
+
+    result, events, _, took = asked_while([Stall(50, TRANSIENT)], skip)
+    assert (result.status, took) == ("completed", pytest.approx(5, abs=0.1))
+    assert of(events, "consulted")[0].problem.endswith("is not known")
+
+
+def test_a_pause_lets_a_question_end() -> None:
+    """X7: as it lets calls end; the answer is kept, and not asked and paid for again after the pause."""
+
+    async def pause(engine: Any, run: str) -> None:
+        await engine.pause(run)
+        first = await engine.wait(run)
+        assert first.status == "waiting"
+        assert [event.type for event in await engine.events(run)].count("consulted") == 1
+        await engine.begin_resume(run)
+
+    result, events, asked, _ = asked_while([Stall(20, TRANSIENT), *[TRANSIENT] * 3], pause)
+    assert (result.status, [prompt.role for prompt in asked].count("reflect")) == ("failed", 4)
+    assert [event.attempt for event in of(events, "asked")] == [1, 2, 3, 4]
+
+
+# -- Large arguments ----------------------------------------------------------------------------------------------
+
+
+LARGE = "x" * 50_000
+PIPE: dict[str, Any] = {
+    "steps": [
+        {"id": "p", "tool": "p"},
+        {"id": "a", "tool": "a", "args": {"text": "${p.text}", "source": "ds_invalid", "count": 1}},
+    ]
+}
+ADJUST = {"category": "parameter_error", "root_cause": "?", "suggestion": {"source": "ds_001"}, "confidence": 90}
+SHAPE = {
+    "type": "object",
+    "properties": {"text": {"type": "string"}, "source": {"type": "string"}, "count": {"type": "integer"}},
+    "additionalProperties": False,
+}
+
+
+def test_a_mind_changes_one_of_many_large_arguments() -> None:
+    """H5, E7: it says what changes; the call gets everything else as it was, and the history does not hold it again."""
+    mind = ScriptedMind(reflect=ADJUST)
+    world = World(p=[{"text": LARGE}], a=[WRONG, {"ok": True}]).option("a", schema=SHAPE)
+    result, events, story = history(world, PIPE, mind)
+    assert result.success
+    assert [dict(call.args) for call in world.calls if call.tool == "a"] == [
+        {"text": LARGE, "source": "ds_invalid", "count": 1}, {"text": LARGE, "source": "ds_001", "count": 1},
+    ]  # fmt: skip
+    assert mind.asked[0].attempts[-1]["args"]["source"] == "ds_invalid"  # it is shown what it may change
+    (taken,) = of(events, "recovered")
+    assert taken.args == {"source": "ds_001"} and taken.args_blob
+    assert of(events, "reflected")[0].suggestion == {"source": "ds_001"}
+    assert max(len(msgspec.json.encode(event.event)) for event in events) < 5000
+    assert result.steps["a"].args == {"text": LARGE, "source": "ds_001", "count": 1}
+    assert "ds_001" in story
+
+
+@pytest.mark.parametrize(
+    ("suggestion", "words"),
+    [({"source": 7}, "source"), ({"sorce": "x"}, "sorce"), ({"source": "ds_invalid"}, "tried already"),
+     ({"source": "${p.text}"}, "not concrete"), ({"text": "<the text>"}, "not concrete")],
+)  # fmt: skip
+def test_large_arguments_are_checked_like_small_ones(suggestion: dict[str, Any], words: str) -> None:
+    """H5: concrete, fit for the schema, and different from every failed try."""
+    mind = ScriptedMind(reflect={**ADJUST, "suggestion": suggestion})
+    world = World(p=[{"text": LARGE}], a=[WRONG]).option("a", schema=SHAPE)
+    result, events, _ = history(world, PIPE, mind)
+    assert (result.status, world.calls_of("a")) == ("failed", 1)
+    assert any(words in why for why in of(events, "reflected")[0].refused)
+
+
+def test_large_arguments_that_do_not_fit_can_be_changed_too() -> None:
+    """H5: they failed before the call, and are kept all the same."""
+    mind = ScriptedMind(reflect={**ADJUST, "suggestion": {"count": 3}})
+    world = World(p=[{"text": LARGE, "count": "three"}], a=[{"ok": True}]).option("a", schema=SHAPE)
+    what = {"steps": [PIPE["steps"][0], {**PIPE["steps"][1], "args": {"text": "${p.text}", "count": "${p.count}"}}]}
+    result, events, _ = history(world, what, mind)
+    assert result.success, result.steps["a"].error
+    assert [dict(call.args) for call in world.calls if call.tool == "a"] == [{"text": LARGE, "count": 3}]
+    assert not of(events, "step_failed")[0].called
+
+
+def test_large_adjusted_arguments_survive_a_crash() -> None:
+    """E1, E7: what the next call gets is in the store, also for another process; a gate shows it whole."""
+    mind = ScriptedMind(reflect=ADJUST)
+    world = World(p=[{"text": LARGE}], a=[WRONG, {"ok": True}]).option("a", schema=SHAPE)
+    what = {"steps": [PIPE["steps"][0], {**PIPE["steps"][1], "confirm": True}]}
+
+    async def main() -> Any:
+        store = MemoryStore()
+        async with world.engine(what, store=store, settings=NO_ROUNDS, model=mind) as engine:
+            run = await engine.start(what)
+            await engine.wait(run)
+            await engine.confirm(run)
+            first = await engine.wait(run)
+        async with world.engine(what, store=store, settings=NO_ROUNDS, model=mind) as engine:
+            await engine.confirm(run)
+            return first, await engine.wait(run)
+
+    first, second = virtual_run(main)
+    assert first.waiting_on[0]["args"] == {"text": LARGE, "source": "ds_001", "count": 1}
+    assert second.success
+    assert world.calls[-1].args["source"] == "ds_001" and world.calls[-1].args["text"] == LARGE

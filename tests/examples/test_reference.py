@@ -19,6 +19,7 @@ from rerail.cli import app, attend
 from rerail.core import codes
 from rerail.core.dialects import PLAN_ALIASES, PLAN_KEYS, STEP_ALIASES, STEP_FIELDS
 from rerail.core.plan import Step
+from rerail.server import mcp
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "reference.md").read_text("utf-8")
@@ -132,10 +133,17 @@ def test_result_fields() -> None:
     assert [word for word in result.exec if word not in counts and f"`{word}`" not in told] == []
 
 
+def test_tools_of_the_mcp_server() -> None:
+    """I7: every tool, with every argument it takes."""
+    said = {name: re.findall(r"`(\w+)`", cells[0]) for name, cells in rows(part("Tools of `rerail mcp`")).items()}
+    assert said == {name: list(offer.shape["properties"]) for name, offer in mcp._OFFERS.items()}
+
+
 def test_exit_codes() -> None:
     """T4: the numbers that there are."""
     said = re.findall(r"^\| (\d+) \|", part("Command line"), re.MULTILINE)
-    assert [int(one) for one in said] == [attend.OK, attend.FAILED, app.USAGE, attend.WAITING, app.INTERRUPTED]
+    known = [attend.OK, attend.FAILED, app.USAGE, attend.WAITING, app.INTERRUPTED, app.TERMINATED]
+    assert [int(one) for one in said] == known
 
 
 def test_codes() -> None:

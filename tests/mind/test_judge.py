@@ -97,6 +97,15 @@ def test_a_poor_step_becomes_a_root_if_its_effect_allows_it() -> None:
     assert automatic_roots(tale.state) == ["a"]
 
 
+def test_an_evaluation_of_any_origin_opens_no_round_for_a_once_step() -> None:
+    """R3, R6: what a history says of an earlier judge counts no more than what one says today."""
+    tale = Tale(step("a"), step("p", "pay")).succeed("a").succeed("p")
+    tale.tell(ev.Evaluation(True, False, False, unsatisfactory=("p", "nowhere")))
+    assert automatic_roots(tale.state) == []
+    tale.tell(ev.Evaluation(True, False, False, unsatisfactory=("p", "a")))
+    assert automatic_roots(tale.state) == ["a"]
+
+
 @pytest.mark.parametrize("answer", [None, "all fine", 7, [], True])
 def test_a_judge_that_cannot_be_read_changes_nothing(answer: Any) -> None:
     """V4: the computed verdict stands, and says that there was no judge."""

@@ -10,6 +10,7 @@ from tests.mind.tales import TOOLS, Tale, step
 from rerail.core import events as ev
 from rerail.core.codes import Category
 from rerail.core.policy import LADDER, Rung
+from rerail.core.recover import _thought
 from rerail.core.track import signature
 from rerail.mind import reflect
 from rerail.mind.questions import QUESTIONS
@@ -145,7 +146,7 @@ def test_arguments_differ_from_every_failed_try(tried: dict[str, Any], again: di
         assert objections(tale, answer) == ["suggestion: these arguments were tried already"]
 
 
-def test_large_arguments_are_not_changed_one_by_one() -> None:
+def test_arguments_that_are_gone_are_not_changed_one_by_one() -> None:
     """H2, E7: they are not in the event, so what a suggestion leaves out would be lost without a word."""
     large = {"a": "x" * 5000}
     tale = Tale(step("s"))
@@ -153,7 +154,31 @@ def test_large_arguments_are_not_changed_one_by_one() -> None:
     tale.tell(ev.StepStarted("s", 1, "t", args_blob=blob))
     tale.tell(ev.StepFailed("s", 1, ev.Error("TOOL_FAILED", Category.PARAMETER, "no"))).ask("s")
     (refused,) = first(tale, whole(category="parameter", suggestion={"b": 1})).refused
-    assert "too large to be changed one by one" in refused
+    assert "not there any more" in refused
+
+
+def test_large_arguments_are_changed_one_by_one() -> None:
+    """H5, E7: they are checked whole; the history holds what changes, and where the rest is."""
+    large = {"a": "x" * 5000}
+    tale = Tale(step("s", "text"))
+    tale.tell(ev.StepStarted("s", 1, "text", args_blob=signature(large)))
+    tale.tell(ev.StepFailed("s", 1, ev.Error("TOOL_FAILED", Category.PARAMETER, "no"))).ask("s")
+
+    def adjusted(suggestion: Any) -> list[ev.Event]:
+        answer = whole(category="parameter", suggestion=suggestion)
+        return reflect.read(tale.state, TOOLS, "s", 1, answer, "m", 2000.0, "", large)
+
+    thought, taken = adjusted({"a": "short"})
+    assert isinstance(taken, ev.Recovered) and taken.args == {"a": "short"}
+    for wrong, words in (({"b": 1}, "b"), ({"a": 7}, "expected string"), ({"a": "x" * 5000}, "tried already")):
+        thought = adjusted(wrong)[0]
+        assert isinstance(thought, ev.Reflected)
+        assert thought.rung is not Rung.ADJUST and any(words in why for why in thought.refused), thought.refused
+    thought, taken = reflect.compact(adjusted({"a": "y" * 4000}), {"z": 1, **large}, "name")
+    assert isinstance(taken, ev.Recovered) and (taken.args, taken.args_blob) == ({"a": "y" * 4000}, "name")
+    assert isinstance(thought, ev.Reflected) and thought.partial
+    tale.tell(thought)
+    assert _thought(tale.state.tracks["s"]).args is None  # half of the arguments are not taken for all of them
 
 
 # -- Tools -------------------------------------------------------------------------------------------------------------

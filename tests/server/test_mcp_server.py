@@ -140,7 +140,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
     found.close()
 
 
-async def ask(client: Client, name: str, *, refused: bool = False, **args: Any) -> dict[str, Any]:
+async def ask(client: Client, name: str, /, *, refused: bool = False, **args: Any) -> dict[str, Any]:
     """What a tool of the server answers: data, and the same as text."""
     answer = await client.call_tool(name, args)
     assert answer.is_error is refused, answer
@@ -162,9 +162,12 @@ async def test_a_model_can_tell_what_there_is(place: Place) -> None:
     assert set(offered) == {
         "list_tools", "check_plan", "run_plan", "start_plan", "list_runs", "show_run", "wait_run", "why_run",
         "retry_run", "resume_run", "pause_run", "cancel_run", "skip_step", "confirm_step", "resolve_step", "add_steps",
+        "repair_step", "list_artifacts", "read_artifact",
     }  # fmt: skip
     looking = {name for name, tool in offered.items() if tool.annotations and tool.annotations.read_only_hint}
-    assert looking == {"list_tools", "check_plan", "list_runs", "show_run", "wait_run", "why_run"}
+    assert looking == {
+        "list_tools", "check_plan", "list_runs", "show_run", "wait_run", "why_run", "list_artifacts", "read_artifact",
+    }  # fmt: skip
     for tool in offered.values():
         assert len(tool.description or "") > 60
         assert tool.input_schema["additionalProperties"] is False
@@ -273,6 +276,95 @@ async def test_a_run_that_waits_for_somebody(place: Place) -> None:
         await ask(client, "resume_run", run=run, wait_seconds=0.1)
         assert (await ask(client, "cancel_run", run=run, reason="enough"))["status"] == "cancelled"
     assert place.calls.count("s") == 1
+
+
+async def test_a_step_is_repaired_by_whoever_asks(place: Place) -> None:
+    """X7, H7, P5: what changes is given, the rest stays; what is faulty is refused and changes nothing."""
+    async with place.stdio() as client:
+        run = (await ask(client, "run_plan", plan=CHAIN))["run_id"]
+        for change, code in (
+            ({"args": {"name": 7}}, "BAD_ARGS"),
+            ({"tool": "noisi"}, "UNKNOWN_TOOL"),
+            ({"needs": ["z"]}, "UNKNOWN_NEED"),
+            ({}, "BAD_VALUE"),
+        ):
+            error = (await ask(client, "repair_step", refused=True, run=run, step="b", **change))["error"]
+            assert [fault["code"] for fault in error["faults"]] == [code]
+        (place.folder / "there").write_text("")
+        assert (await ask(client, "show_run", run=run))["steps"]["b"]["args"] == {"name": "go"}
+        mended = await ask(client, "repair_step", run=run, step="b", args={"name": "there"})
+        assert (mended["status"], mended["steps"]["c"]["output"]) == ("completed", "there")
+        again = await ask(client, "repair_step", refused=True, run=run, step="b", tool="noisy")
+        assert again["error"]["code"] == "STEP_ENDED"
+        told = (await ask(client, "why_run", run=run, step="b"))["story"]
+        assert any("mcp" in line for line in told)
+    assert place.calls == ["a", "b", "b", "c"]
+
+
+async def test_outputs_are_listed_and_read_in_parts(place: Place) -> None:
+    """I7, E6: what a run keeps can be read, a large one piece by piece, and no answer is larger than asked for."""
+    large = [{"n": n, "text": "é" * 50} for n in range(1000)]
+    plan = {
+        "steps": [
+            {"id": "small", "tool": "noisy", "args": {"value": {"ok": True}}},
+            {"id": "large", "tool": "noisy", "args": {"value": large}},
+            {"id": "never", "tool": "needs_file", "args": {"name": "no"}},
+        ]
+    }
+    async with place.stdio() as client:
+        run = (await ask(client, "run_plan", plan=plan))["run_id"]
+        listed = await ask(client, "list_artifacts", run=run)
+        assert (sorted(row["name"] for row in listed["artifacts"]), listed["total"]) == (["large", "small"], 2)
+        assert next(row for row in listed["artifacts"] if row["name"] == "large")["size"] > 50_000
+        few = await ask(client, "list_artifacts", run=run, limit=1)
+        assert (len(few["artifacts"]), few["total"]) == (1, 2)
+        small = await ask(client, "read_artifact", run=run, name="small")
+        assert (small["value"], small["text"], small["next_offset"]) == ({"ok": True}, None, None)
+        pieces, offset, asked = [], 0, 0
+        while offset is not None:
+            part = await ask(client, "read_artifact", run=run, name="large", offset=offset)
+            assert part["value"] is None
+            assert len(part["text"]) <= 20_000
+            pieces.append(part["text"])
+            offset, asked = part["next_offset"], asked + 1
+        assert (json.loads("".join(pieces)), asked) == (large, 4)
+        whole = await ask(client, "read_artifact", run=run, name="large", limit=1_000_000)
+        assert whole["value"] == large
+        assert (await ask(client, "read_artifact", run=run, name="small", offset=500))["text"] == ""
+        for name in ("never", "nope"):
+            refused = await ask(client, "read_artifact", refused=True, run=run, name=name)
+            assert refused["error"]["code"] == "STEP_UNKNOWN"
+
+
+async def test_progress_reaches_whoever_waits(place: Place) -> None:
+    """I7: every step's end, with how many of how many, each report larger than the last; also to one who joins late."""
+    told: list[tuple[float, float | None, str | None]] = []
+
+    async def tell(progress: float, total: float | None, message: str | None) -> None:
+        told.append((progress, total, message))
+
+    plan = {
+        "steps": [
+            {"id": "a", "tool": "noisy"},
+            {"id": "h", "tool": "hold", "args": {"name": "go"}, "needs": ["a"]},
+            {"id": "b", "tool": "needs_file", "args": {"name": "no"}, "needs": ["h"]},
+            {"id": "c", "tool": "noisy", "needs": ["b"]},
+        ]
+    }
+    async with place.stdio() as client:
+        early = await client.call_tool("run_plan", {"plan": plan, "wait_seconds": 1.5}, progress_callback=tell)
+        assert told == [(1, 4, "a: succeeded")]
+        told.clear()
+        (place.folder / "go").write_text("")
+        run = (early.structured_content or {})["run_id"]
+        ended = await client.call_tool("wait_run", {"run": run}, progress_callback=tell)
+        assert (ended.structured_content or {})["status"] == "failed"
+        assert told == [(2, 4, "h: succeeded"), (3, 4, "b: failed"), (4, 4, "c: skipped")]
+        told.clear()
+        await client.call_tool("wait_run", {"run": run}, progress_callback=tell)  # nothing more happens
+        gate = {"steps": [{"id": "a", "tool": "noisy"}, {"id": "g", "tool": "noisy", "needs": ["a"], "confirm": True}]}
+        await client.call_tool("run_plan", {"plan": gate}, progress_callback=tell)
+        assert told == [(1, 2, "a: succeeded")]  # it waits for somebody, and all that happened was told
 
 
 async def test_what_is_refused_is_an_answer(place: Place) -> None:

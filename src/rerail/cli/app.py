@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rerail.cli.output import Output
 
 USAGE = 2
-INTERRUPTED = 130
+INTERRUPTED, TERMINATED = 130, 143
 
 
 def run(argv: Sequence[str] | None = None) -> int:
@@ -161,13 +161,34 @@ def _run(function: Any, bound: BoundArguments) -> int:
 def _guarded(function: Any, bound: BoundArguments, out: Output) -> int:
     """Run the command; what goes wrong is told in one sentence."""
     import asyncio
+    import contextlib
+    import signal
 
     from rerail.errors import RerailError
 
+    told: list[int] = []  # to stop, by somebody who has no keyboard
+
+    async def whole() -> int:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+
+        def stop() -> None:
+            told.append(signal.SIGTERM)
+            task.cancel()
+
+        with contextlib.suppress(NotImplementedError):  # not on every system
+            loop.add_signal_handler(signal.SIGTERM, stop)
+        code: int = await function(*bound.args, **{**bound.kwargs, "out": out})
+        return code
+
     try:
-        code: int = asyncio.run(function(*bound.args, **{**bound.kwargs, "out": out}))
+        code: int = asyncio.run(whole())
     except KeyboardInterrupt:
         return _interrupted(out)
+    except asyncio.CancelledError:
+        if not told:
+            raise
+        return _interrupted(out, TERMINATED)
     except RerailError as error:
         if os.environ.get("RERAIL_DEBUG"):
             raise
@@ -175,9 +196,9 @@ def _guarded(function: Any, bound: BoundArguments, out: Output) -> int:
     return code
 
 
-def _interrupted(out: Output) -> int:
-    """Ctrl-C: the runs of this process are left as a crash would leave them, and can be resumed."""
+def _interrupted(out: Output, code: int = INTERRUPTED) -> int:
+    """Ctrl-C, or SIGTERM: the runs of this process are left as a crash would leave them, and can be resumed."""
     hints = [f"rerail resume {run}{out.where}" for run in out.driving]
     message = tell("cli.interrupted.run" if hints else "cli.interrupted", runs=", ".join(out.driving))
     out.problem("INTERRUPTED", message, " ; ".join(hints))
-    return INTERRUPTED
+    return code

@@ -102,7 +102,7 @@ async def follow_up_of(engine: Engine, state: State) -> str | None:
     if state.follow_up is None or state.rest is None or state.rest.status != RunStatus.COMPLETED:
         return None
     children = await engine.list(parent=state.run, limit=1)
-    return children[0]["run_id"] if children else None
+    return children[0].run_id if children else None
 
 
 def show_report(out: Output, attended: Attended) -> None:

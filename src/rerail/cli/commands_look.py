@@ -29,6 +29,7 @@ from rerail.cli.worker_log import LogReader, Printed, log_file
 from rerail.core.events import Record
 from rerail.core.state import State
 from rerail.core.texts import tell
+from rerail.core.views import RunRow
 from rerail.core.why import failures
 from rerail.engine.reading import AT_REST
 from rerail.errors import PlanError, RerailError
@@ -54,7 +55,7 @@ async def ls(
     more = len(rows) > limit > 0
     rows = rows[:limit] if limit > 0 else rows
     if out.json:
-        out.document(rows)
+        out.document([row.to_dict() for row in rows])
     elif not rows:
         out.print(out.say("cli.ls.none"))
         out.note(Text("  rerail run plan.yaml --tools tools.py", "cyan"))
@@ -65,13 +66,13 @@ async def ls(
     return 0
 
 
-async def _chosen(engine: Engine, status: tuple[str, ...], limit: int) -> list[dict[str, Any]]:
+async def _chosen(engine: Engine, status: tuple[str, ...], limit: int) -> list[RunRow]:
     """The runs of these words, one more than asked for; `interrupted` is a kind of running."""
     stored = tuple(dict.fromkeys("running" if word == "interrupted" else word for word in status))
     odd = "interrupted" in status or "running" in status  # the store does not tell these two apart
     rows = await engine.list(status=stored, limit=limit + 1 if limit > 0 and not odd else 1_000_000)
     if odd:
-        rows = [row for row in rows if ("interrupted" if row["interrupted"] else row["status"]) in status]
+        rows = [row for row in rows if ("interrupted" if row.interrupted else row.status) in status]
     return rows
 
 

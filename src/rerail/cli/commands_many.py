@@ -42,14 +42,14 @@ async def retry_all(
         raise Refused(out.say("cli.clean.all"), "CONFIRM_NEEDED", hint="rerail retry --all-failed --clean --yes")
     session.require_store()
     async with session.engine() as engine:
-        rows = await engine.list(status=("failed", "running"), limit=100_000)
-    rows = [row for row in rows if row["status"] == "failed" or row["interrupted"]][::-1]
+        listed = await engine.list(status=("failed", "running"), limit=100_000)
+    rows = [row.to_dict() for row in reversed(listed) if row.status == "failed" or row.interrupted]
     if dry_run:
         done = [await _foreseen(session, row, arguments) for row in rows]
     else:
         done = await _Many(session, arguments, rows).all_done(jobs or workers_for(session))
     if out.json:
-        out.document(done)
+        out.document([{name: value for name, value in row.items() if name != "said"} for row in done])
     elif done:
         out.print(*_table(out, done))
     else:
@@ -70,9 +70,15 @@ async def _foreseen(session: Session, row: Row, arguments: Mapping[str, Any]) ->
             _, preview = await engine.begin_retry(run, **arguments, dry_run=True)
     except RerailError as error:
         return {**told, "status": told["before"], "exit_code": 2 if isinstance(error, Refused) else 1,
-                "reason": str(error)}  # fmt: skip
+                "reason": str(error), "said": _said(session.out, error)}  # fmt: skip
     assert preview is not None
     return {**told, "status": told["before"], "exit_code": 0, "reason": None, "preview": preview.to_dict()}
+
+
+def _said(out: Output, error: RerailError) -> str:
+    """A refusal and what to do instead, in the user's language."""
+    hint = out.told(error.hint)
+    return error.message_in(out.lang) + (f" ({hint})" if hint else "")
 
 
 def _told(row: Row) -> Row:
@@ -201,7 +207,7 @@ def _table(out: Output, done: Sequence[Row]) -> list[Text]:
         shown = Text.assemble(icon(row["status"], fancy=out.fancy), " ", out.say(f"cli.status.{row['status']}"))
         shown.stylize(style_of(row["status"]))
         would = out.say("cli.retry.would", count=len(row["preview"]["rerun"])) if "preview" in row else ""
-        words = row["reason"] or would
+        words = row.get("said") or out.told(row["reason"] or "") or would
         before = out.say(f"cli.status.{row['before']}")
         rows.append([Text(row["run_id"], "bold"), before, shown, one_line(row["objective"], 40), one_line(words)])
     head = [out.say(f"cli.head.{name}") for name in ("run", "before", "status", "objective", "note")]

@@ -24,7 +24,7 @@ from rerail.cli.retry_report import RetryReport, refusal
 from rerail.cli.session import Session, ownership
 from rerail.core.commands import Preview
 from rerail.core.holes import hole_warnings
-from rerail.core.plan import Fault
+from rerail.core.plan import Fault, servers_of
 from rerail.core.texts import tell
 from rerail.core.tools import ToolSpec
 from rerail.errors import PlanError, Refused
@@ -60,7 +60,7 @@ async def run(
             started = await engine.start(loaded, objective=objective, fallback=second, parent=above)
         except PlanError as error:
             plans = [plan for plan in (loaded, second) if plan is not None]
-            hints = [hint for plan in plans for hint in session.undecorated(plan, engine.tools)]
+            hints = [hint for plan in plans for hint in session.undecorated(plan, engine.tools_for(servers_of(plan)))]
             error.hint = hints[0] if len(hints) == 1 else "; ".join(hints) or error.hint
             raise
         return await stay(engine, out, Picture(started))

@@ -19,6 +19,7 @@ from rerail.core.state import State
 from rerail.core.texts import at_once, reason_in, span
 from rerail.core.track import Track
 from rerail.core.verdict import done_summary, skip_message, status_of
+from rerail.core.why import Moments
 
 Told = tuple[str, str, str]  # icon, step, words
 
@@ -33,21 +34,31 @@ def is_quiet(event: ev.Event) -> bool:
     return isinstance(event, QUIET) or (isinstance(event, ev.StepProgress) and not event.log)
 
 
+def _clock(seconds: float) -> Text:
+    """How long after the run's start, as lines begin."""
+    clock = f"+{span(seconds)}"
+    return Text(f"{clock:>10}  ", "dim")
+
+
 class Teller:
     """Tells events as lines; the state it is given says what a message would be in another language."""
 
     def __init__(self, out: Output, state: State) -> None:
         self._out, self._state = out, state
         self._width = 0
+        self._moments: Moments | None = None
 
     def line(self, record: Record) -> Text | None:
         """The event as a line; None if there is nothing to tell."""
+        if self._moments is None:
+            self._moments = Moments(self._state.created_at)
+        moment = self._moments(record.at)
         teller = TELL.get(type(record.event))
         told = teller(self, record.event) if teller is not None else None
         if told is None:
             return None
         sign, step, words = told
-        line = self._clock(record.at)
+        line = _clock(moment)
         line.append_text(icon(sign, fancy=self._out.fancy))
         line.append(" ")
         if step:
@@ -59,11 +70,8 @@ class Teller:
 
     def beside(self, at: float, sign: str, words: str) -> Text:
         """A line that no event holds, as events are told."""
-        return Text.assemble(self._clock(at), icon(sign, fancy=self._out.fancy), " ", clean(words))
-
-    def _clock(self, at: float) -> Text:
-        clock = f"+{span(max(0.0, at - (self._state.created_at or at)))}"
-        return Text(f"{clock:>10}  ", "dim")
+        since = max(0.0, at - (self._state.created_at or at))
+        return Text.assemble(_clock(since), icon(sign, fancy=self._out.fancy), " ", clean(words))
 
     def details(self, record: Record) -> list[Text]:
         """What `log.verbose` adds to an event: the retry chain, step by step, and each failed need of a skip."""

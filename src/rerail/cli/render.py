@@ -18,7 +18,7 @@ from rerail.core.state import State
 from rerail.core.texts import has, span
 from rerail.core.track import RunStatus, Status
 from rerail.core.verdict import error_of, run_status, status_of, waiting_on
-from rerail.core.views import RunResult, result
+from rerail.core.views import RunResult, RunRow, result
 
 SHOWN = 12  # of a list in a report; the rest is counted
 
@@ -236,14 +236,16 @@ def steps_table(out: Output, picture: Picture, now: float, *, everything: bool =
     return [*lines, Text(out.say("cli.show.hidden", count=hidden), "dim")] if hidden else lines
 
 
-def runs_table(out: Output, rows: Sequence[Mapping[str, Any]]) -> list[Text]:
+def runs_table(out: Output, rows: Sequence[RunRow]) -> list[Text]:
     """Runs, one a line."""
     cells: list[list[Text | str]] = []
     for row in rows:
-        status = "interrupted" if row["interrupted"] else row["status"]
+        status = "interrupted" if row.interrupted else row.status
         shown = Text.assemble(icon(status, fancy=out.fancy), " ", (out.say(f"cli.status.{status}"), style_of(status)))
-        what = one_line(row["objective"], 80) + (f"  ← {row['parent']}" if row["parent"] else "")
-        cells.append([Text(row["run_id"], "bold"), shown, moment(row["created_at"]), str(row["events"]), what])
+        if row.degraded:
+            shown.append(f" ({out.say('cli.status.degraded')})", style_of("degraded"))
+        what = one_line(row.objective, 80) + (f"  ← {row.parent}" if row.parent else "")
+        cells.append([Text(row.run_id, "bold"), shown, moment(row.created_at), str(row.events), what])
     head = [out.say(f"cli.head.{name}") for name in ("run", "status", "started", "events", "objective")]
     return table(head, cells, out.out.width)
 

@@ -86,7 +86,7 @@ class Session:
         """The tools a plan can be checked against, its own servers' included; None if no tools are named at all."""
         async with self.toolbox() as engine:
             await engine.equip(servers_of(plan))
-            return dict(engine.tools) or None
+            return dict(engine.tools_for(servers_of(plan))) or None
 
     def undecorated(self, plan: Plan, known: Mapping[str, ToolSpec]) -> list[str]:
         """What to say about unknown tools that are functions in a file of tools, and only lack the decorator."""

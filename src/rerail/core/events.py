@@ -79,6 +79,7 @@ class PlanAccepted(_Event, frozen=True, tag="plan_accepted"):
     fingerprints: dict[str, str] = {}  # tool → what its definition was
     by: str = ""  # who wrote it, if not the caller
     fallback: str = ""  # why it is not the plan that was wanted: planning failed, and this was given for that case
+    brought: tuple[str, ...] | None = None  # the tools of the plan's own servers: with the engine's own, all it may use
 
 
 class PlanRejected(_Event, frozen=True, tag="plan_rejected"):
@@ -202,6 +203,7 @@ class Reflected(_Event, frozen=True, tag="reflected"):
     alternatives: tuple[str, ...] = ()
     by: str = "rules"
     refused: tuple[str, ...] = ()
+    partial: bool = False  # the suggestion is what changes of arguments that are too large to be written again
 
 
 class Recovered(_Event, frozen=True, tag="recovered"):
@@ -217,6 +219,7 @@ class Recovered(_Event, frozen=True, tag="recovered"):
     blob: bool = False
     course: Course = Course()
     by: str = "rules"
+    args_blob: str = ""  # where the whole arguments are kept, if `args` is only what changes of them
 
 
 class Asked(_Event, frozen=True, tag="asked"):

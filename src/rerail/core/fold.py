@@ -14,7 +14,7 @@ from typing import Any
 from rerail.core import events as ev
 from rerail.core.events import Course, Error, Event
 from rerail.core.pipeline import resume_stage
-from rerail.core.plan import Effect, Step, definition
+from rerail.core.plan import Effect, Step, definition, servers_of
 from rerail.core.policy import LEAST_WAIT, Rung
 from rerail.core.recover import failed_args
 from rerail.core.state import State
@@ -51,7 +51,7 @@ def _run_started(state: State, event: ev.RunStarted, at: float) -> None:
 def _plan_accepted(state: State, event: ev.PlanAccepted, at: float) -> None:
     state.revision = event.revision
     state.fingerprints = dict(event.fingerprints)
-    state.follow_up, state.mcp = event.plan.follow_up, event.plan.mcp
+    state.follow_up, state.mcp, state.brought = event.plan.follow_up, servers_of(event.plan), event.brought
     state.fallback = event.fallback
     state.objective = event.plan.objective or state.objective
     state.define(event.plan.steps)
@@ -282,7 +282,7 @@ def _recovered(state: State, event: ev.Recovered, at: float) -> None:
         track.confirmed = track.wanted = False  # whoever agreed, agreed to another call
         heal.minded = True
     if event.rung is Rung.ADJUST:
-        heal.args = event.args
+        heal.args, heal.args_blob = event.args, event.args_blob
     elif event.rung is Rung.ALTERNATIVE:
         heal.tool = event.tool
         heal.alternatives = (*heal.alternatives, event.tool)

@@ -131,8 +131,10 @@ def _thought(track: Track) -> Reflection | None:
     said = track.heal.thought if track.heal is not None else None
     if said is None or said.attempt != track.attempt:
         return None
+    # Arguments of which only a part is written here were looked at whole, and not taken: else nobody would ask again.
+    args = None if said.partial else said.suggestion
     return Reflection(
-        said.category, said.root_cause, said.recoverable, said.suggestion, said.confidence, said.alternatives, said.by
+        said.category, said.root_cause, said.recoverable, args, said.confidence, said.alternatives, said.by
     )
 
 
@@ -210,6 +212,14 @@ def failed_args(state: State, track: Track) -> dict[str, Any] | None:
         return track.call.args
     template = state.template(track)
     return template.value if not template.refs and not (track.call and track.call.args_blob) else None
+
+
+def failed_blob(track: Track) -> str:
+    """Where the arguments of the failed attempt are kept, if they were too large for the history itself."""
+    if track.error is not None and track.error.data.get("args_blob"):
+        return str(track.error.data["args_blob"])
+    called = track.call is not None and (track.heal is None or not track.heal.before)
+    return track.call.args_blob if track.call is not None and called else ""
 
 
 def _better_args(state: State, tools: Tools, track: Track, error: Error, args: dict[str, Any]) -> dict[str, Any] | None:

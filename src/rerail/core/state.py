@@ -54,6 +54,7 @@ class State:
         self.follow_up: Any = None
         self.fallback = ""  # why this is not the plan that was wanted, if it is not (P7)
         self.mcp: dict[str, Any] = {}  # the servers that the plan brought with it
+        self.brought: tuple[str, ...] | None = None  # their tools, as they were when the plan was accepted
         self.revision = 0
         self.fingerprints: dict[str, str] = {}
         self.created_at = 0.0

@@ -124,6 +124,7 @@ class Heal:
     __slots__ = (
         "alternatives",
         "args",
+        "args_blob",
         "asked",
         "before",
         "category",
@@ -144,6 +145,7 @@ class Heal:
     def __init__(self) -> None:
         self.tool: str | None = None  # an alternative tool, for this round
         self.args: dict[str, Any] | None = None  # adjusted arguments, for this round
+        self.args_blob = ""  # where they are kept whole, if they are large and these are only what changed
         self.alternatives: tuple[str, ...] = ()  # those already tried
         self.tried: dict[tuple[str, str, str], int] = {}  # (tool, arguments, error) → how often
         self.repairs = 0

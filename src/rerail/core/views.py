@@ -95,6 +95,32 @@ class RunResult:
         return plain
 
 
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """A run as lists show it."""
+
+    run_id: str
+    status: str
+    objective: str
+    parent: str | None
+    created_at: float
+    updated_at: float
+    events: int
+    owner: str | None
+    interrupted: bool  # it should be running, and its process is gone
+    degraded: bool  # it completed, and not with everything that was wanted
+
+    def __getitem__(self, name: str) -> Any:
+        """A field by its name, as in `to_dict()`."""
+        if name not in self.__slots__:
+            raise KeyError(name)
+        return getattr(self, name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The row as plain data."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
 def step_row(state: State, track: Track, output: Any = None, lang: str = "en", args: Any = None) -> StepRow:
     """A step as a row; its output and its arguments have to be brought along where they are not in memory."""
     status, code = status_of(state, track)
@@ -137,7 +163,8 @@ def _stale(stale: str, lang: str) -> str | None:
 def result(
     state: State, outputs: Mapping[str, Any], now: float, lang: str = "en", args: Mapping[str, Any] | None = None
 ) -> RunResult:
-    """The whole run as one object; `outputs` are the values of the steps that have one, `args` large arguments."""
+    """The whole run as one object; `outputs` are the values of the steps that have one, `args` large arguments, by step
+    for the latest call, and by the name they are kept under for one that waits."""
     found, args = verdict(state), args or {}
     rows = {
         track.id: step_row(state, track, outputs.get(track.id), lang, args.get(track.id))
@@ -163,7 +190,7 @@ def result(
         round=state.round,
         retries=state.retries,
         revision=state.revision,
-        waiting_on=tuple(_informed(state, item, outputs) for item in waiting_on(state)) if state.waiting else (),
+        waiting_on=tuple(_informed(state, item, outputs, args) for item in waiting_on(state)) if state.waiting else (),
         never_started=found.never,
         stopped=state.stopped,
         seq=state.seq,
@@ -174,13 +201,16 @@ def result(
     )
 
 
-def _informed(state: State, item: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Any]:
+def _informed(
+    state: State, item: Mapping[str, Any], outputs: Mapping[str, Any], large: Mapping[str, Any]
+) -> dict[str, Any]:
     """What only a person can move, with what they have to know: the call that waits, and what it is made from."""
     track = state.tracks.get(str(item["step"]))
     if item["for"] != "confirm" or track is None:
         return dict(item)
     if track.heal is not None and track.heal.args is not None:
-        args: Any = track.heal.args  # not the plan's: those somebody has to agree to are those that would be passed
+        # Not the plan's: those somebody has to agree to are those that would be passed.
+        args: Any = large.get(track.heal.args_blob) if track.heal.args_blob else track.heal.args
     else:
         try:
             args = resolve(state.template(track), outputs.get)

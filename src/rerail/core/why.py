@@ -58,9 +58,26 @@ def place_of(traceback: str) -> str:
     return f"{path.rpartition('/')[2]}:{line} ({name})"
 
 
+class Moments:
+    """When things happened, counted from the start of a run.
+
+    A clock may be set back, and another process or machine may have another one: what came later is told as later.
+    """
+
+    def __init__(self, begun: float) -> None:
+        self._last, self._passed = begun, 0.0
+
+    def __call__(self, at: float) -> float:
+        """Seconds since the start, for the next event."""
+        self._passed += max(0.0, at - (self._last or at))
+        self._last = at
+        return self._passed
+
+
 class _Teller:
     def __init__(self, state: State, step: str | None, lang: str) -> None:
         self.state, self.step, self.lang = state, step, lang
+        self.moments = Moments(state.created_at)
         self.place = ""  # where the last error happened: said once, not at every attempt
 
     def say(self, key: str, **values: Any) -> str:
@@ -122,11 +139,11 @@ class _Teller:
         return f"rerail retry {self.state.run} --dry-run" + (" --force" if permanent else "")
 
     def tell(self, record: Record) -> list[str]:
-        event = record.event
+        event, moment = record.event, self.moments(record.at)
         teller = TELL.get(type(event))
         if teller is None or (self.step is not None and not self._about(event)):
             return []
-        return teller(self, event, _clock(record.at - self.state.created_at))
+        return teller(self, event, _clock(moment))
 
     def _about(self, event: Any) -> bool:
         if isinstance(event, ev.RetryBegin):
@@ -319,4 +336,4 @@ def _shown(value: Any) -> str:
 
 def _clock(seconds: float) -> str:
     """A moment, counted from the start of the run."""
-    return f"{f'+{span(max(0.0, seconds))}':>8}"
+    return f"{f'+{span(seconds)}':>8}"

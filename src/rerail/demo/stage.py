@@ -32,6 +32,8 @@ from rerail.demo.setting import FASTEST, PLAN, SLOWEST, Setting
 from rerail.demo.world import World
 
 PATIENCE = 50.0  # seconds for the moment to come at which the process is killed
+PREFIX = "rerail-demo-"
+STALE = 24 * 3600.0  # seconds that the folder of a demo stays for those who want to look closer
 SETTLED = (Phase.SUCCEEDED, Phase.SKIPPED)
 
 
@@ -50,6 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return asyncio.run(Stage(out, setting).play())
         except KeyboardInterrupt:
             out.note(out.say("cli.interrupted"))
+            if options.keep is None:
+                shutil.rmtree(folder, ignore_errors=True)  # nobody was told where it is
             return 130
         except (rerail.RerailError, Broken) as error:
             out.problem("DEMO_FAILED", error.args[0], tell("demo.files_in", folder=folder))
@@ -73,10 +77,20 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _folder(keep: str | None) -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="rerail-demo-")) if keep is None else Path(keep).absolute()
+    if keep is None:
+        _sweep(Path(tempfile.gettempdir()), time.time() - STALE)
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX)) if keep is None else Path(keep).absolute()
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(PLAN, folder / PLAN.name)
     return folder
+
+
+def _sweep(place: Path, before: float) -> None:
+    """Remove the folders that earlier demos left for whoever wanted to look closer."""
+    for folder in place.glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError):  # somebody else's, or gone already
+            if folder.stat().st_mtime < before and folder.stat().st_uid == os.getuid():
+                shutil.rmtree(folder)
 
 
 class Broken(Exception):

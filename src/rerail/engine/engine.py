@@ -21,13 +21,14 @@ from rerail.core.plan import Fault, Plan, Step, check, servers_of
 from rerail.core.policy import Policy
 from rerail.core.state import State
 from rerail.core.texts import Told, say, tell
+from rerail.core.tools import ToolSpec
 from rerail.core.track import RunStatus
 from rerail.core.views import RunResult
 from rerail.engine.keeping import Edit, Snapshot, backed_up, cleared, damage_above, damage_of
 from rerail.engine.loop import Ended, Host, RunLoop
 from rerail.engine.owner import RENEW_EVERY, end_residual, is_dead, is_silent, is_this_process, this_process
 from rerail.engine.reading import AT_REST, FORGOTTEN, Live, Reader, store_errors
-from rerail.engine.today import Today, pretend_mended
+from rerail.engine.today import Today, fingerprints, pretend_mended
 from rerail.engine.wishes import Wish, encode_answer, error_for, raise_answer, storable
 from rerail.errors import PlanError, Refused, RerailError, StoreError
 from rerail.mind import plan as planning
@@ -74,7 +75,7 @@ class Engine(Reader):
         super().__init__(host)
         self._remembers = remembers
         self._policy, self._by, self._version = policy, by, version
-        self._today = Today(host.specs, policy)
+        self._today = Today(host.specs_of, policy)
         self._origin, self._ttl = tuple(origin), ttl
         self._owner = this_process(worker=worker)
         self._broken: dict[str, RerailError] = {}  # runs that stopped because they could not be written any more
@@ -181,8 +182,10 @@ class Engine(Reader):
         planned: Planned | None = None,
     ) -> str:
         """Check a plan and start a run of it; returns the run's id. ``planned`` is what it cost to make the plan."""
-        await self.equip(servers_of(plan))
-        faults = check(plan, self._host.specs)
+        servers = servers_of(plan)
+        await self.equip(servers)
+        specs = self.tools_for(servers)
+        faults = check(plan, specs)
         if faults:
             raise PlanError(tell("refuse.run.plan_faulty"), faults)
         run = _usable_id(run_id) if run_id is not None else secrets.token_hex(5)
@@ -209,9 +212,10 @@ class Engine(Reader):
             ),
             *(planned.consulted() if planned is not None else ()),
             ev.PlanAccepted(
-                Plan(plan.objective, plan.steps, plan.follow_up, mcp=plan.mcp), 1, self._today.fingerprints(plan),
+                Plan(plan.objective, plan.steps, plan.follow_up, mcp=plan.mcp), 1, fingerprints(plan, specs),
                 planned.by if planned is not None and not planned.problem else "",
                 planned.problem if planned is not None else "",
+                tuple(sorted(name for name in specs if name not in self._host.specs)) if servers else None,
             ),
         )  # fmt: skip
         try:
@@ -227,6 +231,11 @@ class Engine(Reader):
         if servers:
             fault = Fault("MCP_NOT_ALLOWED", tell("refuse.run.no_servers"))
             raise PlanError(tell("refuse.run.plan_faulty"), [fault])
+
+    def tools_for(self, servers: Mapping[str, Any]) -> Mapping[str, ToolSpec]:
+        """The tools that a plan with these servers may use: the engine's own, and theirs."""
+        host = self._host
+        return host.given(servers, None) if servers and host.given is not None else host.specs
 
     async def _let_go(self, lease: Lease) -> None:
         """Give a lease back; a store that is out of reach will see that its holder is gone."""
@@ -288,7 +297,9 @@ class Engine(Reader):
         child = f"{state.run}-f{state.seq}"
         with store_errors():
             if await self._host.store.head(child) is None:
-                await self.start(state.follow_up, parent=state.run, run_id=child)
+                # The servers that its parent brought are there for what follows it, too.
+                plan = msgspec.structs.replace(state.follow_up, mcp={**state.mcp, **state.follow_up.mcp})
+                await self.start(plan, parent=state.run, run_id=child)
         return child
 
     # -- Forgetting (H10) -------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import copy
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -27,6 +27,7 @@ from rerail.core.decide import Action, Ask, Call, Look, Note, decide
 from rerail.core.events import Event, Record
 from rerail.core.fold import evolve
 from rerail.core.policy import Rung
+from rerail.core.recover import failed_blob
 from rerail.core.refs import HOLE, MissingPath, Template, compile_args, resolve
 from rerail.core.state import State
 from rerail.core.texts import say, tell
@@ -39,7 +40,7 @@ from rerail.engine.failures import from_code
 from rerail.engine.files import Damage, Wanted, damaged, files_read, told
 from rerail.engine.limits import Limits, wanted
 from rerail.engine.outputs import INLINE, Contents, Gone
-from rerail.engine.perform import Launch, Outcome, Performer
+from rerail.engine.perform import GRACE, Launch, Outcome, Performer
 from rerail.engine.wishes import Wish, error_for, grant
 from rerail.errors import RerailError, StoreError
 from rerail.mind import judge, reflect, repair, replan
@@ -51,6 +52,7 @@ from rerail.ports import (
     Conflict,
     Fenced,
     Lease,
+    Ledger,
     Mind,
     Question,
     Sample,
@@ -84,8 +86,14 @@ class Host:
     reconnect_seconds: float
     memory: int
     limits: Limits
+    # The engine's own tools and those of these servers, as far as they are named: what a run with servers may use.
+    given: Callable[[Mapping[str, Any], Collection[str] | None], Mapping[str, ToolSpec]] | None = None
     history_window: tuple[int, int] = (5, 12)
     observe: Callable[[Record], None] | None = None  # told of each event once it is durable
+
+    def specs_of(self, state: State) -> Mapping[str, ToolSpec]:
+        """The tools that a run was given: nobody may use those of another plan's servers in it (H8)."""
+        return self.given(state.mcp, state.brought) if state.mcp and self.given is not None else self.specs
 
 
 class View(Protocol):
@@ -102,6 +110,8 @@ class Answered:
 
     action: Ask
     answer: Answer
+    args: Mapping[str, Any] | None = None  # the large arguments that it is about
+    cut: bool = False  # nobody could wait for the answer any longer; what it cost counts all the same
 
 
 class Ended(StoreError):
@@ -114,6 +124,7 @@ class RunLoop:
     def __init__(self, host: Host, lease: Lease, state: State) -> None:
         self.host, self.lease, self.state = host, lease, state
         self.contents = Contents(host.store, host.memory)
+        self._specs: Mapping[str, ToolSpec] | None = None  # those of a plan with servers are looked up once
         self._seq = state.seq  # the last sequence number that is durable
         self._rows: list[tuple[float, bytes]] = []
         self._unseen: list[Record] = []
@@ -125,6 +136,7 @@ class RunLoop:
         self._granted: list[tuple[asyncio.Future[None], RerailError | None]] = []
         self._launched: dict[str, Launch] = {}
         self._tasks: dict[tuple[str, str, int], asyncio.Task[None]] = {}
+        self._ledgers: dict[tuple[str, str, int], Ledger] = {}  # of the questions under way
         self._fetched: dict[str, dict[str, bytes]] = {}
         self._probed: dict[tuple[str, int], Any] = {}
         self._inspected: dict[tuple[str, int], list[Damage]] = {}  # what is wrong with the files that a step reads
@@ -154,7 +166,7 @@ class RunLoop:
 
     def apply(self, wish: Wish) -> None:
         """Grant a wish before the loop starts; `Refusal` or `Faulty` if the state does not allow it."""
-        granted = grant(self.state, self.host.specs, wish)
+        granted = grant(self.state, self.specs, wish)
         self._blobs.update(granted.blobs)
         self.note(*granted.events)
 
@@ -162,6 +174,13 @@ class RunLoop:
     def workspace(self) -> Path:
         """The folder for the run's files; a follow-up works in its parent's."""
         return self.host.workspaces(self.state.home)
+
+    @property
+    def specs(self) -> Mapping[str, ToolSpec]:
+        """The tools that this run was given."""
+        if self._specs is None or not self.state.mcp:
+            self._specs = self.host.specs_of(self.state)
+        return self._specs
 
     @property
     def _limited(self) -> bool:
@@ -218,6 +237,7 @@ class RunLoop:
 
     def _stop(self) -> None:
         """Leave as a crash would: calls are cancelled, nothing more is recorded."""
+        self._ledgers.clear()
         for task in self._tasks.values():
             task.cancel()
         for launch in self._launched.values():
@@ -286,7 +306,7 @@ class RunLoop:
         while self._wishes:
             wish, future = self._wishes.popleft()
             try:
-                granted = grant(self.state, self.host.specs, wish)
+                granted = grant(self.state, self.specs, wish)
             except Refusal as refusal:
                 self._granted.append((future, error_for(refusal)))
                 continue
@@ -306,10 +326,14 @@ class RunLoop:
         while True:
             now = self.host.clock.now()
             again = False
-            for action in decide(self.state, self.host.specs, now):
+            for action in decide(self.state, self.specs, now):
                 again = self._take_up(action, now, launches) or again
             if not again:
-                return launches
+                break
+        if self.state.stopped:
+            for ledger in self._ledgers.values():
+                ledger.closed = True
+        return launches
 
     def _take_up(self, action: Action, now: float, launches: list[Launch]) -> bool:
         """Begin an action; True if the state changed so that there may be more to decide."""
@@ -317,6 +341,9 @@ class RunLoop:
             case Call():
                 return self._intend(action, now, launches)
             case Note():
+                if self._ledgers and isinstance(action.events[-1], ev.Done | ev.Waiting):
+                    self._settle_questions()  # what they cost belongs to the run: first this, then its rest
+                    return False
                 for event in action.events:
                     self._record(event, now)
                 return True
@@ -420,6 +447,8 @@ class RunLoop:
     def _cancel_unwanted(self) -> None:
         """Cancel calls that nobody waits for any more: the run was cancelled, or their step skipped."""
         self._check_launched = False
+        if self.state.stopped == "RUN_CANCELLED":
+            self._settle_questions()
         for launch in list(self._launched.values()):
             if self.state.stopped == "RUN_CANCELLED":
                 self.host.performer.cancel(launch, "RUN_CANCELLED")
@@ -431,7 +460,7 @@ class RunLoop:
     def _intend(self, action: Call, now: float, launches: list[Launch]) -> bool:
         """Write down the intent to call; True if the step failed before its call instead."""
         track = self.state.tracks[action.step]
-        tool, spec = self.host.tools.get(action.tool), self.host.specs.get(action.tool)
+        tool, spec = self.host.tools.get(action.tool), self.specs.get(action.tool)
         if tool is None or spec is None:
             return self._fail_before(track, from_code("TOOL_UNKNOWN", tool=action.tool), now)
         try:
@@ -507,7 +536,12 @@ class RunLoop:
         if action.rung is Rung.FALLBACK and track.step.fallback is not None:
             template, own = compile_args(track.step.fallback.args, self.state.names), False
         elif track.heal is not None and track.heal.args is not None:
-            return unpack(pack(track.heal.args).data), False  # a fresh value, however deep it is
+            if not track.heal.args_blob:
+                return unpack(pack(track.heal.args).data), False  # a fresh value, however deep it is
+            data = self._fetched.get(track.id, {}).get(track.heal.args_blob) or self.contents.peek(track.heal.args_blob)
+            if data is None:
+                raise _NotYet({track.heal.args_blob: track.id})
+            return unpack(data), False
         else:
             template, own = self.state.template(track), True
         if not template.refs:
@@ -527,11 +561,16 @@ class RunLoop:
             self._check_holes(template, lookup, spec)
         faults = spec.schema.faults(args)
         if faults:
-            small = len(pack(args).data) <= 4 * INLINE
+            small = len(pack(args).data) <= 4 * INLINE  # what somebody may want to change is kept, wherever
             shown = "; ".join(map(str, faults[:5]))
             error = from_code("ARGS_INVALID", tool=spec.name, faults=shown)
-            raise _Before(_with_args(error, args) if small else error)
+            raise _Before(_with_args(error, "args", args) if small else self._with_large(error, args))
         return args
+
+    def _with_large(self, error: ev.Error, args: dict[str, Any]) -> ev.Error:
+        packed = pack(args)
+        self._blobs[packed.digest] = packed.data
+        return _with_args(error, "args_blob", packed.digest)
 
     def _check_holes(self, template: Template, lookup: _Lookup, spec: ToolSpec) -> None:
         """A hole that reaches an argument which does not accept null is a failure before the call (H9)."""
@@ -636,7 +675,7 @@ class RunLoop:
         call = track.call
         if call is None:
             return
-        tool, spec = self.host.tools.get(call.tool), self.host.specs.get(call.tool)
+        tool, spec = self.host.tools.get(call.tool), self.specs.get(call.tool)
         if tool is None or spec is None:
             event = ev.StepVerified(
                 action.step, action.attempt, "unknown", reason=say("reason.no_tool", tool=call.tool)
@@ -675,8 +714,39 @@ class RunLoop:
             self._outcomes.append(Answered(action, Answer(failed=say("reason.nobody"))))
             return
         question = await self._question(action)
-        answer = await self.host.performer.ask(mind, question, self.host.mind_timeout)
-        self._outcomes.append(Answered(action, answer))
+        key = (action.question, action.step, action.seq)
+        self._ledgers[key] = question.ledger
+        try:
+            answer = await self.host.performer.ask(mind, question, self.host.mind_timeout)
+        except asyncio.CancelledError:
+            if not self._cut_off(key):
+                raise
+            return
+        if self._ledgers.pop(key, None) is not None:  # else it was given up meanwhile
+            last = question.attempts[-1]["args"] if question.attempts else None
+            self._outcomes.append(Answered(action, answer, last))
+
+    def _settle_questions(self) -> None:
+        """See to questions that are under way while the run comes to an end, so that what they cost is recorded.
+
+        Where a budget stopped the run, or somebody paused it, they end as calls of tools do: nothing new is asked, and
+        what was asked is waited for. Where nobody wants the answer any more they are cut off.
+        """
+        if self.state.stopped in ("BUDGET_EXCEEDED", "BREAKER_OPEN") or (self.state.paused and not self.state.stopped):
+            return
+        for key in self._ledgers:
+            task = self._tasks[key]
+            if not task.cancelling():
+                task.cancel()
+                asyncio.get_running_loop().call_later(GRACE, self._cut_off, key)  # however stubborn it is
+
+    def _cut_off(self, key: tuple[str, str, int]) -> bool:
+        """Write down what is known of a question that nobody waits for any longer; False if that was done before."""
+        ledger = self._ledgers.pop(key, None)
+        if ledger is not None:
+            self._outcomes.append(Answered(Ask(*key), Answer(None, list(ledger.calls)), cut=True))
+            self._wake.set()
+        return ledger is not None
 
     async def _question(self, action: Ask) -> Question:
         """Everything a mind gets to see. The table is always whole; what is large is cut to a sample."""
@@ -688,10 +758,10 @@ class RunLoop:
         whole = action.question == "replan"
         policy = state.policy
         return Question(
-            action.question, state.run, action.step, state.objective, question_table(state), host.specs, error,
+            action.question, state.run, action.step, state.objective, question_table(state), self.specs, error,
             msgspec.to_builtins(track.step) if track is not None else None, state.seq,
             definitions=[msgspec.to_builtins(other.step) for other in state.tracks.values()] if whole else (),
-            attempts=attempts_of(track) if track is not None else (),
+            attempts=await self._attempts(track) if track is not None else (),
             outputs=await self._samples(
                 list(state.tracks.values()) if track is None else [need for need, _ in track.needs]
             ),
@@ -701,6 +771,15 @@ class RunLoop:
             tokens_left=None if policy.max_tokens is None else max(0, policy.max_tokens - state.tokens),
             cost_left=None if policy.max_cost is None else max(0.0, policy.max_cost - state.cost),
         )  # fmt: skip
+
+    async def _attempts(self, track: Track) -> list[dict[str, Any]]:
+        """The failed attempts; the arguments of the latest are there whole, so that some of them can be changed."""
+        rows = attempts_of(track)
+        blob = failed_blob(track)
+        if rows and rows[-1]["args"] is None and blob:
+            with contextlib.suppress(Gone):
+                rows[-1] = {**rows[-1], "args": unpack(await self._content(blob))}
+        return rows
 
     async def _samples(self, tracks: list[Track]) -> dict[str, Any]:
         """The outputs of these steps: whole where they are small, else their beginning as text."""
@@ -728,12 +807,16 @@ class RunLoop:
         by = name if isinstance(name, str) and name not in ("", "rules") else "mind"  # nobody passes for the rules
         for call in answer.consultations:
             self._record(consulted(action.question, action.step, call), now)
-        for event in self._conclusions(action, answer, by, now):
+        if said.cut:
+            self._record(ev.Declined(action.question, action.step, "cut off, the run has moved on", late=True), now)
+            return
+        for event in self._conclusions(said, by, now):
             self._record(event, now)
 
-    def _conclusions(self, action: Ask, answer: Answer, by: str, now: float) -> list[Event]:
+    def _conclusions(self, said: Answered, by: str, now: float) -> list[Event]:
         """The events that an answer comes to, once it is checked."""
-        state, specs, given, failed = self.state, self.host.specs, answer.value, answer.failed
+        state, specs, action = self.state, self.specs, said.action
+        given, failed = said.answer.value, said.answer.failed
         match action.question:
             case "judge":
                 if state.judged is not None or state.moves != action.seq:
@@ -742,13 +825,25 @@ class RunLoop:
                     return [judge.unavailable(state, failed)]
                 return [judge.read(state, given, by)]
             case "reflect":
-                return reflect.read(state, specs, action.step, action.seq, given, by, now, failed)
+                events = reflect.read(state, specs, action.step, action.seq, given, by, now, failed, said.args)
+                return self._set_aside(events, said.args)
             case _ if failed:
                 return [ev.Declined(action.question, action.step, failed)]
             case "repair":
                 return [repair.read(state, specs, action.step, action.seq, given, by)]
             case _:
                 return [replan.read(state, specs, given, by, action.seq)]
+
+    def _set_aside(self, events: list[Event], failed: Mapping[str, Any] | None) -> list[Event]:
+        """Adjusted arguments that are large are kept in the store, and the history says only what changed (E7)."""
+        whole = next((event.args for event in events if isinstance(event, ev.Recovered) and event.args), None)
+        whole = whole or next((event.suggestion for event in events if isinstance(event, ev.Reflected)), None)
+        packed = pack(whole) if whole is not None and failed is not None else None
+        if packed is None or failed is None or len(packed.data) <= INLINE:
+            return events
+        self._blobs[packed.digest] = packed.data
+        self.contents.remember(packed.digest, packed.data)
+        return reflect.compact(events, failed, packed.digest)
 
 
 class _NotYet(Exception):
@@ -834,5 +929,5 @@ def _nulled(value: Any) -> Any:
     return value
 
 
-def _with_args(error: ev.Error, args: dict[str, Any]) -> ev.Error:
-    return ev.Error(error.code, error.category, error.message, data={**error.data, "args": args})
+def _with_args(error: ev.Error, name: str, args: Any) -> ev.Error:
+    return ev.Error(error.code, error.category, error.message, data={**error.data, name: args})

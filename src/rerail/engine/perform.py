@@ -415,7 +415,7 @@ class Performer:
             pack(answer.value)  # what cannot be written down is no answer
             return answer
         except TimeoutError:
-            return Answer(None, answer.consultations, say("reason.no_answer", seconds=seconds))
+            return Answer(None, list(question.ledger.calls), say("reason.no_answer", seconds=seconds))
         except Unanswered as broken:
             cause = broken.__cause__ or broken
             return Answer(None, broken.consultations, from_exception(cause, self.patterns).error.message)

@@ -24,7 +24,7 @@ from rerail.core.state import State
 from rerail.core.texts import tell
 from rerail.core.track import RunStatus
 from rerail.core.values import unpack
-from rerail.core.views import RunResult, result
+from rerail.core.views import RunResult, RunRow, result
 from rerail.core.why import story
 from rerail.engine.loop import Host, RunLoop
 from rerail.engine.outputs import Contents, Gone
@@ -35,11 +35,13 @@ from rerail.ports import Head, Unavailable, Unusable
 # The class below has a method named `list`, which hides the builtin from annotations inside it.
 Records: TypeAlias = list[Record]
 Rows: TypeAlias = list[dict[str, Any]]
+RunRows: TypeAlias = list[RunRow]
 
 AT_REST = frozenset({str(RunStatus.COMPLETED), str(RunStatus.FAILED), str(RunStatus.CANCELLED)})
 FORGOTTEN = "~memory"  # a history of its own: when the failure memory was cleared, and by whom
 LEARN_FROM = 100  # runs
 PAGE = 2000
+LAST = 16  # events of a run at rest among which its end is
 
 
 @dataclass(slots=True)
@@ -151,6 +153,10 @@ class Reader:
             if track.call is not None and track.call.args_blob:
                 with store_errors(), contextlib.suppress(Gone):
                     found[track.id] = unpack(await contents.get(track.call.args_blob))
+        for track in state.gates.values() if state.waiting else ():
+            if track.heal is not None and track.heal.args_blob:
+                with store_errors(), contextlib.suppress(Gone):
+                    found[track.heal.args_blob] = unpack(await contents.get(track.heal.args_blob))
         return found
 
     async def _outputs(self, state: State, contents: Contents | None = None) -> dict[str, Any]:
@@ -162,21 +168,30 @@ class Reader:
                 if track.result is not None and track.result.digest
             }
 
-    async def list(self, *, status: Sequence[str] = (), parent: str | None = None, limit: int = 100) -> Rows:
-        """Runs, newest first, as plain rows."""
+    async def list(self, *, status: Sequence[str] = (), parent: str | None = None, limit: int = 100) -> RunRows:
+        """Runs, newest first."""
         with store_errors():
             heads = await self._host.store.heads(status=status, parent=parent, limit=limit)
         now = self._host.clock.now()
         return [
-            {
-                "run_id": head.run, "status": head.status, "objective": head.objective, "parent": head.parent or None,
-                "created_at": head.created_at, "updated_at": head.updated_at, "events": head.seq,
-                "owner": str(head.owner) if head.owner is not None else None,
-                "interrupted": head.status == RunStatus.RUNNING and is_dead(head, now),
-            }
+            RunRow(
+                head.run, head.status, head.objective, head.parent or None, head.created_at, head.updated_at, head.seq,
+                str(head.owner) if head.owner is not None else None,
+                interrupted=head.status == RunStatus.RUNNING and is_dead(head, now),
+                degraded=head.status == RunStatus.COMPLETED and await self._ended_degraded(head),
+            )
             for head in heads
             if head.run != FORGOTTEN
         ]  # fmt: skip
+
+    async def _ended_degraded(self, head: Head) -> bool:
+        """Whether a run at rest is degraded; its end says so, and the rest of its history need not be read."""
+        with store_errors():
+            rows = await self._host.store.read(head.run, max(0, head.seq - LAST), LAST)
+        ends = [
+            event for event in (_decoded(head.run, row.seq, row.data) for row in rows) if isinstance(event, ev.Done)
+        ]
+        return bool(ends) and ends[-1].degraded
 
     async def why(self, run: str, step: str | None = None, lang: str = "en") -> str:
         """The story of a run, or of one of its steps, as a person would tell it."""

@@ -6,7 +6,7 @@ Rules of this file:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +27,7 @@ from rerail.errors import PlanError
 class Today:
     """The tools and the policy of this engine, to compare histories with."""
 
-    specs: Mapping[str, ToolSpec]
+    specs_of: Callable[[State], Mapping[str, ToolSpec]]
     policy: Policy
 
     def mending(self, state: State, by: str, *, resumed: bool = False) -> list[Event]:
@@ -43,20 +43,12 @@ class Today:
 
     def changes(self, state: State) -> dict[str, Any]:
         """What is different today: the settings, the tools' definitions, and the finished steps these concern (E5)."""
-        now = self._prints({track.step.tool for track in state.tracks.values()})
+        now = _prints(self.specs_of(state), {track.step.tool for track in state.tracks.values()})
         return {
             "policy": self.policy if self.policy != state.policy else None,
             "stale": _stale(state, now),
             "fingerprints": now if now != state.fingerprints else None,
         }
-
-    def fingerprints(self, plan: Plan) -> dict[str, str]:
-        """What the definitions of a plan's tools are today."""
-        return self._prints({step.tool for step in plan.steps})
-
-    def _prints(self, names: set[str]) -> dict[str, str]:
-        specs = self.specs
-        return {name: specs[name].fingerprint for name in sorted(names) if name in specs and specs[name].fingerprint}
 
     def can_drive(self, state: State) -> bool:
         """Whether a run can go on here: its tools are at hand, or it calls nothing any more."""
@@ -71,7 +63,17 @@ class Today:
 
     def _missing_tools(self, state: State) -> list[str]:
         unfinished = (t for t in state.tracks.values() if t.phase not in (Phase.SUCCEEDED, Phase.SKIPPED))
-        return list(dict.fromkeys(t.step.tool for t in unfinished if t.step.tool not in self.specs))
+        specs = self.specs_of(state)
+        return list(dict.fromkeys(t.step.tool for t in unfinished if t.step.tool not in specs))
+
+
+def fingerprints(plan: Plan, specs: Mapping[str, ToolSpec]) -> dict[str, str]:
+    """What the definitions of a plan's tools are today."""
+    return _prints(specs, {step.tool for step in plan.steps})
+
+
+def _prints(specs: Mapping[str, ToolSpec], names: set[str]) -> dict[str, str]:
+    return {name: specs[name].fingerprint for name in sorted(names) if name in specs and specs[name].fingerprint}
 
 
 def lost(state: State) -> list[Event]:

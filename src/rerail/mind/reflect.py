@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 from rerail.core import events as ev
 from rerail.core.codes import Category
 from rerail.core.events import Event
@@ -60,9 +62,20 @@ class _Unbelievable(Exception):
 
 
 def read(
-    state: State, tools: Tools, step: str, attempt: int, answer: Any, by: str, now: float, failed: str = ""
+    state: State,
+    tools: Tools,
+    step: str,
+    attempt: int,
+    answer: Any,
+    by: str,
+    now: float,
+    failed: str = "",
+    large: Mapping[str, Any] | None = None,
 ) -> list[Event]:
-    """What a mind makes of a failure, and the rung chosen for it; the rules' own thought where it does not hold."""
+    """What a mind makes of a failure, and the rung chosen for it; the rules' own thought where it does not hold.
+
+    ``large`` are the arguments that failed, where the history does not hold them itself.
+    """
     track = state.current(step, attempt, Phase.HELD)
     if track is None or track.question != "reflect":
         return [ev.Declined("reflect", step, say("reason.moved_on"), late=True)]
@@ -72,11 +85,29 @@ def read(
     try:
         if failed or answer is None:
             raise _Unbelievable(failed or say("mind.no_reflection"))
-        thought = _reflection(answer, failed_args(state, track), by)
+        at_hand = failed_args(state, track)
+        thought = _reflection(answer, large if at_hand is None else at_hand, by)
     except _Unbelievable as problem:
         refused.append(f"{by}: {problem}"[:500])
         thought = rules
     return choose(Case(state, tools, track, error, thought, now, refused))
+
+
+def compact(events: list[Event], failed: Mapping[str, Any], args_blob: str) -> list[Event]:
+    """The same events, holding only what changes of arguments that are kept whole under a name."""
+
+    def shortened(event: Event) -> Event:
+        if isinstance(event, ev.Recovered) and event.rung is Rung.ADJUST:
+            return msgspec.structs.replace(event, args=_changes(event.args, failed), args_blob=args_blob)
+        if isinstance(event, ev.Reflected) and event.suggestion is not None:
+            return msgspec.structs.replace(event, suggestion=_changes(event.suggestion, failed), partial=True)
+        return event
+
+    return [shortened(event) for event in events]
+
+
+def _changes(args: Mapping[str, Any] | None, failed: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in (args or {}).items() if name not in failed or failed[name] != value}
 
 
 def objections(question: Question, answer: Mapping[str, Any]) -> list[str]:
@@ -163,7 +194,7 @@ def _suggestion(given: Any, failed: Mapping[str, Any] | None) -> dict[str, Any] 
     if vague is not None:
         raise _Unbelievable(say("mind.suggestion.vague", vague=vague))
     if failed is None:
-        raise _Unbelievable(say("mind.suggestion.too_large_to_change"))
+        raise _Unbelievable(say("mind.suggestion.args_gone"))
     return {**failed, **unpack(data)}
 
 

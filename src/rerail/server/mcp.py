@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
@@ -41,6 +41,9 @@ from rerail.wiring import Engine
 
 BY: Final = "mcp"  # who did it, in the history
 WAIT: Final = 50.0  # seconds: most hosts give a call about a minute
+SHOWN: Final = 20_000  # characters of an artifact that one answer holds, unless asked for more
+MOST_SHOWN: Final = 1_000_000
+CATCH_UP: Final = 1.0  # seconds that the reports get to catch up with the answer
 
 INSTRUCTIONS: Final = """\
 Rerail runs plans made of tool calls and keeps them alive: each run is durable, retries and repairs what fails, and can
@@ -49,8 +52,9 @@ an earlier output as "${step.path}", which also makes it wait for that step. Ste
 
 Usual order: list_tools (what steps may call), check_plan (every fault at once), run_plan. If a run comes back with
 status "running", use wait_run. If it failed, read failed_steps and why_run, then retry_run (dry_run first shows what
-would be called again): only what failed and what depends on it runs again. If it is "waiting", somebody must act:
-confirm_step, resolve_step or resume_run, as waiting_on says. Where a hint says `rerail retry RUN`, use retry_run.\
+would be called again): only what failed and what depends on it runs again. If a step itself is wrong, repair_step
+changes it and does it again. If it is "waiting", somebody must act: confirm_step, resolve_step or resume_run, as
+waiting_on says. Outputs are kept: list_artifacts, read_artifact. Where a hint says `rerail retry RUN`, use retry_run.\
 """
 
 
@@ -163,8 +167,10 @@ async def check_plan(request: _Request) -> dict[str, Any]:
     """Check a plan without running anything: every fault at once, each with the step it is in and what to write
     instead."""
     plan = _plan(request)
-    faults = [*await _refused_servers(request.engine, plan), *plan.check(request.engine.tools)]
-    warnings = [] if faults else hole_warnings(plan, request.engine.tools)
+    refused = await _refused_servers(request.engine, plan)
+    tools = request.engine.tools_for(servers_of(plan))
+    faults = [*refused, *plan.check(tools)]
+    warnings = [] if faults else hole_warnings(plan, tools)
     return {
         "ok": not faults, "steps": len(plan.steps), "tools_checked": True,
         "faults": [fault.to_dict() for fault in faults], "warnings": [fault.to_dict() for fault in warnings],
@@ -205,8 +211,10 @@ async def start_plan(request: _Request) -> dict[str, Any]:
     limit={"type": "integer", "minimum": 1, "maximum": 1000, "default": 20},
 )
 async def list_runs(request: _Request) -> dict[str, Any]:
-    """List the runs, newest first: id, status, objective, and whether one was interrupted (then resume_run)."""
-    return {"runs": await request.engine.list(status=request.given("status", ()), limit=request.given("limit", 20))}
+    """List the runs, newest first: id, status, objective, whether one was interrupted (then resume_run), and whether
+    one that completed is degraded (show_run tells what is missing)."""
+    rows = await request.engine.list(status=request.given("status", ()), limit=request.given("limit", 20))
+    return {"runs": [row.to_dict() for row in rows]}
 
 
 @_offer(_LOOK, ("run",), run=_RUN)
@@ -227,6 +235,48 @@ async def why_run(request: _Request) -> dict[str, Any]:
     """Tell the story of a run, or of one of its steps: what was tried, what went wrong, and why it ended so."""
     run, step = await request.engine.find(request.args["run"]), request.given("step")
     return {"run_id": run, "step": step, "story": (await request.engine.why(run, step)).splitlines()}
+
+
+@_offer(_LOOK, ("run",), run=_RUN, limit={"type": "integer", "minimum": 1, "maximum": 1000, "default": 100})
+async def list_artifacts(request: _Request) -> dict[str, Any]:
+    """List the outputs that a run keeps, as they were last made: name, the step and attempt that made each, its size in
+    bytes and its digest; total says how many there are."""
+    run = await request.engine.find(request.args["run"])
+    rows = await request.engine.artifacts(run)
+    return {"run_id": run, "artifacts": rows[: request.given("limit", 100)], "total": len(rows)}
+
+
+@_offer(
+    _LOOK,
+    ("run", "name"),
+    run=_RUN,
+    name={"type": "string", "description": "The artifact's name; an output has the name of its step."},
+    offset={
+        "type": "integer",
+        "minimum": 0,
+        "default": 0,
+        "description": "Where to begin in a large one: next_offset.",
+    },
+    limit={
+        "type": "integer",
+        "minimum": 1,
+        "maximum": MOST_SHOWN,
+        "default": SHOWN,
+        "description": "The most characters of JSON to give at once.",
+    },
+)
+async def read_artifact(request: _Request) -> dict[str, Any]:
+    """Read one output that a run keeps: its value; or, where it is larger than limit, a part of its JSON as text, with
+    next_offset to go on from (null at the end)."""
+    run, name = await request.engine.find(request.args["run"]), request.args["name"]
+    value = await request.engine.artifact(run, name)
+    text = msgspec.json.encode(value).decode()
+    begin, limit = int(request.given("offset", 0)), int(request.given("limit", SHOWN))
+    end = min(begin + limit, len(text))
+    found = {"run_id": run, "name": name, "length": len(text)}
+    if begin == 0 and end == len(text):
+        return {**found, "value": value, "text": None, "next_offset": None}
+    return {**found, "value": None, "text": text[begin:end], "next_offset": end if end < len(text) else None}
 
 
 @_offer(
@@ -342,15 +392,41 @@ async def add_steps(request: _Request) -> dict[str, Any]:
     return await show_run(request)
 
 
+@_offer(
+    _ACT,
+    ("run", "step"),
+    run=_RUN,
+    step=_STEP,
+    tool={"type": "string", "description": "Call this tool instead; it gets only the arguments given here."},
+    args={"type": "object", "description": "The arguments to change; the others stay as they are."},
+    needs={"type": "array", "items": {"type": ["string", "object"]}, "description": "The new needs, all of them."},
+    wait_seconds=_WAIT,
+)
+async def repair_step(request: _Request) -> dict[str, Any]:
+    """Change a step that did not succeed (its tool, arguments or needs), and do it and what depends on it again. A
+    change with faults is refused and the plan stays as it was."""
+    run, step = request.args["run"], request.args["step"]
+    changes = {name: request.args[name] for name in ("tool", "args", "needs") if request.args.get(name) is not None}
+    await request.engine.repair(run, step, by=BY, **changes)
+    return await _attended(request, await request.engine.find(run))
+
+
 # --- Waiting -------------------------------------------------------------------------------------------------------
 
 
 async def _attended(request: _Request, run: str, seconds: float | None = None) -> dict[str, Any]:
     """A run once it is at rest, waits for somebody, or the time is over; told about meanwhile."""
     limit = request.given("wait_seconds", WAIT) if seconds is None else seconds
-    telling = asyncio.ensure_future(_tell(request, run))
+    reports = _Reports()
+    telling = asyncio.ensure_future(_tell(request, run, reports))
     try:
-        return (await _waited(request.engine, run, limit)).to_dict()
+        found = await _waited(request.engine, run, limit)
+        with contextlib.suppress(TimeoutError):  # nobody listens any more, perhaps
+            async with asyncio.timeout(CATCH_UP):
+                while reports.seq < found.seq and not telling.done():
+                    await reports.more.wait()
+                    reports.more.clear()
+        return found.to_dict()
     finally:
         telling.cancel()
         with contextlib.suppress(asyncio.CancelledError, RerailError):  # what is wrong with the store, `wait` tells
@@ -365,7 +441,15 @@ async def _waited(engine: Engine, run: str, seconds: float) -> RunResult:
         return await engine.show(run)
 
 
-async def _tell(request: _Request, run: str) -> None:
+@dataclass(slots=True)
+class _Reports:
+    """How far a run has been told about: an answer is given once whoever waits has heard of all that is in it."""
+
+    seq: int = 0
+    more: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+async def _tell(request: _Request, run: str, reports: _Reports) -> None:
     """Report each step's end as progress: how many are done, of how many, and what the last one came to."""
     ends = {"step_succeeded": "succeeded", "step_failed": "failed", "step_skipped": "skipped"}
     now = await request.engine.show(run)
@@ -373,12 +457,14 @@ async def _tell(request: _Request, run: str) -> None:
     told, total = 0.0, float(len(now.steps))  # asked once: a long run must not be folded anew for each of its steps
     async for record in request.engine.watch(run, max(0, now.seq - 1)):
         what = ends.get(record.type)
-        if what is None:
-            continue
-        step = str(getattr(record.event, "step", ""))
-        ended.add(step)
-        told = max(told + 0.001, float(len(ended)))  # each report says more than the one before: so wants the protocol
-        await request.tell(told, max(total, told), f"{step}: {what}")
+        if what is not None:
+            step = str(getattr(record.event, "step", ""))
+            ended.add(step)
+            # Each report says more than the one before: so wants the protocol.
+            told = max(told + 0.001, float(len(ended)))
+            await request.tell(told, max(total, told), f"{step}: {what}")
+        reports.seq = record.seq
+        reports.more.set()
 
 
 # --- The server ----------------------------------------------------------------------------------------------------

@@ -247,6 +247,26 @@ async def test_what_a_server_refuses_is_told_by_its_status(
         await servers.close()
 
 
+@pytest.mark.parametrize(("status", "doubtful"), [(502, True), (504, True), (500, False), (503, False)])
+async def test_a_gateways_word_leaves_a_once_step_in_doubt(old: Old, status: int, doubtful: bool) -> None:
+    """X4, E3: behind a gateway the call may have had its effect; the server's own error is an ordinary failure."""
+    settings = {
+        "mcp": {"servers": {"far": declared(old.port)}},
+        "retry": {"max_retry_rounds": 0, "backoff_base": 0.01, "jitter": False},
+        "reflection": {"max_step_retries": 1},
+    }
+    async with rerail.Engine("memory://", [], settings) as engine:
+        old.status = status
+        result = await engine.run({"steps": [step("act", args={"n": 1})]})
+        assert (result.steps["a"].error or {})["code"] == "HTTP_STATUS"
+        assert result.steps["a"].status == ("in_doubt" if doubtful else "failed")
+        assert old.calls == (["1"] if doubtful else ["1", "1"])  # it is not for us to call it again
+        if doubtful:
+            old.status = 200
+            await engine.resolve(result.run_id, "a", rerun=True)
+            assert (await engine.wait(result.run_id)).success
+
+
 async def test_a_server_that_says_not_now(old: Old) -> None:
     """X8: with Retry-After it is waited for."""
     servers, tools = await opened(old.port)

@@ -66,7 +66,11 @@ class ModelMind:
         for _ in range(1 + self._reasks):
             if _spent(question, calls):
                 break
-            said = await self._ask(prompt, calls)
+            begun = len(calls)
+            try:
+                said = await self._ask(prompt, calls)
+            finally:
+                question.ledger.calls.extend(calls[begun:])  # whoever asked may have to leave before the answer
             if calls[-1].problem:
                 return Answer(None, calls, say("model.no_answer", problem=calls[-1].problem))
             objections = role.objections(question, said)
@@ -96,7 +100,9 @@ class ModelMind:
 
 
 def _spent(question: Question, calls: Sequence[Consultation]) -> bool:
-    """Whether what the run has left is used up by the calls so far."""
+    """Whether what the run has left is used up by the calls so far, or by something else meanwhile."""
+    if question.ledger.closed:
+        return True
     tokens = sum(call.input_tokens + call.output_tokens for call in calls)
     cost = sum(call.cost for call in calls)
     return (question.tokens_left is not None and tokens >= question.tokens_left) or (

@@ -85,7 +85,10 @@ LINES: dict[str, dict[str, str]] = {
         "zh": "立即第 {attempt}/{of} 次尝试（之后还剩 {left} 次）",
     },
     "cli.line.wait": {"en": "waits {delay}, as its tool asked", "zh": "按工具要求等待 {delay}"},
-    "cli.line.give_up": {"en": "nothing left to try ({category})", "zh": "没有可尝试的办法了（{category}）"},
+    "cli.line.give_up": {
+        "en": "nothing left to try in this round ({category})",
+        "zh": "本轮没有可尝试的办法了（{category}）",
+    },
     "cli.line.asked.reflect": {"en": "a mind is asked what to make of it", "zh": "请求反思"},
     "cli.line.asked.replan": {"en": "a new plan is asked for ({reason})", "zh": "请求重新规划（{reason}）"},
     "cli.line.consulted": {

@@ -56,7 +56,10 @@ MODELS: dict[str, dict[str, str]] = {
     "model.budget": {"en": "the budget of the run is used up", "zh": "任务预算已用完"},
     "model.no_answer": {"en": "the model gave no answer: {problem}", "zh": "模型没有回答：{problem}"},
     "model.unusable": {"en": "the model's answer cannot be used: {problem}", "zh": "模型的回答无法使用：{problem}"},
-    "model.nothing": {"en": "no answer came back", "zh": "没有收到回答"},
+    "model.nothing": {
+        "en": "no answer came back; what it cost is not known",
+        "zh": "没有收到回答；费用未知",
+    },
     "model.set_name": {"en": "set model.name, or model.{role}.name", "zh": "请设置 model.name 或 model.{role}.name"},
     "model.no_role": {"en": "there is no model for the role {role!r}: {hint}", "zh": "角色 {role!r} 没有模型：{hint}"},
     "model.no_key": {

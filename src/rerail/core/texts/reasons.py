@@ -86,9 +86,9 @@ REASONS: dict[str, dict[str, str]] = {
         "zh": "建议过大（{size:,} 字节）",
     },
     "mind.suggestion.vague": {"en": "the suggestion is not concrete: {vague!r:.80}", "zh": "建议不具体：{vague!r:.80}"},
-    "mind.suggestion.too_large_to_change": {
-        "en": "the arguments that failed are too large to be changed one by one",
-        "zh": "失败的参数过大，无法逐个修改",
+    "mind.suggestion.args_gone": {
+        "en": "the arguments that failed are not there any more, so none of them can be changed",
+        "zh": "失败的参数已不存在，无法修改",
     },
     "mind.no_repair": {"en": "no repair was offered", "zh": "没有给出修复"},
     "mind.answer.no_step": {"en": "the answer is no step", "zh": "回答不是步骤"},

@@ -84,7 +84,10 @@ STORIES: dict[str, dict[str, str]] = {
     "why.rung.fallback": {"en": "          → fallback: {what}", "zh": "          → 降级：{what}"},
     "why.ask.repair": {"en": "          → asking for a repair of this step", "zh": "          → 请求修复此步骤"},
     "why.ask.replan": {"en": "          → asking for a new plan", "zh": "          → 请求重新规划"},
-    "why.give_up": {"en": "          → nothing left to try{because}", "zh": "          → 没有可尝试的办法了{because}"},
+    "why.give_up": {
+        "en": "          → nothing left to try in this round{because}",
+        "zh": "          → 本轮没有可尝试的办法了{because}",
+    },
     "why.refused": {"en": "            (not tried: {reason})", "zh": "            （未尝试：{reason}）"},
     "why.thought": {
         "en": "          {by}: {cause} ({category}, {sure} % sure)",
