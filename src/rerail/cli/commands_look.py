@@ -159,7 +159,7 @@ async def logs(
         lines = log.lines(records, last=not follow)
         after = await _later(engine, out, picture.state, step)  # to people the two are one task (T6)
         lines += after.first if after is not None else []
-        log.show(lines if tail is None else lines[len(lines) - max(0, tail) :])
+        log.show(lines if tail is None else lines[max(0, len(lines) - max(0, tail)) :])
         if follow and after is None:
             await _follow(engine, out, log, picture)
             after = await _later(engine, out, await engine.state(found), step)
@@ -243,7 +243,7 @@ class _Log:
     def end(self, tail: int | None) -> None:
         """The document, if one is wanted."""
         if self._out.json:
-            kept = self._collected if tail is None else self._collected[len(self._collected) - max(0, tail) :]
+            kept = self._collected if tail is None else self._collected[max(0, len(self._collected) - max(0, tail)) :]
             self._out.document([record.to_dict() for record in kept])
 
 
