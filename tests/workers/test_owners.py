@@ -24,6 +24,7 @@ from rerail.engine.owner import end_residual, is_silent, process_start
 from rerail.errors import Refused, StoreError
 from rerail.ports import Batch, Head, Lease, Owner
 from rerail.testing import VirtualClock, World, virtual_run
+from rerail.testing.scripted import ScriptedMind
 
 RACES = int(os.environ.get("RERAIL_RACES", "10"))
 HOLDING = ({"id": "a", "tool": "ok"}, {"id": "b", "tool": "hold", "args": {"name": "go"}, "needs": ["a"]})
@@ -338,3 +339,33 @@ def test_nothing_is_called_by_one_who_woke_up_too_late() -> None:
 
     virtual_run(main)
     assert world.calls_of("a") == 0
+
+
+class Fencing(MemoryStore):
+    """Slow to refuse: the run is taken over before the first failure is written, and that is told late."""
+
+    async def append(self, batch: Batch) -> None:
+        if any(b"step_failed" in data for _, data in batch.rows):
+            head = await self.head(batch.run)
+            assert head is not None
+            await self.claim(batch.run, Owner("elsewhere", 1, 1.0), 0.0, over=head.fence)
+            await asyncio.sleep(5)
+        await super().append(batch)
+
+
+def test_nobody_is_asked_by_one_who_may_not_write() -> None:
+    """T7, E1: a question to a mind follows from an event, and that event was refused."""
+    mind = ScriptedMind(reflect=[None])
+    world = World(a=[RuntimeError("odd")])
+    plan = {"steps": [{"id": "a", "tool": "a"}]}
+    settings = {"reflection": {"mode": "model", "max_step_retries": 0}}
+
+    async def main(store: MemoryStore) -> None:
+        async with world.engine(plan, store=store, clock=VirtualClock(), model=mind, settings=settings) as engine:
+            await engine.run(plan)
+
+    with pytest.raises(StoreError, match="took run"):
+        virtual_run(lambda: main(Fencing()))
+    assert not mind.asked
+    virtual_run(lambda: main(MemoryStore()))
+    assert mind.asked  # where it may write, it does ask
