@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -183,6 +184,33 @@ def test_what_a_worker_dies_of_is_in_its_log(here: Here) -> None:
     here.place.until(lambda: gone(said["pid"]))
     assert status(here, said["run_id"]) == "interrupted"
     assert "d  calls die" in log_of(said)
+
+
+def test_ctrl_c_before_the_worker_has_begun(here: Here) -> None:
+    """T8: the worker that was waited for ends with its command, and no run is there."""
+    (here.place.folder / "lazy.py").write_text("import pathlib, time\npathlib.Path('up').touch()\ntime.sleep(60)\n")
+    launcher = here.place.spawn("start", here.place.plan({"id": "a", "tool": "ok"}), "--tools", "lazy.py")
+    here.place.until((here.place.folder / "up").exists)
+    launcher.send_signal(signal.SIGINT)
+    launcher.communicate(timeout=6)
+    assert launcher.returncode == 130
+    assert not workers_in(here.place.folder) and here("ls", "--json", code=0).json == []
+
+
+def test_a_follow_up_that_was_never_started(here: Here) -> None:
+    """T6: retrying its parent starts it, and stays with it; nobody is said to have taken it."""
+    child = {"objective": "child", "steps": [{"id": "f", "tool": "ok"}]}
+    plan = here.place.plan({"id": "a", "tool": "ok"}, follow_up=child)
+    run = here("run", plan, "--tools", "toolbox.py", "--json", code=0).json["run_id"]
+    for way, code in (("--wait", 0), ("--detach", 0)):
+        with contextlib.closing(sqlite3.connect(here.place.folder / ".rerail" / "runs.db")) as database:
+            database.execute("DELETE FROM events WHERE run LIKE '%-f%'")
+            database.execute("DELETE FROM runs WHERE parent = ?", (run,))
+            database.commit()
+        assert here("retry", run, way, "--json", code=code).json["run_id"].startswith(f"{run}-f")
+        here.place.until(lambda: not workers_in(here.place.folder))
+        assert here("ls", "--json", code=0).json[0]["status"] == "completed"
+    assert here.place.calls == ["a", "f", "f", "f"]
 
 
 # -- What a worker survives ---------------------------------------------------------------------------------------
