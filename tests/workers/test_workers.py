@@ -213,6 +213,26 @@ def test_a_follow_up_that_was_never_started(here: Here) -> None:
     assert here.place.calls == ["a", "f", "f", "f"]
 
 
+def test_people_act_on_a_run_that_a_worker_drives(here: Here) -> None:
+    """X7, T7: pause, resume and cancel reach the worker through the store; it ends when there is nothing to drive."""
+    said = start(here, *HOLDING, {"id": "c", "tool": "ok", "needs": ["b"]})
+    run = said["run_id"]
+    here.place.until(lambda: "b" in here.place.calls)
+    here("pause", run, code=0)
+    here.place.touch("go")
+    here.place.until(lambda: gone(said["pid"]))
+    assert status(here, run) == "waiting" and here.place.calls == ["a", "b"]
+    resumed = here("resume", run, "--detach", "--json", code=0).json
+    here.place.until(lambda: gone(resumed["pid"]))
+    assert status(here, run) == "completed" and here.place.calls == ["a", "b", "c"]
+    (here.place.folder / "go").unlink()
+    again = start(here, *HOLDING)
+    here.place.until(lambda: here.place.calls.count("b") >= 2)
+    assert f":{again['pid']}" in here("cancel", again["run_id"], code=0).out
+    here.place.until(lambda: gone(again["pid"]))
+    assert status(here, again["run_id"]) == "cancelled"
+
+
 # -- What a worker survives ---------------------------------------------------------------------------------------
 
 
