@@ -22,8 +22,9 @@ from rerail.adapters.stores.memory import MemoryStore
 from rerail.engine import owner
 from rerail.engine.owner import end_residual, is_silent, process_start
 from rerail.errors import Refused, StoreError
-from rerail.ports import Batch, Head, Owner
+from rerail.ports import Batch, Head, Lease, Owner
 from rerail.testing import VirtualClock, World, virtual_run
+from rerail.testing.scripted import ScriptedMind
 
 RACES = int(os.environ.get("RERAIL_RACES", "10"))
 HOLDING = ({"id": "a", "tool": "ok"}, {"id": "b", "tool": "hold", "args": {"name": "go"}, "needs": ["a"]})
@@ -207,22 +208,35 @@ def test_races(here: Here, turn: int) -> None:
     assert here("show", run, "--json", code=0).json["retries"] == 1
 
 
+class Slow(MemoryStore):
+    """The first who claims a run needs long for it."""
+
+    claims = 0
+
+    async def claim(self, run: str, owner: Owner, now: float, *, over: int | None = None) -> Lease:
+        self.claims += 1
+        if self.claims == 1:
+            await asyncio.sleep(100)
+        return await super().claim(run, owner, now, over=over)
+
+
 def test_the_second_does_not_do_it_again_after_the_first() -> None:
-    """T7: who waited for the owner of a run at rest, and finds that it was retried meanwhile, leaves it alone."""
+    """T7: who decided to retry a run, and finds that somebody else has done so meanwhile, leaves it alone."""
     world = World(a=[rerail.ToolError("it broke", category="tool_error")])
-    store, plan = MemoryStore(), {"steps": [{"id": "a", "tool": "a"}]}
+    store, plan = Slow(), {"steps": [{"id": "a", "tool": "a"}]}
     settings = {"reflection": {"max_step_retries": 0}, "retry": {"max_retry_rounds": 0}}
 
     async def main() -> list[Any]:
         async with world.engine(plan, store=store, settings=settings) as one:
             run = (await one.run(plan)).run_id
             async with world.engine(plan, store=store, settings=settings) as two:
-                return await asyncio.gather(one.retry(run), two.retry(run), return_exceptions=True)
+                ends = await asyncio.gather(two.retry(run), one.retry(run), return_exceptions=True)
+                await one.retry(run)  # and the run is free
+                return ends
 
-    ends = virtual_run(main)
-    (refused,) = [end for end in ends if isinstance(end, BaseException)]
+    refused, done = virtual_run(main)
     assert isinstance(refused, Refused) and refused.code == "RUN_LIVE"
-    assert world.calls_of("a") == 2
+    assert done.status == "failed" and world.calls_of("a") == 3
 
 
 # -- Owners that are stopped --------------------------------------------------------------------------------------
@@ -276,8 +290,8 @@ def test_an_owner_at_work_keeps_its_run(here: Here) -> None:
     """T7: --take-over is for the stopped and the silent alone."""
     said = start(here, *HOLDING)
     here.place.until(lambda: "b" in here.place.calls)
-    for words in (["resume"], ["retry"]):
-        refused = here(*words, said["run_id"], "--take-over", "--json", code=2).json["error"]
+    for word in ("resume", "retry"):
+        refused = here.place(word, said["run_id"], "--take-over", "--json", code=2).json["error"]
         assert refused["code"] == "RUN_LIVE" and "--take-over" not in refused["hint"]
     forge(here.place, said["run_id"], renewed_at=time.time() - 1000)
     here.place.until(lambda: row(here.place, said["run_id"])["renewed_at"] > time.time() - 100)  # it says it lives
@@ -325,3 +339,33 @@ def test_nothing_is_called_by_one_who_woke_up_too_late() -> None:
 
     virtual_run(main)
     assert world.calls_of("a") == 0
+
+
+class Fencing(MemoryStore):
+    """Slow to refuse: the run is taken over before the first failure is written, and that is told late."""
+
+    async def append(self, batch: Batch) -> None:
+        if any(b"step_failed" in data for _, data in batch.rows):
+            head = await self.head(batch.run)
+            assert head is not None
+            await self.claim(batch.run, Owner("elsewhere", 1, 1.0), 0.0, over=head.fence)
+            await asyncio.sleep(5)
+        await super().append(batch)
+
+
+def test_nobody_is_asked_by_one_who_may_not_write() -> None:
+    """T7, E1: a question to a mind follows from an event, and that event was refused."""
+    mind = ScriptedMind(reflect=[None])
+    world = World(a=[RuntimeError("odd")])
+    plan = {"steps": [{"id": "a", "tool": "a"}]}
+    settings = {"reflection": {"mode": "model", "max_step_retries": 0}}
+
+    async def main(store: MemoryStore) -> None:
+        async with world.engine(plan, store=store, clock=VirtualClock(), model=mind, settings=settings) as engine:
+            await engine.run(plan)
+
+    with pytest.raises(StoreError, match="took run"):
+        virtual_run(lambda: main(Fencing()))
+    assert not mind.asked
+    virtual_run(lambda: main(MemoryStore()))
+    assert mind.asked  # where it may write, it does ask

@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -183,6 +184,53 @@ def test_what_a_worker_dies_of_is_in_its_log(here: Here) -> None:
     here.place.until(lambda: gone(said["pid"]))
     assert status(here, said["run_id"]) == "interrupted"
     assert "d  calls die" in log_of(said)
+
+
+def test_ctrl_c_before_the_worker_has_begun(here: Here) -> None:
+    """T8: the worker that was waited for ends with its command, and no run is there."""
+    (here.place.folder / "lazy.py").write_text("import pathlib, time\npathlib.Path('up').touch()\ntime.sleep(60)\n")
+    launcher = here.place.spawn("start", here.place.plan({"id": "a", "tool": "ok"}), "--tools", "lazy.py")
+    here.place.until((here.place.folder / "up").exists)
+    launcher.send_signal(signal.SIGINT)
+    launcher.communicate(timeout=6)
+    assert launcher.returncode == 130
+    assert not workers_in(here.place.folder) and here("ls", "--json", code=0).json == []
+
+
+def test_a_follow_up_that_was_never_started(here: Here) -> None:
+    """T6: retrying its parent starts it, and stays with it; nobody is said to have taken it."""
+    child = {"objective": "child", "steps": [{"id": "f", "tool": "ok"}]}
+    plan = here.place.plan({"id": "a", "tool": "ok"}, follow_up=child)
+    run = here("run", plan, "--tools", "toolbox.py", "--json", code=0).json["run_id"]
+    for way, code in (("--wait", 0), ("--detach", 0)):
+        with contextlib.closing(sqlite3.connect(here.place.folder / ".rerail" / "runs.db")) as database:
+            database.execute("DELETE FROM events WHERE run LIKE '%-f%'")
+            database.execute("DELETE FROM runs WHERE parent = ?", (run,))
+            database.commit()
+        assert here("retry", run, way, "--json", code=code).json["run_id"].startswith(f"{run}-f")
+        here.place.until(lambda: not workers_in(here.place.folder))
+        assert here("ls", "--json", code=0).json[0]["status"] == "completed"
+    assert here.place.calls == ["a", "f", "f", "f"]
+
+
+def test_people_act_on_a_run_that_a_worker_drives(here: Here) -> None:
+    """X7, T7: pause, resume and cancel reach the worker through the store; it ends when there is nothing to drive."""
+    said = start(here, *HOLDING, {"id": "c", "tool": "ok", "needs": ["b"]})
+    run = said["run_id"]
+    here.place.until(lambda: "b" in here.place.calls)
+    here("pause", run, code=0)
+    here.place.touch("go")
+    here.place.until(lambda: gone(said["pid"]))
+    assert status(here, run) == "waiting" and here.place.calls == ["a", "b"]
+    resumed = here("resume", run, "--detach", "--json", code=0).json
+    here.place.until(lambda: gone(resumed["pid"]))
+    assert status(here, run) == "completed" and here.place.calls == ["a", "b", "c"]
+    (here.place.folder / "go").unlink()
+    again = start(here, *HOLDING)
+    here.place.until(lambda: here.place.calls.count("b") >= 2)
+    assert f":{again['pid']}" in here("cancel", again["run_id"], code=0).out
+    here.place.until(lambda: gone(again["pid"]))
+    assert status(here, again["run_id"]) == "cancelled"
 
 
 # -- What a worker survives ---------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -46,14 +46,11 @@ class Worker:
     def __init__(self, jobs: int, replies: int) -> None:
         self._jobs, self._replies = jobs, replies
         self._driving = ""
-        self._leaving = False
         self._scribe = Scribe(_output("en"))
 
     async def serve(self) -> int:
         """Work until there are no more jobs; returns the exit code."""
-        loop, task = asyncio.get_running_loop(), asyncio.current_task()
-        assert task is not None
-        loop.add_signal_handler(signal.SIGTERM, self._terminate, task)
+        loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(limit=2**30)
         pipe = os.fdopen(self._jobs, "rb", buffering=0)
         transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
@@ -66,11 +63,23 @@ class Worker:
             transport.close()
         return 0
 
-    def _terminate(self, task: asyncio.Task[object]) -> None:
-        """Leave as a crash would; a second signal must not disturb the leaving."""
-        if not self._leaving:
-            self._leaving = True
-            task.cancel()
+    @contextlib.contextmanager
+    def _terminable(self) -> Iterator[None]:
+        """While a run may be ours, TERM means to leave it in order; before and after, the process just ends."""
+        loop, task, leaving = asyncio.get_running_loop(), asyncio.current_task(), False
+        assert task is not None
+
+        def leave() -> None:
+            nonlocal leaving
+            if not leaving:  # a second signal must not disturb the leaving
+                leaving = True
+                task.cancel()
+
+        loop.add_signal_handler(signal.SIGTERM, leave)
+        try:
+            yield
+        finally:
+            loop.remove_signal_handler(signal.SIGTERM)
 
     async def _do(self, job: Job) -> None:
         """Do one job; what goes wrong is said, and ends nothing but the job."""
@@ -80,11 +89,8 @@ class Worker:
         with contextlib.suppress(OSError):
             os.chdir(job.cwd)  # a tool of an earlier run may have gone elsewhere
         try:
-            session = Session(job.common(), out, worker=True, observe=self._scribe.observe)
-            async with self._opened(session, job) as (engine, run):
-                self._scribe.place = partial(log_file, engine)
-                engine.notice = lambda told: self._notice(run or "-", retold(told, out.lang))
-                ended = await self._drive(engine, out, *await self._begin(engine, run, job))
+            with contextlib.ExitStack() as ready:
+                ended = await self._done(job, out, ready)
         except RerailError as error:
             ended = self._failed(out, error)
         except asyncio.CancelledError:
@@ -93,6 +99,14 @@ class Worker:
             raise
         self._scribe.turn_back()  # not if the worker ends of something else: its last words belong to the run
         self._reply(ended)
+
+    async def _done(self, job: Job, out: Output, ready: contextlib.ExitStack) -> Reply:
+        session = Session(job.common(), out, worker=True, observe=self._scribe.observe)
+        async with self._opened(session, job) as (engine, run):
+            ready.enter_context(self._terminable())  # until the engine is closed
+            self._scribe.place = partial(log_file, engine)
+            engine.notice = lambda told: self._notice(run or "-", retold(told, out.lang))
+            return await self._drive(engine, out, *await self._begin(engine, run, job))
 
     @asynccontextmanager
     async def _opened(self, session: Session, job: Job) -> AsyncIterator[tuple[Engine, str]]:

@@ -14,6 +14,7 @@ import copy
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -137,6 +138,7 @@ class RunLoop:
         self._launched: dict[str, Launch] = {}
         self._tasks: dict[tuple[str, str, int], asyncio.Task[None]] = {}
         self._ledgers: dict[tuple[str, str, int], Ledger] = {}  # of the questions under way
+        self._due: dict[tuple[str, str, int], Coroutine[Any, Any, None]] = {}  # begins once all is durable
         self._fetched: dict[str, dict[str, bytes]] = {}
         self._probed: dict[tuple[str, int], Any] = {}
         self._inspected: dict[tuple[str, int], list[Damage]] = {}  # what is wrong with the files that a step reads
@@ -221,6 +223,7 @@ class RunLoop:
                 await self._commit()
                 if launches and asyncio.get_running_loop().time() - begun > STALLED:
                     await self._hold()
+                self._begin_due()
                 for number, launch in enumerate(launches, 1):
                     self.host.performer.launch(launch, self._deliver)
                     if not number % BREATH:
@@ -240,6 +243,8 @@ class RunLoop:
         self._ledgers.clear()
         for task in self._tasks.values():
             task.cancel()
+        for work in self._due.values():
+            work.close()
         for launch in self._launched.values():
             launch.ended = True
             self._over(launch)
@@ -640,19 +645,24 @@ class RunLoop:
     # -- Work beside the calls ------------------------------------------------------------------------------------
 
     def _spawn(self, key: tuple[str, str, int], work: Coroutine[Any, Any, None]) -> None:
-        """Start a piece of work unless it is under way already."""
-        if key in self._tasks:
+        """Begin a piece of work after the next commit, unless it is under way already."""
+        if key in self._tasks or key in self._due:
             work.close()
-            return
-        task = self._tasks[key] = asyncio.get_running_loop().create_task(work)
+        else:
+            self._due[key] = work
 
-        def finished(task: asyncio.Task[None]) -> None:
-            self._tasks.pop(key, None)
-            if not task.cancelled() and (error := task.exception()) is not None:
-                self._broken = error
-            self._wake.set()
+    def _begin_due(self) -> None:
+        """Looks and questions follow from events too: whoever may not write asks nobody (E1, T7)."""
+        due, self._due = self._due, {}
+        for key, work in due.items():
+            self._tasks[key] = task = asyncio.get_running_loop().create_task(work)
+            task.add_done_callback(partial(self._work_done, key))
 
-        task.add_done_callback(finished)
+    def _work_done(self, key: tuple[str, str, int], task: asyncio.Task[None]) -> None:
+        self._tasks.pop(key, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._broken = error
+        self._wake.set()
 
     async def _fetch(self, track: Track, names: dict[str, str]) -> None:
         """Bring outputs from the store; one that is gone fails the step, and its producer may mend that."""
