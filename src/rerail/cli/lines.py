@@ -148,6 +148,11 @@ class Teller:
     def done(self, event: ev.Done) -> Told:
         return event.status, "", self._say("done", status=event.status, summary=bare(event.summary, event.status))
 
+    def notified(self, event: ev.Notified) -> Told:
+        key = "notified" if event.ok else "not_notified"
+        words = self._say(key, about=event.about, kind=event.kind, target=event.target, error=event.error)
+        return "act" if event.ok else "failed", "", words
+
     # -- One step -----------------------------------------------------------------------------------------------------
 
     def started(self, event: ev.StepStarted) -> Told:
@@ -254,6 +259,7 @@ TELL: dict[type, Callable[[Teller, Any], Told | None]] = {
     ev.Cancelled: Teller.cancelled,
     ev.Stopped: Teller.stopped,
     ev.Done: Teller.done,
+    ev.Notified: Teller.notified,
 }
 
 

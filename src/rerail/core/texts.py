@@ -13,9 +13,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from rerail.core.refusals import REFUSALS
+from rerail.core.texts_notify import NOTIFY
 
 TEXTS: dict[str, dict[str, str]] = {
     **REFUSALS,
+    **NOTIFY,
     # Why a step failed.
     "error.TIMEOUT": {"en": "timed out after {seconds:g} s", "zh": "超时：{seconds:g} 秒内没有完成"},
     "error.ANSWER_LOST": {

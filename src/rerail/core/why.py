@@ -142,7 +142,7 @@ class _Teller:
             return any(step.id == self.step for step in event.course.steps)
         return (
             getattr(event, "step", None) in (self.step, "")
-            if not isinstance(event, ev.Done | ev.Waiting | ev.Resumed)
+            if not isinstance(event, ev.Done | ev.Waiting | ev.Resumed | ev.Notified)
             else False
         )
 
@@ -285,6 +285,15 @@ class _Teller:
     def done(self, event: ev.Done, time: str) -> list[str]:
         return [self.say("why.done", time=time, status=event.status, summary=event.summary)]
 
+    def notified(self, event: ev.Notified, time: str) -> list[str]:
+        key = "why.notified" if event.ok else "why.not_notified"
+        return [
+            self.say(
+                key, time=time, kind=event.kind, about=event.about, target=event.target, attempts=event.attempts,
+                error=event.error,
+            )
+        ]  # fmt: skip
+
 
 TELL: dict[type, Callable[[_Teller, Any, str], list[str]]] = {
     ev.StepStarted: _Teller.started,
@@ -309,6 +318,7 @@ TELL: dict[type, Callable[[_Teller, Any, str], list[str]]] = {
     ev.Cancelled: _Teller.cancelled,
     ev.Waiting: _Teller.waiting,
     ev.Done: _Teller.done,
+    ev.Notified: _Teller.notified,
 }
 
 

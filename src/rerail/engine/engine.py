@@ -24,6 +24,7 @@ from rerail.core.tools import ToolSpec
 from rerail.core.track import RunStatus
 from rerail.core.views import RunResult
 from rerail.engine.loop import Ended, Host, RunLoop
+from rerail.engine.notices import Notices
 from rerail.engine.owner import RENEW_EVERY, end_residual, is_dead, is_this_process, this_process
 from rerail.engine.reading import AT_REST, FORGOTTEN, Live, Reader, store_errors
 from rerail.engine.today import Today, fingerprints, pretend_mended
@@ -78,6 +79,8 @@ class Engine(Reader):
         self._broken: dict[str, RerailError] = {}  # runs that stopped because they could not be written any more
         self._attendant: asyncio.Task[None] | None = None
         self._follow_ups: set[asyncio.Task[Any]] = set()
+        self._notices = Notices(host.notifier, self._note_down)
+        self._noting: set[str] = set()  # runs that are held for a moment, to write down what came of a notice
 
     # -- Opening and closing --------------------------------------------------------------------------------------
 
@@ -97,6 +100,7 @@ class Engine(Reader):
         for task in (*tasks, *self._follow_ups):
             task.cancel()
         await asyncio.gather(*tasks, *self._follow_ups, return_exceptions=True)
+        await self._notices.close()
         await self._host.store.close()
 
     async def __aenter__(self) -> Engine:
@@ -275,6 +279,7 @@ class Engine(Reader):
             self._live.pop(run, None)
             await loop.drained()
             await self._let_go(loop.lease)
+        self._notices.announce(loop.state, loop.begun)
         with contextlib.suppress(PlanError, Refused):  # its tools are not here; a retry of this run will start it
             await self._follow(loop.state)
 
@@ -283,13 +288,36 @@ class Engine(Reader):
         if state.follow_up is None or state.rest is None or state.rest.status != RunStatus.COMPLETED:
             return None
         # The id tells which completion it follows, so that a process that died in between is no loss and no double.
-        child = f"{state.run}-f{state.seq}"
+        child = _follow_up_id(state)
         with store_errors():
             if await self._host.store.head(child) is None:
                 # The servers that its parent brought are there for what follows it, too.
                 plan = msgspec.structs.replace(state.follow_up, mcp={**state.mcp, **state.follow_up.mcp})
                 await self.start(plan, parent=state.run, run_id=child)
         return child
+
+    async def _note_down(self, state: State, told: list[ev.Notified]) -> None:
+        """Write down what came of a notice, through whoever has the run by now (T7, T10)."""
+        run = state.run
+        wish = Wish("notified", value=msgspec.to_builtins(told))
+        for _ in range(5):
+            if run in self._live or self._driven_elsewhere(await self.head(run)):
+                if await self._handed_over(run, wish):
+                    return
+                continue
+            self._noting.add(run)
+            try:
+                loop = await self._take(run)
+                try:
+                    loop.note(*told)
+                    await loop.commit()
+                finally:
+                    await self._let_go(loop.lease)
+                return
+            except Refused:
+                await asyncio.sleep(0.05)  # somebody was faster
+            finally:
+                self._noting.discard(run)
 
     # -- Forgetting (H10) -------------------------------------------------------------------------------------------
 
@@ -484,7 +512,7 @@ class Engine(Reader):
     def _driven_elsewhere(self, head: Head) -> bool:
         """Whether a living process other than this engine has the run; one at rest has only to let go of it."""
         alive = head.owner is not None and not is_dead(head, self._host.clock.now())
-        return alive and head.status not in AT_REST
+        return alive and head.status not in AT_REST and head.run not in self._noting
 
     async def _retry_live(
         self, run: str, head: Head, steps: Sequence[str] | None, *, force: bool, dry_run: bool, by: str
@@ -508,7 +536,7 @@ class Engine(Reader):
             return None
         state = await self.state(run)
         with store_errors():
-            missing = state.follow_up is not None and await self._host.store.head(f"{run}-f{state.seq}") is None
+            missing = state.follow_up is not None and await self._host.store.head(_follow_up_id(state)) is None
         return await self._follow(state) if missing else None
 
     async def _retry_target(self, run: str, steps: Sequence[str] | None, stage: str | None, *, force: bool) -> str:
@@ -593,7 +621,8 @@ class Engine(Reader):
                 head = taken.head
             if is_dead(head, now) or await self._ended(head):
                 return await self._take_over(run, head, now)
-            if head.status not in AT_REST or waited >= LETTING_GO:
+            leaving = head.status in AT_REST or run in self._noting
+            if not leaving or waited >= LETTING_GO:
                 who = tell("refuse.run.driven_by", run=run, owner=head.owner)
                 raise Refused(who, "RUN_LIVE", hint=tell("hint.run.run_live", run=run))
             await asyncio.sleep(0.05)  # it is done, and its owner about to let go of it
@@ -622,6 +651,11 @@ class Engine(Reader):
             return await self._host.store.claim(run, self._owner, now, over=head.fence)
         except Taken as taken:
             raise Refused(tell("refuse.run.taken_first", owner=taken.head.owner, run=run), "RUN_LIVE") from None
+
+
+def _follow_up_id(state: State) -> str:
+    """The id of the run that follows a completion; it tells which, whatever was written down after it."""
+    return f"{state.run}-f{state.rested_at}"
 
 
 def _usable_id(run: str) -> str:
