@@ -10,6 +10,7 @@ import pytest
 import rerail
 from rerail.core.refusals import REFUSALS
 from rerail.core.texts import TEXTS, Told, retold, tell
+from rerail.core.texts_notify import NOTIFY
 
 SOURCE = Path(rerail.__file__).parent
 # What callers catch and people read; the tests of the command line look after its own sentences.
@@ -81,6 +82,9 @@ def test_every_refusal_is_asked_for_and_every_key_exists() -> None:
     """T12: no key is missing, none is left over."""
     keys = asked()
     assert not [key for key in REFUSALS if key not in keys]
+    spoken_of = {f"cli.line.{key}" for key in keys} | keys  # the lines of `logs` are asked for by their last part
+    assert not [key for key in NOTIFY if key not in spoken_of]
+    assert all(set(said) == {"en", "zh"} for said in NOTIFY.values())
     wanted = {key for key in keys if key.startswith(("refuse.", "hint.")) and " " not in key}
     assert not [key for key in wanted if key not in TEXTS]
 
