@@ -7,7 +7,7 @@ Rules of this file:
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -381,6 +381,48 @@ class Model(Protocol):
 
     async def complete(self, prompt: Prompt) -> Reply:
         """Ask once; `ModelFailed` if there is no reply."""
+        ...
+
+
+# -- Notices ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """That a run ended or waits. The id is the same at every attempt, so that doubles can be dropped."""
+
+    id: str
+    about: str  # done, failed, waiting
+    run: str
+    document: Mapping[str, Any]  # all of it, as JSON data
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What came of telling somebody."""
+
+    kind: str  # command, webhook
+    target: str  # without anything that may be secret
+    ok: bool
+    attempts: int = 1
+    error: str = ""
+
+
+class Notifier(Protocol):
+    """Who tells people that a run ended or waits."""
+
+    @property
+    def on(self) -> Container[str]:
+        """What is told: done, failed, waiting."""
+        ...
+
+    @property
+    def patience(self) -> float:
+        """The longest that telling can take, in seconds."""
+        ...
+
+    async def send(self, notice: Notice) -> Sequence[Delivery]:
+        """Tell everybody, within `patience`; what came of it, and nothing is raised."""
         ...
 
 

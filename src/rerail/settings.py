@@ -105,6 +105,14 @@ class McpTable(_Table, frozen=True):
     from_plans: bool = False
 
 
+class NotifyTable(_Table, frozen=True):
+    command: list[str] = []
+    webhook: str | None = None
+    on: tuple[Literal["done", "failed", "waiting"], ...] = ("done", "failed", "waiting")
+    timeout: float = 10.0
+    retries: int = 2
+
+
 class RoleTable(_Table, frozen=True):
     """A role's own model; what it leaves out is the common one's."""
 
@@ -154,10 +162,11 @@ LOWEST: dict[str, float] = {
     "reflection.max_single_step_repairs": 0, "reflection.max_task_replanning_attempts": 0,
     "reflection.max_consecutive_failures": 0, "artifacts.memory": 0, "artifacts.ttl_hours": 0,
     "store.reconnect_seconds": 0, "tools.max_output": 1, "model.retries": 0, "model.prices": 0, "model.max_reasks": 0,
-    "model.max_context_chars": 1000, "worker.jobs": 1,
+    "model.max_context_chars": 1000, "worker.jobs": 1, "notify.timeout": 0.001, "notify.retries": 0,
     **{f"{table}.timeout": 0.001 for table in _MODEL_TABLES}, **{f"{table}.temperature": 0 for table in _MODEL_TABLES},
 }  # fmt: skip
 ADDRESSES: Final = frozenset(f"{table}.base_url" for table in _MODEL_TABLES)
+SECRET: Final = frozenset({"mcp.servers", "notify.webhook", "notify.command"})  # values that are not shown
 VARIABLES: Final = frozenset(f"{table}.key_env" for table in _MODEL_TABLES)
 
 
@@ -175,6 +184,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     worker: WorkerTable = WorkerTable()
     tools: ToolsTable = ToolsTable()
     mcp: McpTable = McpTable()
+    notify: NotifyTable = NotifyTable()
     model: ModelTable = ModelTable()
 
     def __post_init__(self) -> None:
@@ -296,7 +306,7 @@ def _value(name: str, value: Any, kind: Any, source: str) -> Any:
         found = msgspec.convert(value, kind, strict=not isinstance(value, str))
     except msgspec.ValidationError as error:
         # What stands in place of the servers may hold their secrets.
-        shown = "…" if name == "mcp.servers" else repr(value)
+        shown = "…" if name in SECRET else repr(value)
         raise SettingsError(
             tell("refuse.settings.wrong_kind", name=name, shown=shown, source=source, error=error)
         ) from None
@@ -311,6 +321,8 @@ def _value(name: str, value: Any, kind: Any, source: str) -> Any:
     lowest = LOWEST.get(name)
     if lowest is not None and not all(number >= lowest for number in _numbers(found)):
         raise SettingsError(tell("refuse.settings.too_low", name=name, found=found, source=source, lowest=lowest))
+    if name == "notify.webhook" and found and not re.match(r"https?://[^/?#\s]", found):
+        raise SettingsError(tell("refuse.notify.no_address", source=source))  # not shown: it may hold a secret
     if name in ADDRESSES and found and not re.match(r"https?://[^/?#\s]", found):
         raise SettingsError(tell("refuse.settings.no_address", name=name, found=found, source=source))
     if name in VARIABLES and found and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", found):
@@ -357,6 +369,10 @@ def _read(path: Path) -> dict[str, Any]:
     if isinstance(model, dict) and isinstance(model.get("prompts"), str):
         model["prompts"] = str(path.parent / model["prompts"])
     # Files and folders are meant relative to the file that names them, wherever the command is typed.
+    notify = data.get("notify")
+    command = notify.get("command") if isinstance(notify, dict) else None
+    if isinstance(command, list) and command and isinstance(command[0], str) and "/" in command[0]:
+        command[0] = str(path.parent / command[0])
     tools, mcp = data.get("tools"), data.get("mcp")
     if isinstance(tools, dict) and isinstance(tools.get("modules"), list):
         tools["modules"] = [str(path.parent / name) if str(name).endswith(".py") else name for name in tools["modules"]]
@@ -408,17 +424,29 @@ def overrides_from(pairs: list[str]) -> dict[str, dict[str, Any]]:
 
 def describe(settings: Settings, sources: Mapping[str, str]) -> list[dict[str, Any]]:
     """Every value with its source, as it may be shown: the servers' secrets are hidden."""
-    from rerail.adapters.tools.mcp import discreet
-
     return [
         {
             "key": name,
-            "value": discreet(value) if name == "mcp.servers" else value,
+            "value": _shown(name, value),
             "source": sources.get(name, say("source.default")),
         }
         for table in settings.__struct_fields__
         for name, value in _rows(table, getattr(settings, table))
     ]
+
+
+def _shown(name: str, value: Any) -> Any:
+    if name == "mcp.servers":
+        from rerail.adapters.tools.mcp import discreet
+
+        return discreet(value)
+    if name == "notify.webhook" and value:
+        from rerail.adapters.notify import Webhook
+
+        return Webhook(value).name
+    if name == "notify.command" and value:
+        return [value[0], *("…" for _ in value[1:])]
+    return value
 
 
 def _rows(name: str, table: _Table) -> Iterator[tuple[str, Any]]:

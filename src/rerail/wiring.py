@@ -25,7 +25,7 @@ from rerail.engine.perform import Performer
 from rerail.engine.verbose import log_event
 from rerail.errors import PlanError, Refused, RerailError, SettingsError, StoreError
 from rerail.plans import Plan
-from rerail.ports import Clock, Mind, Model, Store, Tool
+from rerail.ports import Clock, Mind, Model, Notifier, Store, Tool
 from rerail.settings import ROLES, RoleTable, Settings
 from rerail.version import __version__
 
@@ -173,6 +173,26 @@ def make_mind(settings: Settings, given: Mind | Model | None = None) -> Mind | N
         patience=seconds * (2 if fallbacks else 1) * (1 + table.max_reasks) + 1.0,
         answers=roles,
     )
+
+
+def make_notifier(settings: Settings) -> Notifier | None:
+    """Who is told that a run ended or waits: the command and the webhook that `[notify]` names."""
+    table = settings.notify
+    if not table.command and not table.webhook:
+        return None
+    from rerail.adapters.notify import Command, Notifiers, Webhook
+
+    targets: list[Command | Webhook] = [Command(tuple(table.command))] if table.command else []
+    if table.webhook:
+        webhook = Webhook(table.webhook, tuple(settings.tools.allow_hosts))
+        try:
+            refused = webhook.refused()
+        except ValueError:  # no host, or no port that could be one
+            raise SettingsError(tell("refuse.notify.no_address", source="notify")) from None
+        if refused:
+            raise SettingsError(tell("refuse.notify.host", host=webhook.host), hint=tell("hint.notify.host"))
+        targets.append(webhook)
+    return Notifiers(tuple(targets), frozenset(table.on), table.timeout, table.retries)
 
 
 def _names_a_model(settings: Settings) -> bool:
@@ -346,6 +366,7 @@ class Engine(core.Engine):
             memory=settings.artifacts.memory,
             limits=Limits(),
             given=self._toolbox.given,
+            notifier=make_notifier(settings),
             history_window=settings.evaluation.history_window,
             observe=_observers(observe, log_event if settings.log.verbose else None),
         )

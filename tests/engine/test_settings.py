@@ -67,6 +67,8 @@ CONTRACT = {
     "worker.jobs": None,
     "model.name": None, "model.base_url": None, "model.temperature": 0, "model.timeout": 60, "model.prices": {},
     "mcp.servers": {}, "mcp.from_plans": False,
+    "notify.command": [], "notify.webhook": None, "notify.on": ("done", "failed", "waiting"), "notify.timeout": 10,
+    "notify.retries": 2,
 }  # fmt: skip
 
 
@@ -316,6 +318,21 @@ def brings_servers(given: Mapping[str, Any]) -> str:
     return refused.value.faults[0].code
 
 
+def notified(**more: Any) -> Callable[[Mapping[str, Any]], list[tuple[str, bool, int]]]:
+    """Who was told that a run completed, whether that worked, and how often it was tried."""
+
+    async def main(given: Mapping[str, Any]) -> list[tuple[str, bool, int]]:
+        store = MemoryStore()
+        settings = {"notify": {**more, **given["notify"]}}
+        async with Engine(store, World().tools(ONE), settings) as engine:
+            run = (await engine.run(ONE)).run_id
+        async with Engine(store, [], {}) as engine:
+            told = [event for event in await engine.events(run) if event.type == "notified"]
+        return [(event.kind, event.ok, event.attempts) for event in told]
+
+    return lambda given: asyncio.run(main(given))
+
+
 def http_code(given: Mapping[str, Any]) -> str:
     """What becomes of a request to a host of this machine that nobody listens on."""
     tool = rerail.http("get", "GET", "http://127.0.0.1:9/x")
@@ -512,6 +529,18 @@ BITES: dict[str, Bite] = {
     "tools.http": ({}, {"fetch": {"url": "http://localhost/{id}"}}, tool_names, [], ["fetch"]),
     "mcp.servers": ({}, {"time": TIME}, names_when_open, [], ["convert_time", "get_current_time"]),
     "mcp.from_plans": (False, True, brings_servers, "MCP_NOT_ALLOWED", "SETTINGS_INVALID"),
+    "notify.command": ([], [sys.executable, "-c", "0"], notified(), [], [("command", True, 1)]),
+    "notify.webhook": (None, "http://127.0.0.1:1/x", notified(retries=0), [], [("webhook", False, 1)]),
+    "notify.on": (
+        ["failed"], ["done"], notified(command=[sys.executable, "-c", "0"]), [], [("command", True, 1)],
+    ),
+    "notify.timeout": (
+        0.2, 20, notified(command=[sys.executable, "-c", "import time; time.sleep(1)"], retries=0),
+        [("command", False, 1)], [("command", True, 1)],
+    ),
+    "notify.retries": (
+        0, 1, notified(command=[sys.executable, "-c", "1/0"]), [("command", False, 1)], [("command", False, 2)],
+    ),
     "model.timeout": (5, 50, mind_wait, 5, 50),
     "model.name": ("a", "b", sent(lambda asked: asked.model), "a", "b"),
     "model.base_url": (

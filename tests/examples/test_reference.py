@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import json
 import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -11,15 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.examples.test_docs import blocks
 
 import rerail
 from rerail.adapters.tools.declared import from_mapping
 from rerail.adapters.tools.specs import Options
 from rerail.cli import app, attend
 from rerail.core import codes
+from rerail.core import events as ev
 from rerail.core.dialects import PLAN_ALIASES, PLAN_KEYS, STEP_ALIASES, STEP_FIELDS
+from rerail.core.fold import fold
 from rerail.core.plan import Step
+from rerail.engine.notices import notice_of
 from rerail.server import mcp
+from rerail.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "reference.md").read_text("utf-8")
@@ -137,6 +143,25 @@ def test_tools_of_the_mcp_server() -> None:
     """I7: every tool, with every argument it takes."""
     said = {name: re.findall(r"`(\w+)`", cells[0]) for name, cells in rows(part("Tools of `rerail mcp`")).items()}
     assert said == {name: list(offer.shape["properties"]) for name, offer in mcp._OFFERS.items()}
+
+
+def test_notifications() -> None:
+    """T10: every key with its default, every field of the document."""
+    keys, fields = part("Notifications").split("The document")
+    said = {name: cells[0] for name, cells in rows(keys).items()}
+    table = Settings().notify
+    known = {name: getattr(table, name) for name in table.__struct_fields__}
+    assert said == {
+        "command": "[]", "webhook": "none", "on": ", ".join(known["on"]), "timeout": f"{known['timeout']:g}",
+        "retries": str(known["retries"]),
+    }  # fmt: skip
+    assert set(said) == set(known)
+    done = ev.Done("completed", True, True, False)
+    state = fold("r", [ev.Record("r", 1, 1.0, ev.RunStarted()), ev.Record("r", 2, 2.0, done)])
+    notice = notice_of(state)
+    assert notice is not None and set(rows(fields)) == set(notice.document)
+    page = (ROOT / "docs" / "howto" / "notifications.md").read_text("utf-8")
+    assert set(json.loads(blocks(page, "json")[0])) == set(notice.document)
 
 
 def test_exit_codes() -> None:

@@ -159,6 +159,11 @@ class Teller:
         said = bare(done_summary(self._state, event, self._out.lang), event.status)
         return event.status, "", self._say("done", status=self._out.say(f"status.{event.status}"), summary=said)
 
+    def notified(self, event: ev.Notified) -> Told:
+        key = "notified" if event.ok else "not_notified"
+        words = self._say(key, about=event.about, kind=event.kind, target=event.target, error=event.error)
+        return "act" if event.ok else "failed", "", words
+
     # -- One step -----------------------------------------------------------------------------------------------------
 
     def started(self, event: ev.StepStarted) -> Told:
@@ -264,6 +269,7 @@ TELL: dict[type, Callable[[Teller, Any], Told | None]] = {
     ev.Cancelled: Teller.cancelled,
     ev.Stopped: Teller.stopped,
     ev.Done: Teller.done,
+    ev.Notified: Teller.notified,
 }
 
 

@@ -213,7 +213,8 @@ def _questions(state: State) -> list[Action]:
         Ask(track.question, track.id, track.attempt) for track in state.held.values() if track.question in asked
     ]
     if state.replan_wanted and not state.running and not looks and not asks:
-        asks.append(Ask("replan", "", state.seq))
+        # What was written meanwhile makes it no other question; what a person did, does.
+        asks.append(Ask("replan", "", state.acted_at))
     if state.policy.max_tokens is not None or state.policy.max_cost is not None:
         asks = asks[:1]  # each sees what the ones before it left
     return looks + asks

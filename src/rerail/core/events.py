@@ -377,6 +377,18 @@ class Done(_Event, frozen=True, tag="done"):
     stopped: str = ""
 
 
+class Notified(_Event, frozen=True, tag="notified"):
+    """Somebody was told that the run ended or waits, or could not be: it changes nothing."""
+
+    kind: str  # command, webhook
+    target: str  # without anything that may be secret
+    ok: bool
+    attempts: int = 1
+    error: str = ""
+    about: str = ""  # done, failed, waiting
+    notice: str = ""  # the id that the receiver got
+
+
 Event: TypeAlias = (
     RunStarted
     | PlanAccepted
@@ -407,6 +419,7 @@ Event: TypeAlias = (
     | Cancelled
     | Stopped
     | Done
+    | Notified
 )
 
 

@@ -424,6 +424,7 @@ def _evaluation(state: State, event: ev.Evaluation, at: float) -> None:
 
 def _waiting(state: State, event: ev.Waiting, at: float) -> None:
     state.waiting = True
+    state.rested_at = state.seq + 1
     state.deactivate(at)
 
 
@@ -507,6 +508,7 @@ def _stopped(state: State, event: ev.Stopped, at: float) -> None:
 
 def _done(state: State, event: ev.Done, at: float) -> None:
     state.rest = event
+    state.rested_at = state.seq + 1
     state.waiting = False
     state.deactivate(at)
 
@@ -545,4 +547,5 @@ FOLDS: dict[type, Callable[[State, Any, float], None]] = {
     ev.Cancelled: _cancelled,
     ev.Stopped: _stopped,
     ev.Done: _done,
+    ev.Notified: _ignored,
 }

@@ -96,6 +96,7 @@ class State:
         self.cost = 0.0
         self.active = 0.0
         self.active_since: float | None = None
+        self.rested_at = 0  # the sequence number with which it came to rest, or began to wait, the last time
         self.acted_at = 0  # the sequence number of the latest thing a person did
         self.last_wish = 0  # the latest of the inbox that was granted
         self.paused = False

@@ -152,7 +152,7 @@ class _Teller:
             return any(step.id == self.step for step in event.course.steps)
         return (
             getattr(event, "step", None) in (self.step, "")
-            if not isinstance(event, ev.Done | ev.Waiting | ev.Resumed)
+            if not isinstance(event, ev.Done | ev.Waiting | ev.Resumed | ev.Notified)
             else False
         )
 
@@ -302,6 +302,15 @@ class _Teller:
         said = done_summary(self.state, event, self.lang)
         return [self.say("why.done", time=time, status=self.status(event.status), summary=said)]
 
+    def notified(self, event: ev.Notified, time: str) -> list[str]:
+        key = "why.notified" if event.ok else "why.not_notified"
+        return [
+            self.say(
+                key, time=time, kind=event.kind, about=event.about, target=event.target, attempts=event.attempts,
+                error=event.error,
+            )
+        ]  # fmt: skip
+
 
 TELL: dict[type, Callable[[_Teller, Any, str], list[str]]] = {
     ev.StepStarted: _Teller.started,
@@ -326,6 +335,7 @@ TELL: dict[type, Callable[[_Teller, Any, str], list[str]]] = {
     ev.Cancelled: _Teller.cancelled,
     ev.Waiting: _Teller.waiting,
     ev.Done: _Teller.done,
+    ev.Notified: _Teller.notified,
 }
 
 

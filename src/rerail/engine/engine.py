@@ -24,8 +24,9 @@ from rerail.core.texts import Told, say, tell
 from rerail.core.tools import ToolSpec
 from rerail.core.track import RunStatus
 from rerail.core.views import RunResult
-from rerail.engine.keeping import Edit, Snapshot, backed_up, cleared, damage_above, damage_of
+from rerail.engine.keeping import Edit, Snapshot, backed_up, cleared, damage_above, damage_of, discard
 from rerail.engine.loop import Ended, Host, RunLoop
+from rerail.engine.notices import Notices
 from rerail.engine.owner import RENEW_EVERY, end_residual, is_dead, is_silent, is_this_process, this_process
 from rerail.engine.reading import AT_REST, FORGOTTEN, Live, Reader, store_errors
 from rerail.engine.today import Today, fingerprints, pretend_mended
@@ -34,7 +35,6 @@ from rerail.errors import PlanError, Refused, RerailError, StoreError
 from rerail.mind import plan as planning
 from rerail.mind.questions import consulted
 from rerail.ports import Conflict, Consultation, Fenced, Head, Lease, Owner, Question, Taken, Unavailable, Unusable
-from rerail.workspace import Backup
 
 INBOX_EVERY = 0.2
 ANSWER_WITHIN = 30.0
@@ -82,6 +82,8 @@ class Engine(Reader):
         self._attendant: asyncio.Task[None] | None = None
         self._follow_ups: set[asyncio.Task[Any]] = set()
         self.notice: Callable[[Told], None] = lambda told: None  # what people should hear while a run is taken over
+        self._notices = Notices(host.notifier, self._note_down)
+        self._noting: set[str] = set()  # runs that are held for a moment, to write down what came of a notice
 
     # -- Opening and closing --------------------------------------------------------------------------------------
 
@@ -101,6 +103,7 @@ class Engine(Reader):
         for task in (*tasks, *self._follow_ups):
             task.cancel()
         await asyncio.gather(*tasks, *self._follow_ups, return_exceptions=True)
+        await self._notices.close()
         await self._host.store.close()
 
     async def __aenter__(self) -> Engine:
@@ -286,6 +289,7 @@ class Engine(Reader):
             self._live.pop(run, None)
             await loop.drained()
             await self._let_go(loop.lease)
+        self._notices.announce(loop.state, loop.begun)
         with contextlib.suppress(PlanError, Refused):  # its tools are not here; a retry of this run will start it
             await self._follow(loop.state)
 
@@ -294,13 +298,36 @@ class Engine(Reader):
         if state.follow_up is None or state.rest is None or state.rest.status != RunStatus.COMPLETED:
             return None
         # The id tells which completion it follows, so that a process that died in between is no loss and no double.
-        child = f"{state.run}-f{state.seq}"
+        child = _follow_up_id(state)
         with store_errors():
             if await self._host.store.head(child) is None:
                 # The servers that its parent brought are there for what follows it, too.
                 plan = msgspec.structs.replace(state.follow_up, mcp={**state.mcp, **state.follow_up.mcp})
                 await self.start(plan, parent=state.run, run_id=child)
         return child
+
+    async def _note_down(self, state: State, told: list[ev.Notified]) -> None:
+        """Write down what came of a notice, through whoever has the run by now (T7, T10)."""
+        run = state.run
+        wish = Wish("notified", value=msgspec.to_builtins(told))
+        for _ in range(5):
+            if run in self._live or self._driven_elsewhere(await self.head(run)):
+                if await self._handed_over(run, wish):
+                    return
+                continue
+            self._noting.add(run)
+            try:
+                loop = await self._take(run)
+                try:
+                    loop.note(*told)
+                    await loop.commit()
+                finally:
+                    await self._let_go(loop.lease)
+                return
+            except Refused:
+                await asyncio.sleep(0.05)  # somebody was faster
+            finally:
+                self._noting.discard(run)
 
     # -- Forgetting (H10) -------------------------------------------------------------------------------------------
 
@@ -504,36 +531,48 @@ class Engine(Reader):
             run, above = above.run, None
             head = await self.head(run)
             asked = {"mending": True, "damage": damage}
+        # All that takes its time comes before the run is taken: whoever holds one is either driving it or about to go.
+        state = await self.state(run)
+        pretend_mended(state)
+        if not clean and "damage" not in asked:
+            asked["damage"] = await damage_of(self._host, state)
+        preview = self._foreseen(state, who, asked)
         if dry_run:
-            state = await self.state(run)
-            pretend_mended(state)
-            return run, await self._foreseen(state, who, asked)
-        loop = await self._take(run, head, take_over=take_over)
-        backup: Backup | None = None
+            return run, preview
+        await self._need_tools(state)
+        backup = await backed_up(self._host, state) if clean else None
+        asked["backup"] = str(backup.folder) if backup is not None else ""
         try:
-            await self._need_tools(loop.state)
-            loop.note(*self._today.mending(loop.state, self._by))
-            preview = await self._foreseen(loop.state, who, asked)
-            if clean:
-                backup = await backed_up(self._host, loop.state)
-                asked["backup"] = str(backup.folder) if backup is not None else ""
-                preview = await self._foreseen(loop.state, who, asked)
-            loop.note(*preview.events)
-            await loop.commit()  # a retry that was announced is there, whatever dies next
+            loop, preview = await self._take_for_retry(run, head, who, asked, take_over=take_over)
         except RerailError:
-            await loop.commit_quietly()
-            await self._let_go(loop.lease)
+            if backup is not None:
+                discard(backup)
             raise
         if backup is not None:
             await cleared(self._host, loop.state, backup)
         self._drive(run, loop, above)
         return run, preview
 
-    async def _foreseen(self, state: State, who: str, asked: Mapping[str, Any]) -> Preview:
-        """What a retry would do to a run, with the files that cannot be kept."""
-        damage = asked.get("damage") or (() if asked.get("clean") else await damage_of(self._host, state))
+    async def _take_for_retry(
+        self, run: str, head: Head, who: str, asked: Mapping[str, Any], *, take_over: bool
+    ) -> tuple[RunLoop, Preview]:
+        """Become the owner, and write down that the run is retried: nobody else does the same any more."""
+        loop = await self._take(run, head, take_over=take_over)
+        try:
+            loop.note(*self._today.mending(loop.state, self._by))
+            preview = self._foreseen(loop.state, who, asked)
+            loop.note(*preview.events)
+            await loop.commit()  # a retry that was announced is there, whatever dies next
+        except RerailError:
+            await loop.commit_quietly()
+            await self._let_go(loop.lease)
+            raise
+        return loop, preview
+
+    def _foreseen(self, state: State, who: str, asked: Mapping[str, Any]) -> Preview:
+        """What a retry would do to a run."""
         with _refusals():
-            return commands.retry(state, who, **{**asked, "damage": damage}, **self._today.changes(state))
+            return commands.retry(state, who, **asked, **self._today.changes(state))
 
     def drives(self, run: str) -> bool:
         """Whether this very engine drives the run now."""
@@ -542,7 +581,7 @@ class Engine(Reader):
     def _driven_elsewhere(self, head: Head, *, take_over: bool = False) -> bool:
         """Whether a living process other than this engine has the run; one at rest has only to let go of it."""
         now = self._host.clock.now()
-        alive = head.owner is not None and not is_dead(head, now)
+        alive = head.owner is not None and not is_dead(head, now) and head.run not in self._noting
         return alive and head.status not in AT_REST and not (take_over and is_silent(head, now))
 
     async def _retry_live(
@@ -569,7 +608,7 @@ class Engine(Reader):
             return None
         state = await self.state(run)
         with store_errors():
-            missing = state.follow_up is not None and await self._host.store.head(f"{run}-f{state.seq}") is None
+            missing = state.follow_up is not None and await self._host.store.head(_follow_up_id(state)) is None
         return await self._follow(state) if missing else None
 
     async def _retry_target(self, run: str, steps: Sequence[str] | None, stage: str | None, *, force: bool) -> str:
@@ -644,13 +683,16 @@ class Engine(Reader):
         """
         with store_errors():
             lease = await self._claim(run, seen, take_over=take_over)
-        if seen is not None and lease.fence != seen.fence + 1:
-            await self._let_go(lease)
-            raise Refused(tell("refuse.run.changes_hands", run=run), "RUN_LIVE", hint=tell("hint.run.see_run", run=run))
         try:
-            state = State(run)
+            state, moved = State(run), False
             async for record in self._records(run):
                 evolve(state, record.event, record.at, record.seq)
+                moved = moved or (
+                    seen is not None and record.seq > seen.seq and not isinstance(record.event, ev.Notified)
+                )
+            if moved:
+                hint = tell("hint.run.see_run", run=run)
+                raise Refused(tell("refuse.run.changes_hands", run=run), "RUN_LIVE", hint=hint)
         except BaseException:
             await self._let_go(lease)
             raise
@@ -668,12 +710,13 @@ class Engine(Reader):
                 lease = await self._take_over(run, head)
                 self.notice(tell("notice.worker.dead", run=run, owner=head.owner))
                 return lease
-            if head.status not in AT_REST or (seen is not None and seen.fence != head.fence):
+            if head.status not in AT_REST and run not in self._noting:
                 if take_over and is_silent(head, clock.now()):
                     return await self._take_away(run, head)
                 raise self._is_live(head, tell("hint.run.run_live", run=run))
             if waited >= LETTING_GO:
-                if not await self._residual_gone(head):
+                newer = seen is not None and seen.fence != head.fence  # somebody took it since, and is not residual
+                if newer or not await self._residual_gone(head):
                     raise self._is_live(head, tell("hint.run.run_live", run=run))
                 return await self._take_over(run, head)
             await asyncio.sleep(0.05)  # it is done, and its owner about to let go of it
@@ -723,6 +766,11 @@ class Engine(Reader):
             return await self._host.store.claim(run, self._owner, self._host.clock.now(), over=head.fence)
         except Taken as taken:
             raise Refused(tell("refuse.run.taken_first", owner=taken.head.owner, run=run), "RUN_LIVE") from None
+
+
+def _follow_up_id(state: State) -> str:
+    """The id of the run that follows a completion; it tells which, whatever was written down after it."""
+    return f"{state.run}-f{state.rested_at}"
 
 
 def _usable_id(run: str) -> str:

@@ -70,6 +70,11 @@ async def cleared(host: Host, state: State, backup: Backup) -> None:
         await asyncio.to_thread(remove, host.workspaces(state.home), backup)
 
 
+def discard(backup: Backup) -> None:
+    """Take a backup back that was made for nothing; the files themselves were not touched."""
+    shutil.rmtree(backup.folder, ignore_errors=True)
+
+
 class Edit:
     """A file that a person gives another content, before the step that reads it may run (T2)."""
 

@@ -55,6 +55,7 @@ from rerail.ports import (
     Lease,
     Ledger,
     Mind,
+    Notifier,
     Question,
     Sample,
     Store,
@@ -90,6 +91,7 @@ class Host:
     # The engine's own tools and those of these servers, as far as they are named: what a run with servers may use.
     given: Callable[[Mapping[str, Any], Collection[str] | None], Mapping[str, ToolSpec]] | None = None
     history_window: tuple[int, int] = (5, 12)
+    notifier: Notifier | None = None  # who tells people that a run ended or waits
     observe: Callable[[Record], None] | None = None  # told of each event once it is durable
 
     def specs_of(self, state: State) -> Mapping[str, ToolSpec]:
@@ -126,6 +128,7 @@ class RunLoop:
         self.host, self.lease, self.state = host, lease, state
         self.contents = Contents(host.store, host.memory)
         self._specs: Mapping[str, ToolSpec] | None = None  # those of a plan with servers are looked up once
+        self.begun = state.seq  # what this loop found there
         self._seq = state.seq  # the last sequence number that is durable
         self._rows: list[tuple[float, bytes]] = []
         self._unseen: list[Record] = []

@@ -20,7 +20,15 @@ from rerail.core.values import NotJson, pack, plain_text, unpack
 from rerail.engine.outputs import INLINE
 from rerail.errors import PlanError, Refused, RerailError
 
-ODD = (TypeError, ValueError, KeyError, AttributeError, IndexError, RecursionError)  # what odd input can cause
+ODD = (
+    msgspec.MsgspecError,
+    TypeError,
+    ValueError,
+    KeyError,
+    AttributeError,
+    IndexError,
+    RecursionError,
+)  # what odd input can cause
 NUMBERED = (ev.Acted, ev.Cancelled, ev.Resumed)
 
 
@@ -86,6 +94,8 @@ def _grant(state: State, tools: Tools, wish: Wish) -> Granted:
         case "repair":
             changes = wish.value if isinstance(wish.value, dict) else {}
             return Granted(commands.repair(state, step, changes, tools, wish.by))
+        case "notified":  # no person's: whoever told people of this run has somebody else to write it down
+            return Granted(list(msgspec.convert(wish.value, list[ev.Notified])))
         case _:
             raise Refusal("STEP_NOT_WAITING", tell("refuse.run.action_unknown", action=wish.action))
 

@@ -158,7 +158,7 @@ class HttpTool(Looks):
         """Make the request in a thread; cancelling closes the connection."""
         # The step's timeout beats the tool's; the context knows it.
         timeout = getattr(ctx, "timeout", None) or self.spec.timeout
-        exchange = _Exchange(self._request(Values(args, ctx)), self._allowed(), timeout, self._max_bytes)
+        exchange = Exchange(self._request(Values(args, ctx)), self._allowed(), timeout, self._max_bytes)
         try:
             return await THREADS.run(exchange.run)
         except asyncio.CancelledError:
@@ -177,14 +177,14 @@ class HttpTool(Looks):
     def _allowed(self) -> tuple[str, ...]:
         return self._hosts if self._hosts is not None else (self._address.literal_host or "",)
 
-    def _request(self, values: Values) -> _Request:
+    def _request(self, values: Values) -> Request:
         address = self._address
         query = "&".join(filter(None, [address.query.fill(values, _encoded), _query(self._query, values)]))
         headers = {key: one.fill(values, _header) for key, one in self._headers.items() if not one.absent(values)}
         body, content_type = _content(self._body, values)
         if content_type and "content-type" not in {key.lower() for key in headers}:
             headers["Content-Type"] = content_type
-        return _Request(
+        return Request(
             method=self._method,
             scheme=address.scheme,
             host=_host(address.host.fill(values, _host_part)),
@@ -373,7 +373,7 @@ def _content(body: Any, values: Values) -> tuple[bytes | None, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Request:
+class Request:
     """A request with nothing left to fill in."""
 
     method: str
@@ -409,10 +409,10 @@ class _Answer:
     whole: bool = True
 
 
-class _Exchange:
+class Exchange:
     """A request on its way, with the redirects that follow from it; blocks, and can be aborted from elsewhere."""
 
-    def __init__(self, request: _Request, hosts: Sequence[str], timeout: float | None, limit: int) -> None:
+    def __init__(self, request: Request, hosts: Sequence[str], timeout: float | None, limit: int) -> None:
         self._request = request
         self._hosts = hosts
         self._timeout = timeout
@@ -441,7 +441,7 @@ class _Exchange:
                 # Not the method of an SSL socket, which first forgets that it is one.
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
-    def _exchange(self, request: _Request) -> _Answer:
+    def _exchange(self, request: Request) -> _Answer:
         self._connection = connection = _connection(request, self._timeout)
         try:
             self._connect(request, connection)
@@ -449,7 +449,7 @@ class _Exchange:
         finally:
             connection.close()
 
-    def _connect(self, request: _Request, connection: HTTPConnection) -> None:
+    def _connect(self, request: Request, connection: HTTPConnection) -> None:
         try:
             connection.connect()
         except ssl.SSLCertVerificationError as error:
@@ -461,7 +461,7 @@ class _Exchange:
         if self._aborted:
             raise Unreachable(tell("error.http.cancelled", request=request), category=Category.TRANSIENT)
 
-    def _talk(self, request: _Request, connection: HTTPConnection) -> _Answer:
+    def _talk(self, request: Request, connection: HTTPConnection) -> _Answer:
         try:
             connection.request(request.method, request.target, body=request.body, headers=_sent_headers(request))
             response = connection.getresponse()
@@ -510,7 +510,7 @@ class _Response(HTTPResponse):
             raise IncompleteRead(lines.last)
 
 
-def _connection(request: _Request, timeout: float | None) -> HTTPConnection:
+def _connection(request: Request, timeout: float | None) -> HTTPConnection:
     connection = HTTPConnection(request.host, request.port, timeout=timeout)
     if request.scheme == "https":
         context = ssl.create_default_context()
@@ -519,7 +519,7 @@ def _connection(request: _Request, timeout: float | None) -> HTTPConnection:
     return connection
 
 
-def _sent_headers(request: _Request) -> dict[str, bytes]:
+def _sent_headers(request: Request) -> dict[str, bytes]:
     defaults = {"user-agent": "rerail", "accept": "application/json, */*;q=0.5"}
     given = {key.lower() for key in request.headers}
     headers = {**{key: value for key, value in defaults.items() if key not in given}, **request.headers}
@@ -527,7 +527,7 @@ def _sent_headers(request: _Request) -> dict[str, bytes]:
     return {key: value.encode("utf-8", "surrogatepass") for key, value in headers.items()}
 
 
-def _require_host(request: _Request, hosts: Sequence[str]) -> None:
+def _require_host(request: Request, hosts: Sequence[str]) -> None:
     """Refuse a host that is not on the list, which may say `host`, `host:port` or `*.domain`."""
     names = (request.host, f"{request.host}:{request.port}")
     if any(host in names or (host.startswith("*.") and request.host.endswith(host[1:])) for host in hosts):
@@ -535,7 +535,7 @@ def _require_host(request: _Request, hosts: Sequence[str]) -> None:
     raise ToolError(say("error.HOST_NOT_ALLOWED", host=request.host), code="HOST_NOT_ALLOWED")
 
 
-def _redirected(request: _Request, answer: _Answer) -> _Request | None:
+def _redirected(request: Request, answer: _Answer) -> Request | None:
     """Where a GET or HEAD is sent on to, if it is."""
     location = answer.headers.get("Location")
     if answer.status not in _FOLLOWED or request.method not in ("GET", "HEAD") or not location:
@@ -560,7 +560,7 @@ def _redirected(request: _Request, answer: _Answer) -> _Request | None:
 # --- Answers -------------------------------------------------------------------------------------------------------
 
 
-def _result(request: _Request, answer: _Answer, limit: int) -> dict[str, Any]:
+def _result(request: Request, answer: _Answer, limit: int) -> dict[str, Any]:
     if answer.status >= 400:
         raise _failure(request, answer)
     _require_performed(request, answer)
@@ -570,7 +570,7 @@ def _result(request: _Request, answer: _Answer, limit: int) -> dict[str, Any]:
     return {"status": answer.status, "headers": headers, **_body(request, answer, limit)}
 
 
-def _require_performed(request: _Request, answer: _Answer) -> None:
+def _require_performed(request: Request, answer: _Answer) -> None:
     """Refuse a redirect of a request that may have an effect: 303 says that it is done, the others that it is not."""
     if answer.status in _FOLLOWED and answer.status != 303:
         where = answer.headers.get("Location", tell("error.http.elsewhere"))
@@ -579,7 +579,7 @@ def _require_performed(request: _Request, answer: _Answer) -> None:
         raise HttpFailed(message, answer.status, lost=answer.status == 302 and request.method not in ("GET", "HEAD"))
 
 
-def _failure(request: _Request, answer: _Answer) -> ToolError:
+def _failure(request: Request, answer: _Answer) -> ToolError:
     said = answer.body[: _SNIPPET * 4].decode("utf-8", "replace").strip()[:_SNIPPET]
     message = say("error.HTTP_STATUS", status=answer.status, host=request, body=said or answer.reason)
     wait = _retry_after(answer.headers)
@@ -610,7 +610,7 @@ def _seconds(date: str) -> float | None:
         return None
 
 
-def _body(request: _Request, answer: _Answer, limit: int) -> dict[str, Any]:
+def _body(request: Request, answer: _Answer, limit: int) -> dict[str, Any]:
     data = _decompressed(request, answer, limit)
     kind = answer.headers.get_content_type() if "content-type" in answer.headers else ""
     if not data:
@@ -626,7 +626,7 @@ def _body(request: _Request, answer: _Answer, limit: int) -> dict[str, Any]:
     return {"body": text}
 
 
-def _decompressed(request: _Request, answer: _Answer, limit: int) -> bytes:
+def _decompressed(request: Request, answer: _Answer, limit: int) -> bytes:
     """The body; some servers compress although they were asked not to."""
     if answer.headers.get("Content-Encoding", "").lower() not in ("gzip", "x-gzip"):
         return answer.body

@@ -142,7 +142,7 @@ class ShellTool(Looks):
             await finished(process.stop())
         return self._output(process)
 
-    def _output(self, process: _Process) -> Any:
+    def _output(self, process: Process) -> Any:
         status, stdout, stderr = process.status, _text(process.stdout), _text(process.stderr)
         if process.overflown:
             raise AnswerUnreadable(tell("error.shell.too_large", limit=self._max_output), code="OUTPUT_TOO_LARGE")
@@ -220,7 +220,7 @@ def _environment(command: _Command, values: Values) -> dict[str, str] | None:
 # --- Running -------------------------------------------------------------------------------------------------------
 
 
-class _Process(asyncio.SubprocessProtocol):
+class Process(asyncio.SubprocessProtocol):
     """A running command: collects its output within the limit and tells when it has ended."""
 
     def __init__(self, limit: int) -> None:
@@ -296,7 +296,7 @@ class _Process(asyncio.SubprocessProtocol):
             os.killpg(self._transport.get_pid(), number)
 
 
-async def _start(command: _Command, values: Values, limit: int) -> _Process:
+async def _start(command: _Command, values: Values, limit: int) -> Process:
     argv = _arguments(command, values)
     cwd = None if command.cwd is None else command.cwd.fill(values, _safe)
     env = _environment(command, values)
@@ -304,7 +304,7 @@ async def _start(command: _Command, values: Values, limit: int) -> _Process:
     loop = asyncio.get_running_loop()
     try:
         _, process = await loop.subprocess_exec(
-            lambda: _Process(limit), *argv, stdin=stdin, cwd=cwd, env=env, start_new_session=True
+            lambda: Process(limit), *argv, stdin=stdin, cwd=cwd, env=env, start_new_session=True
         )
     except OSError as error:
         raise _not_started(argv[0], cwd, error) from error

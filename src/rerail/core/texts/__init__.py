@@ -19,6 +19,7 @@ from rerail.core.texts.errors import ERRORS
 from rerail.core.texts.files import FILES
 from rerail.core.texts.lines import LINES
 from rerail.core.texts.models import MODELS
+from rerail.core.texts.notify import NOTIFY
 from rerail.core.texts.plans import PLANS
 from rerail.core.texts.reasons import REASONS
 from rerail.core.texts.runs import RUNS
@@ -45,6 +46,7 @@ TEXTS: dict[str, dict[str, str]] = {
     **MODELS,
     **DEMO,
     **FILES,
+    **NOTIFY,
     **WORKERS,
 }
 

@@ -1,0 +1,233 @@
+"""Telling somebody that a run ended or waits: a command, a webhook (SPEC T10).
+
+Rules of this file:
+- Nothing is raised: what came of telling is a value, and every attempt has a time limit.
+- A command is a list of arguments, never a shell's line; what it is told goes into variables and onto its stdin.
+- What may be secret is not repeated: of an address only scheme and host are ever said, of a command only its name, and
+  of an answer only its status.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+from urllib.parse import quote, unquote, urlsplit
+
+import msgspec
+
+from rerail.adapters.executors.endings import finished, uninterrupted
+from rerail.adapters.executors.threads import THREADS
+from rerail.adapters.tools.http import AnswerUnreadable, ConnectionLost, Exchange, Request, Unreachable
+from rerail.adapters.tools.shell import Process
+from rerail.errors import ToolError
+from rerail.ports import Delivery, Notice
+
+BACKOFF, MOST_BACKOFF = 1.0, 30.0  # seconds between attempts: doubled each time, up to the second
+SLACK = 5.0  # seconds for everything that is not waiting: ending a command, letting go of a connection
+MOST_ANSWER = 64 * 1024  # bytes of an answer, which nobody reads
+MOST_SAID = 200  # characters of what a command complained about
+MOST_VALUE = 4_000  # characters of a variable
+_LITERAL = "/%?:=&+!$,;'@()*[]~"  # of an address, as it is
+AGAIN = frozenset({408, 425, 429})  # and everything from 500 on
+
+
+class _NotTold(Exception):
+    """An attempt failed; whether another one may help."""
+
+    def __init__(self, why: str, *, again: bool) -> None:
+        super().__init__(why)
+        self.again = again
+
+
+class _Target(Protocol):
+    @property
+    def kind(self) -> str:
+        """What sort of target it is."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """What it is called where anybody may read it."""
+        ...
+
+    async def tell(self, notice: Notice, seconds: float) -> None:
+        """One attempt; `_NotTold` if it failed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Notifiers:
+    """Everybody who is told, and about what."""
+
+    targets: Sequence[_Target]
+    on: frozenset[str]
+    timeout: float = 10.0
+    retries: int = 2
+
+    @property
+    def patience(self) -> float:
+        """The longest that telling can take."""
+        waits = sum(_backoff(number) for number in range(1, self.retries + 1))
+        return (self.retries + 1) * (self.timeout + SLACK) + waits
+
+    async def send(self, notice: Notice) -> list[Delivery]:
+        """Tell everybody, all at once."""
+        return list(await asyncio.gather(*(self._told(target, notice) for target in self.targets)))
+
+    async def _told(self, target: _Target, notice: Notice) -> Delivery:
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                await target.tell(notice, self.timeout)
+            except _NotTold as problem:
+                if not problem.again or attempt > self.retries:
+                    return Delivery(target.kind, target.name, False, attempt, str(problem))
+                await asyncio.sleep(_backoff(attempt))
+            else:
+                return Delivery(target.kind, target.name, True, attempt)
+
+
+def _backoff(attempt: int) -> float:
+    return min(MOST_BACKOFF, BACKOFF * 2.0 ** (attempt - 1))
+
+
+# -- A command ----------------------------------------------------------------------------------------------------
+
+
+class _Heard(Process):
+    """A command of which only the last complaints are kept: it may write as much as it likes, and is read."""
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd == 2:
+            super().pipe_data_received(fd, data)
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A program that is started with the document on its stdin."""
+
+    argv: Sequence[str]
+    kind: str = "command"
+
+    @property
+    def name(self) -> str:
+        """The program, without its arguments."""
+        return os.path.basename(self.argv[0]) or self.argv[0]
+
+    async def tell(self, notice: Notice, seconds: float) -> None:
+        """Run it to its end; past its time it is ended, with everything that it started."""
+        # Cancelled half-way, asyncio would not end what was started.
+        process, cancelled = await uninterrupted(self._started(notice))
+        try:
+            if cancelled:
+                raise asyncio.CancelledError
+            process.feed(msgspec.json.encode(notice.document).decode())
+            async with asyncio.timeout(seconds):
+                await process.ended()
+        except TimeoutError:
+            raise _NotTold(f"it did not end within {seconds:g} s", again=True) from None
+        finally:
+            await finished(process.stop())
+        if process.status:
+            how = f"exit status {process.status}" if process.status > 0 else f"killed by signal {-process.status}"
+            said = " ".join(process.stderr.decode("utf-8", "replace").split())[-MOST_SAID:]
+            raise _NotTold(f"{how}: {said}" if said else how, again=True)
+
+    async def _started(self, notice: Notice) -> _Heard:
+        try:
+            _, process = await asyncio.get_running_loop().subprocess_exec(
+                lambda: _Heard(0),
+                *self.argv,
+                stdin=asyncio.subprocess.PIPE,
+                env={**os.environ, **_variables(notice.document)},
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or str(error)
+            raise _NotTold(f"it cannot be started: {why}", again=False) from None
+        return process
+
+
+def _variables(document: Mapping[str, object]) -> dict[str, str]:
+    """What a command is told in its environment; it is data, and never part of a command line."""
+    names = ("run", "status", "objective", "summary", "event")
+    return {f"RERAIL_{name.upper()}": str(document[name] or "").replace("\0", "")[:MOST_VALUE] for name in names}
+
+
+# -- A webhook ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """An address that gets the document in a POST. A name and a password in it become a header."""
+
+    url: str = field(repr=False)
+    hosts: Sequence[str] = ()
+    kind: str = "webhook"
+
+    @property
+    def host(self) -> str:
+        """The host it is on."""
+        return urlsplit(self.url).hostname or ""
+
+    @property
+    def name(self) -> str:
+        """Scheme and host: in many an address the rest is the secret."""
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/…"
+
+    def refused(self) -> bool:
+        """Whether the list of hosts, where there is one, forbids it."""
+        request = self._request(b"")
+        names = (request.host, f"{request.host}:{request.port}")
+        return bool(self.hosts) and not any(
+            host in names or (host.startswith("*.") and request.host.endswith(host[1:])) for host in self.hosts
+        )
+
+    async def tell(self, notice: Notice, seconds: float) -> None:
+        """One POST; a redirect is not followed, for it may lead anywhere."""
+        request = self._request(msgspec.json.encode(notice.document), notice.id)
+        exchange = Exchange(request, self.hosts or (request.host,), seconds, MOST_ANSWER)
+        try:
+            async with asyncio.timeout(seconds):
+                await THREADS.run(exchange.run)
+        except TimeoutError:
+            exchange.abort()
+            raise _NotTold(f"no answer within {seconds:g} s", again=True) from None
+        except asyncio.CancelledError:
+            exchange.abort()
+            raise
+        except AnswerUnreadable:
+            return  # it was taken; what else was said is not for us
+        except ToolError as error:
+            raise _refusal(error) from None
+
+    def _request(self, body: bytes, notice: str = "") -> Request:
+        parts = urlsplit(self.url)
+        headers = {"Content-Type": "application/json", "X-Rerail-Notice": notice}
+        if parts.username is not None:
+            known = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
+            headers["Authorization"] = f"Basic {base64.b64encode(known).decode()}"
+        target = quote((parts.path or "/") + (f"?{parts.query}" if parts.query else ""), safe=_LITERAL)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        return Request("POST", parts.scheme, parts.hostname or "", port, target, headers, body)
+
+
+def _refusal(error: ToolError) -> _NotTold:
+    """What went wrong in words that hold nothing of the address, nor of what the other side said."""
+    status = getattr(error, "status", None)
+    if status is not None:
+        return _NotTold(f"HTTP status {status}", again=status >= 500 or status in AGAIN)
+    cause = error.__cause__
+    why = getattr(cause, "strerror", None) or (type(cause).__name__ if cause is not None else error.code)
+    if isinstance(error, ConnectionLost):
+        late = isinstance(cause, TimeoutError)
+        return _NotTold("no answer in time" if late else f"the connection broke ({why})", again=True)
+    if isinstance(error, Unreachable):
+        return _NotTold(f"no connection ({why})", again=True)
+    return _NotTold(f"refused ({error.code})", again=False)
