@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from rerail.core.texts import tell
+
 # Takes "log" or "progress" and what was said; called from the tool's thread, so it must be safe to call from any.
 Sink: TypeAlias = Callable[[str, Mapping[str, Any]], None]
 
@@ -133,7 +135,7 @@ class Context:
     def check_cancelled(self) -> None:
         """Raise `CallCancelled` if the call has been cancelled; for loops in threads, which nobody can stop."""
         if self.cancelled.is_set():
-            raise CallCancelled(f"the call of step {self.step!r} was cancelled")
+            raise CallCancelled(tell("error.call_cancelled", step=self.step))
 
     def to_dict(self) -> dict[str, Any]:
         """What another process needs to build the same context; the folder is not made for that."""

@@ -17,11 +17,12 @@ from functools import cache, lru_cache
 # The areas whose sentences end up in events, or cross from one process to another as text.
 AREAS = (
     "error.", "reason.", "schema.", "plan.", "tool.", "mcp.", "mind.", "model.", "refuse.", "hint.", "cli.hint.", "warn.",
-    "skip.", "stop.", "degraded.", "summary.", "status.", "source.", "demo.",
+    "skip.", "stop.", "degraded.", "summary.", "status.", "source.", "setting.", "demo.",
 )  # fmt: skip
 LEAST = 4  # letters that a sentence has of its own; with fewer, it would be found everywhere
 LONGEST = 8_000  # characters of a text that is looked at
 DEEPEST = 6  # sentences inside of sentences
+MOST = 100  # sentences one after the other
 
 Texts = Mapping[str, Mapping[str, str]]
 Piece = tuple[tuple[str, ...], str, bool]  # literal texts, one of which comes first; the gap behind it; is it quoted
@@ -34,7 +35,8 @@ def pieces(sentence: str) -> tuple[Piece, ...]:
     found: list[Piece] = []
     words: tuple[str, ...] = ("",)
     for literal, name, spec, kind in string.Formatter().parse(sentence):
-        found.append((tuple(word + literal for word in words), name or "", kind == "r"))
+        gap = f"{name}!r" if kind == "r" else name or ""  # quoted, the same name is another text
+        found.append((tuple(word + literal for word in words), gap, kind == "r"))
         words = tuple(f" {word}" for word in spec.split("|")[::-1]) if spec and "|" in spec else ("",)
     if words != ("",) or found[-1][1]:
         found.append((words, "", False))
@@ -92,10 +94,31 @@ def recalled(text: str, lang: str, depth: int = 0) -> str:
     """A text of ours in another language, with the sentences inside of it; any other text as it is."""
     if lang == "en" or len(text) > LONGEST or depth > DEEPEST or text.isspace() or not text:
         return text
-    whole = _sentence(text, lang, depth)
-    if whole is None and "; " in text:
-        return _several(text, lang, depth)
-    return _labelled(text, lang, depth) if whole is None else whole
+    match = _match(text)
+    if "; " in text and (match is None or any("; " in gap for gap in match[1].values())):
+        several = _several(text, lang, depth)  # rather than one whose gap takes in all the others
+        if several != text:
+            return several
+    return _labelled(text, lang, depth) if match is None else _said(*match, lang, depth)
+
+
+def _match(text: str) -> tuple[str, dict[str, str]] | None:
+    """The sentence that a text is, and what stands in its gaps."""
+    for sentence, key in _known():
+        found = gaps(sentence, text)
+        if found is not None:
+            return key, found
+    return None
+
+
+def _said(key: str, found: Mapping[str, str], lang: str, depth: int) -> str:
+    from rerail.core.texts import TEXTS
+
+    said = []
+    for literal, name, _, kind in string.Formatter().parse(TEXTS[key][lang]):
+        inside = found.get(f"{name}!r", "") if kind == "r" else recalled(found.get(name or "", ""), lang, depth + 1)
+        said.append(literal + inside)
+    return "".join(said)
 
 
 def _labelled(text: str, lang: str, depth: int) -> str:
@@ -105,34 +128,19 @@ def _labelled(text: str, lang: str, depth: int) -> str:
     return f"{label}：{said}" if said != rest else text
 
 
-def _sentence(text: str, lang: str, depth: int) -> str | None:
-    from rerail.core.texts import TEXTS
-
-    for sentence, key in _known():
-        found = gaps(sentence, text)
-        if found is not None:
-            said = []
-            for literal, name, _, kind in string.Formatter().parse(TEXTS[key][lang]):
-                inside = found.get(name or "", "")
-                said.append(literal + (inside if kind else recalled(inside, lang, depth + 1)))
-            return "".join(said)
-    return None
-
-
 def _several(text: str, lang: str, depth: int) -> str:
-    """Sentences one after the other: each the longest that is one of ours."""
-    parts, said, at = text.split("; "), [], 0
-    if len(parts) > 100:
+    """Sentences one after the other, each as short as it can be one of ours."""
+    parts, said, at, known = text.split("; "), [], 0, False
+    if len(parts) > MOST:
         return text
-    known = False
     while at < len(parts):
-        for end in range(min(len(parts), at + 4), at, -1):
-            one = _sentence("; ".join(parts[at:end]), lang, depth)
-            if one is not None:
-                said.append(one)
+        for end in range(at + 1, min(len(parts), at + 4) + 1):
+            match = _match("; ".join(parts[at:end]))
+            if match is not None:
+                said.append(_said(*match, lang, depth + 1))
                 known, at = True, end
                 break
         else:
-            said.append(_labelled(parts[at], lang, depth))
+            said.append(_labelled(parts[at], lang, depth + 1))
             known, at = known or said[-1] != parts[at], at + 1
     return "；".join(said) if known else text
