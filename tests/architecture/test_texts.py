@@ -142,7 +142,6 @@ NOT_FOR_PEOPLE = {
     "adapters/models/wire.py": "words for models, and pieces of a library's messages that are cut out",
     "adapters/stores/memory.py": "what the store port raises: the engine catches it and says it in words of its own",
     "adapters/stores/sqlite.py": "SQL, and what the store port raises",
-    "adapters/stores/sqlite_writer.py": "SQL",
     "adapters/tools/mcp_client.py": "pieces of the protocol's messages that are recognised",
     "core/classify.py": "patterns of other people's errors",
     "core/codes.py": "what codes mean, for the page that lists them",

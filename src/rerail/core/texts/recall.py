@@ -75,18 +75,18 @@ def _spot(text: str, literal: str, at: int, loose: bool, last: bool) -> int:
 
 
 @cache
-def _known() -> tuple[tuple[str, str], ...]:
-    """The sentences that can be recognised, by how much of them is their own: the longest first."""
+def _known() -> tuple[tuple[str, str, str], ...]:
+    """The sentences that can be recognised, those with most of their own first: a piece to look for, sentence, key."""
     from rerail.core.texts import TEXTS
 
     found = []
-    for key, entry in TEXTS.items():
-        if key.startswith(AREAS):
-            own = sum(len(literals[-1]) for literals, _, _ in pieces(entry["en"]))
-            letters = sum(sign.isalpha() for literals, _, _ in pieces(entry["en"]) for sign in literals[-1])
-            if letters >= LEAST:
-                found.append((own, key))
-    return tuple((TEXTS[key]["en"], key) for _, key in sorted(found, reverse=True))
+    for key in filter(lambda key: key.startswith(AREAS), TEXTS):
+        sentence = TEXTS[key]["en"]
+        own = "".join(literals[-1] for literals, _, _ in pieces(sentence))
+        if sum(map(str.isalpha, own)) >= LEAST:
+            sure = [literals[0] for literals, _, _ in pieces(sentence) if len(literals) == 1]
+            found.append((len(own), max(sure, key=len, default=""), sentence, key))
+    return tuple((piece, sentence, key) for _, piece, sentence, key in sorted(found, reverse=True))
 
 
 @lru_cache(maxsize=4096)
@@ -104,8 +104,8 @@ def recalled(text: str, lang: str, depth: int = 0) -> str:
 
 def _match(text: str) -> tuple[str, dict[str, str]] | None:
     """The sentence that a text is, and what stands in its gaps."""
-    for sentence, key in _known():
-        found = gaps(sentence, text)
+    for piece, sentence, key in _known():
+        found = gaps(sentence, text) if piece in text else None
         if found is not None:
             return key, found
     return None
@@ -129,18 +129,26 @@ def _labelled(text: str, lang: str, depth: int) -> str:
 
 
 def _several(text: str, lang: str, depth: int) -> str:
-    """Sentences one after the other, each as short as it can be one of ours."""
+    """Sentences one after the other."""
     parts, said, at, known = text.split("; "), [], 0, False
     if len(parts) > MOST:
         return text
     while at < len(parts):
-        for end in range(at + 1, min(len(parts), at + 4) + 1):
-            match = _match("; ".join(parts[at:end]))
-            if match is not None:
-                said.append(_said(*match, lang, depth + 1))
-                known, at = True, end
-                break
-        else:
-            said.append(_labelled(parts[at], lang, depth + 1))
-            known, at = known or said[-1] != parts[at], at + 1
+        end, one = _next(parts, at, lang, depth)
+        said.append(one)
+        known, at = known or one != "; ".join(parts[at:end]), end
     return "；".join(said) if known else text
+
+
+def _next(parts: list[str], at: int, lang: str, depth: int) -> tuple[int, str]:
+    """The sentence that begins there, and where it ends: as short as it can be, with nothing foreign left in it."""
+    found = None
+    for end in range(at + 1, min(len(parts), at + 4) + 1):
+        match = _match("; ".join(parts[at:end]))
+        if match is not None:
+            here = (end, _said(*match, lang, depth + 1))
+            gaps_here = [gap for name, gap in match[1].items() if not name.endswith("!r") and " " in gap]
+            if all(recalled(gap, lang, depth + 1) != gap for gap in gaps_here):
+                return here
+            found = found or here
+    return found or (at + 1, _labelled(parts[at], lang, depth + 1))
