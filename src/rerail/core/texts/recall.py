@@ -122,10 +122,16 @@ def _said(key: str, found: Mapping[str, str], lang: str, depth: int) -> str:
 
 
 def _labelled(text: str, lang: str, depth: int) -> str:
-    """A sentence behind a name: who says it, or which part of a value it is about."""
+    """A sentence behind a name: who says it, or which part of a value it is about; or in brackets, as summaries do."""
     label, colon, rest = text.partition(": ")
     said = recalled(rest, lang, depth + 1) if colon else rest
-    return f"{label}：{said}" if said != rest else text
+    if said != rest:
+        return f"{label}：{said}"
+    names = text.removesuffix(")").split("), ") if text.endswith(")") and " (" in text else []
+    pairs = [name.partition(" (") for name in names[:MOST]]
+    if any(recalled(reason, lang, depth + 1) != reason for _, _, reason in pairs):
+        return ", ".join(f"{name} ({recalled(reason, lang, depth + 1)})" for name, _, reason in pairs)
+    return text
 
 
 def _several(text: str, lang: str, depth: int) -> str:
