@@ -122,16 +122,15 @@ def _said(key: str, found: Mapping[str, str], lang: str, depth: int) -> str:
 
 
 def _labelled(text: str, lang: str, depth: int) -> str:
-    """A sentence behind a name: who says it, or which part of a value it is about; or in brackets, as summaries do."""
-    label, colon, rest = text.partition(": ")
-    said = recalled(rest, lang, depth + 1) if colon else rest
-    if said != rest:
-        return f"{label}：{said}"
+    """A sentence in brackets behind a name, as in summaries; or behind a colon: who says it, or what it is about."""
     names = text.removesuffix(")").split("), ") if text.endswith(")") and " (" in text else []
     pairs = [name.partition(" (") for name in names[:MOST]]
     if any(recalled(reason, lang, depth + 1) != reason for _, _, reason in pairs):
-        return ", ".join(f"{name} ({recalled(reason, lang, depth + 1)})" for name, _, reason in pairs)
-    return text
+        said = [name + bracket + recalled(reason, lang, depth + 1) for name, bracket, reason in pairs]
+        return "), ".join(said) + ")"
+    label, colon, rest = text.partition(": ")
+    told = recalled(rest, lang, depth + 1) if colon else rest
+    return f"{label}：{told}" if told != rest else text
 
 
 def _several(text: str, lang: str, depth: int) -> str:
