@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from rerail.core.codes import Category
-from rerail.core.texts import say
+from rerail.core.texts import say, tell
 from rerail.workspace import Outside, inside, write_whole
 
 # Takes "log" or "progress" and what was said; called from the tool's thread, so it must be safe to call from any.
@@ -176,7 +176,7 @@ class Context:
     def check_cancelled(self) -> None:
         """Raise `CallCancelled` if the call has been cancelled; for loops in threads, which nobody can stop."""
         if self.cancelled.is_set():
-            raise CallCancelled(f"the call of step {self.step!r} was cancelled")
+            raise CallCancelled(tell("error.call_cancelled", step=self.step))
 
     def to_dict(self) -> dict[str, Any]:
         """What another process needs to build the same context; the folder is not made for that."""

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from rerail.core.texts import tell
 from rerail.core.tools import ToolSpec
 
 # -- Time ---------------------------------------------------------------------------------------------------------
@@ -336,7 +337,7 @@ class Unanswered(Exception):
     """A mind broke down while it thought; what that cost all the same. Why is its cause."""
 
     def __init__(self, consultations: Sequence[Consultation]) -> None:
-        super().__init__("the mind broke down")
+        super().__init__(tell("mind.broke_down"))
         self.consultations = consultations
 
 

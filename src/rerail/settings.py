@@ -246,7 +246,9 @@ def _build(layers: list[tuple[Mapping[str, Any], str]]) -> tuple[Settings, dict[
     for data, source in layers:
         for table, values in data.items():
             if table not in Settings.__struct_fields__:
-                raise SettingsError(_unknown(f"table [{table}]", str(table), Settings.__struct_fields__, source))
+                raise SettingsError(
+                    _unknown(tell("setting.table", table=table), str(table), Settings.__struct_fields__, source)
+                )
             if not isinstance(values, Mapping):
                 raise SettingsError(tell("refuse.settings.no_table", table=table, source=source))
             for key, value in _flat(table, values, source):
@@ -301,6 +303,12 @@ def _struct(name: str, kind: type[_Table], flat: Mapping[str, Any], sources: Map
     return kind(**clean)
 
 
+def _expected(error: msgspec.ValidationError) -> str:
+    """What should have stood there, in our words as far as we know the library's."""
+    found = re.fullmatch(r"Expected `([^`]*)`, got `([^`]*)`(.*)", str(error))
+    return tell("setting.expected", expected=found[1], kind=found[2], where=found[3]) if found else str(error)
+
+
 def _value(name: str, value: Any, kind: Any, source: str) -> Any:
     try:
         found = msgspec.convert(value, kind, strict=not isinstance(value, str))
@@ -308,7 +316,7 @@ def _value(name: str, value: Any, kind: Any, source: str) -> Any:
         # What stands in place of the servers may hold their secrets.
         shown = "…" if name in SECRET else repr(value)
         raise SettingsError(
-            tell("refuse.settings.wrong_kind", name=name, shown=shown, source=source, error=error)
+            tell("refuse.settings.wrong_kind", name=name, shown=shown, source=source, error=_expected(error))
         ) from None
     choices = CHOICES.get(name)
     if choices is not None and found not in choices:

@@ -1,88 +1,238 @@
-"""No sentence for people stands outside the catalogue (T12): refusals, hints and faults are asked for by key."""
+"""Every sentence for people stands in the catalogue, in both languages, and none outside of it (T12)."""
 
 from __future__ import annotations
 
 import ast
+import re
+import string
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import rerail
-from rerail.core.texts import TEXTS, Told, retold, tell
+from rerail.core.texts import TEXTS, Told, retold, say, tell
+from rerail.core.texts.recall import AREAS, LEAST, gaps, recalled
 
 SOURCE = Path(rerail.__file__).parent
-# What callers catch and people read; the tests of the command line look after its own sentences.
-SPEAKING = {
-    "Refusal", "Refused", "StoreError", "PlanError", "SettingsError", "RerailError", "Unusable", "Unavailable", "Ended",
-    "Unreadable", "Fault", "CannotOpen",
-}  # fmt: skip
-# Words for models and parts of what is recorded as data, and the phrases of the schema checker: English, like JSON.
-DATA = {"mind/words.py", "adapters/models/failures.py", "adapters/models/roles.py", "adapters/models/wire.py"}
-PHRASES = {"core/schema.py", "core/schema_problems.py"}
-FILES = [path for path in sorted(SOURCE.rglob("*.py")) if "demo" not in path.parts and "testing" not in path.parts]
-SPOKEN = [path for path in FILES if path.relative_to(SOURCE).as_posix() not in DATA | PHRASES]
+FILES = sorted(path for path in SOURCE.rglob("*.py") if "texts" not in path.relative_to(SOURCE).parts)
+NAMED = {path.relative_to(SOURCE).as_posix(): path for path in FILES}
+
+# -- What the catalogue holds -------------------------------------------------------------------------------------
+
+CHINESE = re.compile(r"[\u3000-\u303f\u3400-\u9fff\uff00-\uffef]")  # characters and their punctuation
+GAP = re.compile(r"\{\{|\}\}|\{[^{}]*\}")
+# Nothing to translate: only gaps and signs, or a command and the names of settings.
+THE_SAME = {"hint.mcp.no_extra", "hint.mind.no_extra", "schema.kind.schema", "tool.kind.future"}
 
 
-def literal(node: ast.expr) -> bool:
-    """Whether an expression is a sentence of its own: a text with a blank in it, or one with gaps."""
+def fields(sentence: str) -> set[str]:
+    """The gaps of a sentence."""
+    return {name for _, name, _, _ in string.Formatter().parse(sentence) if name is not None}
+
+
+def filled(sentence: str, number: int) -> dict[str, Any]:
+    """Something for each gap: a number where one is formatted, else a word."""
+    parsed = [(name, spec) for _, name, spec, _ in string.Formatter().parse(sentence) if name is not None]
+    return {name: number if spec and spec[0] != "." else f"w{at}" for at, (name, spec) in enumerate(parsed)}
+
+
+@pytest.mark.parametrize("key", sorted(TEXTS))
+def test_a_sentence_is_there_in_both_languages(key: str) -> None:
+    """T12: English and Chinese, with the same gaps, and both can be said."""
+    entry = TEXTS[key]
+    assert set(entry) == {"en", "zh"}
+    assert fields(entry["en"]) == fields(entry["zh"])
+    for number in (1, 2000):
+        values = {**filled(entry["zh"], number), **filled(entry["en"], number)}
+        for lang in entry:
+            assert (entry[lang] == "") == (say(key, lang, **values) == "")
+    assert not CHINESE.search(entry["en"])
+    own = re.sub(r"[\W\d_]", "", GAP.sub("", entry["zh"]), flags=re.ASCII)
+    assert CHINESE.search(entry["zh"]) or not own or key in THE_SAME, "left in English"
+
+
+def test_what_is_the_same_in_both_is_listed_for_a_reason() -> None:
+    """T12: the list of exceptions holds no key that is gone or translated."""
+    assert not [key for key in THE_SAME if key not in TEXTS]
+    assert not [key for key in THE_SAME if CHINESE.search(TEXTS[key]["zh"])]
+
+
+# -- Who asks for it ----------------------------------------------------------------------------------------------
+
+TREES = {name: ast.parse(path.read_text("utf-8")) for name, path in NAMED.items()}
+
+
+def words(tree: ast.AST) -> Iterator[str]:
+    """The texts and the names in a file, of which keys are made."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            yield node.target.id
+
+
+def families(tree: ast.AST) -> Iterator[str]:
+    """What keys begin with whose rest is computed."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr) and isinstance(node.values[0], ast.Constant):
+            begin = str(node.values[0].value)
+            if re.fullmatch(r"[a-z_]+\.(?:[a-z_]+\.)*", begin):
+                yield begin
+
+
+WORDS = {word for tree in TREES.values() for word in words(tree)}
+FAMILIES = {family for tree in TREES.values() for family in families(tree)}
+# Data: the steps of the demo's plan, the rungs and the questions are named in files that are not code, or by enums.
+ELSEWHERE = set(re.findall(r"id: (\w+)", (SOURCE / "demo" / "plan.yaml").read_text("utf-8")))
+
+
+def is_asked_for(key: str) -> bool:
+    """Whether code asks for a key: by its name, or by a family and names that stand in the code."""
+    if key in WORDS:
+        return True
+    rests = [key.removeprefix(family) for family in FAMILIES if key.startswith(family)]
+    return any(rest in WORDS or all(part in WORDS | ELSEWHERE for part in rest.split(".")) for rest in rests)
+
+
+def test_every_sentence_is_asked_for() -> None:
+    """T12: none is left over."""
+    assert not [key for key in TEXTS if not is_asked_for(key)]
+    assert not is_asked_for("refuse.run.nobody_asks_for_this")
+
+
+def asked(tree: ast.AST) -> Iterator[str]:
+    """The keys that a file asks for by name."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or not node.args:
+            continue
+        name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+        if name not in ("say", "tell"):
+            continue
+        first = node.args[0]
+        for given in (first.body, first.orelse) if isinstance(first, ast.IfExp) else (first,):
+            if isinstance(given, ast.Constant) and isinstance(given.value, str):
+                yield given.value
+
+
+@pytest.mark.parametrize("name", sorted(NAMED))
+def test_every_key_exists(name: str) -> None:
+    """T12: what is asked for is there."""
+    assert not [key for key in asked(TREES[name]) if key not in TEXTS]
+
+
+def test_the_search_for_keys_sees_them() -> None:
+    """T12: the check can fail."""
+    assert list(asked(ast.parse('say("a" if x else "b", lang); out.say("c"); tell("d", e="f")'))) == [
+        "a",
+        "b",
+        "c",
+        "d",
+    ]
+
+
+# -- No sentence outside ------------------------------------------------------------------------------------------
+
+# Files that hold words which are no messages for people, each with the reason.
+NOT_FOR_PEOPLE = {
+    "__init__.py": "an AttributeError, as Python words it",
+    "adapters/models/wire.py": "words for models, and pieces of a library's messages that are cut out",
+    "adapters/stores/memory.py": "what the store port raises: the engine catches it and says it in words of its own",
+    "adapters/stores/sqlite.py": "SQL, and what the store port raises",
+    "adapters/tools/mcp_client.py": "pieces of the protocol's messages that are recognised",
+    "core/classify.py": "patterns of other people's errors",
+    "core/codes.py": "what codes mean, for the page that lists them",
+    "core/codec.py": "a TypeError for whoever writes an event type",
+    "core/coerce.py": "an exception that does not leave the file",
+    "core/recover.py": "patterns of other people's errors",
+    "core/suspect.py": "patterns of other people's errors",
+    "demo/tools.py": "titles of books",
+    "engine/perform.py": "an exception that is caught next to it",
+    "mind/questions.py": "words for models",
+    "mind/words.py": "words for models",
+    "ports.py": "what the store port raises",
+    "server/mcp.py": "descriptions for the agents that call",
+}
+TESTING = "testing/"  # for those who write tests
+STYLE = re.compile(r"(?:bold|dim|italic|underline)(?: \w+)+")
+COMMAND = re.compile(r"\s*(?:rerail|pip install) .*|\s*classDef .*")
+SHAPE = re.compile(r'\{.*\}|"?<.*|text/.*', re.DOTALL)  # of a mapping, of markup, of a media type
+SENTENCE = re.compile(r"[A-Za-z'’]{2,}[,;:]? (?:a |I )?[a-z'’]{2,}")
+
+
+def shown(node: ast.expr) -> str:
+    """A text with its gaps closed."""
     if isinstance(node, ast.JoinedStr):
-        first = node.values[0]
-        if isinstance(first, ast.Constant) and str(first.value).startswith("rerail "):
-            return False  # a command to type is the same in every language
-        return any(isinstance(part, ast.Constant) and " " in str(part.value).strip() for part in node.values)
-    if isinstance(node, ast.IfExp):
-        return literal(node.body) or literal(node.orelse)
-    if isinstance(node, ast.BoolOp):
-        return any(literal(value) for value in node.values)
-    if isinstance(node, ast.BinOp):
-        return literal(node.left) or literal(node.right)
-    text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
-    return " " in text.strip() and not text.startswith("rerail ")
+        return "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
-def spoken(tree: ast.AST) -> list[int]:
-    """The lines where an exception or a fault is given a sentence that is not in the catalogue."""
+def sentences(tree: ast.AST) -> list[tuple[int, str]]:
+    """The texts in a file that read like a sentence: two words or more, no docstring, no command, no part of a key."""
+    skipped: set[int] = set()
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and body:
+            skipped |= {id(part.value) for part in body if isinstance(part, ast.Expr)}  # of fields as well
+        if isinstance(node, ast.JoinedStr):
+            skipped |= {id(part) for part in node.values}
     found = []
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in SPEAKING:
-            given = [*node.args, *(word.value for word in node.keywords if word.arg in ("hint", "message"))]
-            found += [node.lineno for value in given if literal(value)]
-        if isinstance(node, ast.Assign) and literal(node.value):
-            names = [target.id for target in node.targets if isinstance(target, ast.Name)]
-            found += [node.lineno for name in names if name in ("hint", "who", "problem_said")]
-    return found
+        if isinstance(node, ast.JoinedStr | ast.Constant) and id(node) not in skipped:
+            text = shown(node)
+            plain = any(kind.fullmatch(text) for kind in (STYLE, COMMAND, SHAPE)) or text in TEXTS
+            if SENTENCE.search(text) and not plain:
+                found.append((node.lineno, text))
+    ends = {key.split(".", 1)[1] for key in TEXTS}
+    return [(line, text) for line, text in found if text not in ends]
 
 
-@pytest.mark.parametrize("path", SPOKEN, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_no_sentence_stands_outside_the_catalogue(path: Path) -> None:
+@pytest.mark.parametrize("name", sorted(name for name in NAMED if not name.startswith(TESTING)))
+def test_no_sentence_stands_outside_the_catalogue(name: str) -> None:
     """T12: what people read is asked for by key, so that it can be said in another language."""
-    assert spoken(ast.parse(path.read_text(encoding="utf-8"))) == []
+    found = sentences(TREES[name])
+    if name in NOT_FOR_PEOPLE:
+        assert found, "nothing of that kind is there any more: take the file off the list"
+    else:
+        assert found == []
 
 
-def test_the_rule_sees_what_it_forbids() -> None:
-    """T12: the check can fail."""
-    assert spoken(ast.parse('raise Refused(f"run {run} is not there", "X")')) == [1]
-    assert spoken(ast.parse('raise Refused(tell("k"), "X", hint="use: rerail ls")')) == [1]
-    assert spoken(ast.parse('raise Refused(tell("k"), "X", hint=tell("h"))')) == []
+@pytest.mark.parametrize(
+    "code",
+    [
+        'raise Refused(f"run {run} is not there", "X")',
+        'raise ToolError("the host is down")',
+        'out.print("no runs yet")',
+        'out.note(Text("nothing was done", "dim"))',
+        'parser.add_argument("--x", help="do not wait")',
+        'hint = "load the tools first"',
+        'return Answer(failed="nobody is there")',
+        'words = f"{step}: called again" if again else ""',
+    ],
+)
+def test_the_rule_sees_what_it_forbids(code: str) -> None:
+    """T12: the check can fail, wherever the sentence stands."""
+    assert [line for line, _ in sentences(ast.parse(code))] == [1]
 
 
-def asked() -> set[str]:
-    """The keys of refusals that the code asks for."""
-    keys = set()
-    for path in FILES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                keys.add(node.value)
-    return keys
+@pytest.mark.parametrize(
+    "code",
+    [
+        'def f():\n    """A plain sentence about it."""',
+        'raise Refused(tell("refuse.run.no_such_run", run=run), "X", hint=f"rerail why {run} {step}")',
+        'Text("", "bold red")',
+        'say("stale.definition changed")',
+    ],
+)
+def test_the_rule_leaves_the_rest_alone(code: str) -> None:
+    """T12: docstrings, commands, styles and keys are no messages."""
+    assert sentences(ast.parse(code)) == []
 
 
-def test_every_refusal_is_asked_for_and_every_key_exists() -> None:
-    """T12: no key is missing, none is left over."""
-    keys = asked()
-    starts = ("refuse.", "hint.", "notice.", "cli.worker.", "cli.logs.", "report.")
-    assert not [key for key in TEXTS if key.startswith(("refuse.", "hint.", "notice.")) and key not in keys]
-    wanted = {key for key in keys if key.startswith(starts) and " " not in key and not key.endswith(".")}
-    assert not [key for key in wanted if key not in TEXTS]
+# -- Saying it again ----------------------------------------------------------------------------------------------
 
 
 def test_a_sentence_can_be_said_again_in_another_language() -> None:
@@ -91,3 +241,67 @@ def test_a_sentence_can_be_said_again_in_another_language() -> None:
     assert isinstance(told, Told) and told == "… and 3 more"
     assert retold(told, "zh") == "……另有 3 处"
     assert type(retold("plain", "zh")) is str
+
+
+def test_sentences_inside_of_a_sentence_are_said_in_its_language() -> None:
+    """T12: as values, as exceptions, as text, and deeper."""
+    inner = tell("schema.required", noun=tell("schema.noun.argument"), name='"to"')
+    outer = tell("refuse.plan.bad_args", where="", name="send", message=inner)
+    assert retold(outer, "zh") == "工具 'send' 的 args：缺少必需的参数 \"to\""
+    assert retold(str(outer), "zh") == retold(outer, "zh")
+    assert retold(tell("refuse.run.value_invalid", error=ValueError(tell("reason.no_number", item="nan"))), "zh") == (
+        "该值不是 JSON：nan 不是 JSON 数"
+    )
+
+
+def is_known_by_its_shape(key: str) -> bool:
+    """Whether a sentence has enough of its own; two gaps in a row cannot be told apart either."""
+    plain = GAP.sub("", TEXTS[key]["en"])
+    return key.startswith(AREAS) and sum(map(str.isalpha, plain)) >= LEAST and key != "refuse.plan.given_twice"
+
+
+@pytest.mark.parametrize("key", sorted(filter(is_known_by_its_shape, TEXTS)))
+def test_our_own_english_is_known_by_its_shape(key: str) -> None:
+    """T12: what a history holds as text is the Chinese sentence again, with what stood in its gaps."""
+    entry = TEXTS[key]
+    values = {**filled(entry["zh"], 2000), **filled(entry["en"], 2000)}
+    said = recalled(say(key, **values), "zh")
+    assert CHINESE.search(said) or key in THE_SAME
+    assert not [word for word in values.values() if isinstance(word, str) and word not in said]
+
+
+def test_one_english_sentence_has_one_chinese_one() -> None:
+    """T12: or it could not be known by its shape."""
+    found: dict[str, set[str]] = {}
+    for key in TEXTS:
+        if key.startswith(AREAS):
+            plain = re.sub(r"\{\w+", "{", TEXTS[key]["en"])
+            found.setdefault(plain, set()).add(re.sub(r"\{\w+", "{", TEXTS[key]["zh"]))
+    several = {english: chinese for english, chinese in found.items() if len(chinese) > 1 and GAP.sub("", english)}
+    assert not several
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "x", "it broke", "a: b; c: d", "500 Internal Server Error", "KeyError: 'run'", "run", "a; " * 200, "x" * 9000],
+)
+def test_other_peoples_words_stay(text: str) -> None:
+    """T12: a tool's own message is not touched."""
+    assert recalled(text, "zh") == text
+
+
+def test_a_sentence_ends_where_its_quotes_do() -> None:
+    """T12: whatever stands in a name, it is not taken for the rest of the sentence."""
+    assert gaps("no tool named {tool!r}", "no tool named 'a'; and more") is None
+    assert gaps("step {step!r}: {message}", "step 'a: b': c") == {"step!r": "'a: b'", "message": "c"}
+    assert gaps("{n:step|steps} done", "1 step done") == gaps("{n:step|steps} done", "1 steps done") == {"n": "1"}
+    assert gaps("{a} and {a}", "x and y") is None
+    several = ("step 'a': unknown tool 'x'; did you mean 'y'?", "b: it is empty", "step 'c': the step needs itself")
+    said = recalled("; ".join(several) + "; remove that need", "zh")
+    assert not re.search(r"[a-z]{3}", said)
+
+
+def test_looking_for_a_sentence_takes_no_time() -> None:
+    """T12: a long text of a stranger, made of our own words, ends as soon as any other."""
+    awkward = ("expected a, got b: step 'x': " * 250)[:7_900]
+    assert isinstance(recalled(awkward, "zh"), str)

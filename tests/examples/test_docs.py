@@ -65,6 +65,49 @@ def test_the_readme_knows_every_command_and_extra() -> None:
     assert set(re.findall(r"^\$ rerail (\w+)", README, re.MULTILINE)) <= set(COMMANDS)
 
 
+# -- README.zh-CN.md -----------------------------------------------------------------------------------------------
+
+CHINESE = (ROOT / "README.zh-CN.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("kind", ["python", "text", "yaml", "toml"])
+def test_the_chinese_readme_shows_the_same(kind: str) -> None:
+    """T12: the same programs, plans, settings and outputs, so what holds for the one holds for the other."""
+    assert blocks(CHINESE, kind) == blocks(README, kind) != []
+
+
+def test_the_chinese_readme_names_the_same_commands() -> None:
+    """T12: what can be typed is the same; only the remarks behind it differ."""
+
+    def typed(page: str) -> list[str]:
+        lines = [line for block in blocks(page, "console") for line in block.splitlines()]
+        return [re.sub(r"\s+#.*", "", line) for line in lines]
+
+    assert typed(CHINESE) == typed(README) != []
+    tables = [re.findall(r"^\|.*?(`.*)\|$", page, re.MULTILINE) for page in (README, CHINESE)]
+    named = [{word for row in rows for word in re.findall(r"`([^`]+)`", row)} for rows in tables]
+    assert named[0] == named[1] and set(COMMANDS) <= named[0]
+
+
+def test_the_chinese_readme_is_as_long_and_linked() -> None:
+    """T12: section by section, link by link, and each README leads to the other."""
+
+    def shape(page: str) -> list[str]:
+        return re.findall(r"^(#+) |^(- \*\*)", page, re.MULTILINE)
+
+    def links(page: str) -> list[str]:
+        return sorted(set(re.findall(r"\]\(([^)]+)\)", page)) - {"README.md", "README.zh-CN.md"})
+
+    assert shape(CHINESE) == shape(README)
+    assert links(CHINESE) == links(README)
+    assert "(README.zh-CN.md)" in README and "(README.md)" in CHINESE
+    plain = re.sub(r"```.*?```|`[^`]*`|\([^)]*\)", "", CHINESE, flags=re.DOTALL)
+    assert not re.findall(r"[A-Za-z]{2,}(?: [A-Za-z]{2,}){2,}", plain)  # nothing is left in English
+
+
+# -- Both ----------------------------------------------------------------------------------------------------------
+
+
 def test_what_spreads_and_what_does_not() -> None:
     """H9: as README and concepts say, a fallback degrades its own step, a hole whatever depends on it."""
 
@@ -104,7 +147,12 @@ def test_the_code_of_the_readme_runs(number: int, tmp_path: Path) -> None:
 
 def test_the_links_of_the_docs_lead_somewhere() -> None:
     """No page points to a file that is not there."""
-    pages = [ROOT / "README.md", ROOT / "examples" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    pages = [
+        ROOT / "README.md",
+        ROOT / "README.zh-CN.md",
+        ROOT / "examples" / "README.md",
+        *sorted((ROOT / "docs").glob("*.md")),
+    ]
     for page in [page for page in pages if page.stem not in ("benchmarks", "contract")]:  # these two lead nowhere
         targets = re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text("utf-8"))
         assert targets

@@ -191,7 +191,7 @@ class Teller:
         return "heal", event.step, self._say(f"verified.{event.effect}", reason=self._out.told(event.reason)).rstrip()
 
     def skipped(self, event: ev.StepSkipped) -> Told:
-        track, message = self._state.tracks.get(event.step), event.message
+        track, message = self._state.tracks.get(event.step), self._out.told(event.message)
         if track is not None and self._out.lang != "en" and status_of(self._state, track)[1] == event.code:
             message = skip_message(self._state, track, event.code, self._out.lang)
         return "skipped", event.step, self._say("skipped", message=message, code=event.code)

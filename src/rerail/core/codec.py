@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from rerail.core.events import Event
+from rerail.core.texts import tell
 
 FORMAT = 1
 
@@ -56,18 +57,16 @@ def _decode_other(data: bytes, error: Exception) -> Event:
     try:
         plain = msgspec.json.decode(data, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise Damaged(f"not an event: {data[:80]!r}") from error
+        raise Damaged(tell("reason.no_event", data=data[:80])) from error
     written = plain.pop("v", 1)
     if not isinstance(written, int) or written > FORMAT or plain.get("type") not in _known():
-        raise NewerFormat(
-            f"event {plain.get('type')!r} of format {written}; this version reads up to {FORMAT}"
-        ) from error
+        raise NewerFormat(tell("reason.event_newer", kind=plain.get("type"), written=written, format=FORMAT)) from error
     for version in range(written, FORMAT):
         plain = UPCASTS[version](plain)
     try:
         event: Event = msgspec.convert(plain, Event)  # type: ignore[arg-type, unused-ignore]
     except msgspec.ValidationError as problem:
-        raise Damaged(f"not an event: {problem}") from error
+        raise Damaged(tell("reason.bad_event", problem=problem)) from error
     return event
 
 

@@ -362,7 +362,7 @@ def _refuse_odd(value: Any) -> None:
         elif isinstance(item, list | tuple):
             stack.extend(item)
         elif item is not None and not isinstance(item, str | int | float):
-            raise NotJson(f"{type(item).__name__} is no JSON value")
+            raise NotJson(tell("reason.no_value", name=type(item).__name__))
 
 
 def _check_step(step: Step, names: Names) -> tuple[list[Fault], tuple[str, ...]]:

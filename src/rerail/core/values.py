@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from rerail.core.texts import tell
+
 _encoder = msgspec.json.Encoder(order="deterministic")  # a digest must not depend on the order of keys
 
 
@@ -32,7 +34,7 @@ def refuse_nan(value: Any) -> None:
     while stack:
         item = stack.pop()
         if isinstance(item, float) and not isfinite(item):
-            raise NotJson(f"{item} is no JSON number")
+            raise NotJson(tell("reason.no_number", item=item))
         if isinstance(item, dict):
             stack.extend(item.values())
         elif isinstance(item, list | tuple):

@@ -288,9 +288,9 @@ def summary(state: State, found: Verdict, lang: str = "en") -> str:
 
 
 def done_summary(state: State, done: Done, lang: str = "en") -> str:
-    """The summary that a run came to rest with: as it was written, or, of the latest rest, in another language."""
+    """The summary that a run came to rest with; in another language it is made anew, if the state is still that one."""
     if lang == "en" or state.rest is None or state.rest.summary != done.summary:
-        return done.summary
+        return retold(done.summary, lang)
     return summary(state, verdict(state), lang)
 
 

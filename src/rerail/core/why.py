@@ -206,7 +206,7 @@ class _Teller:
 
     def skipped(self, event: ev.StepSkipped, time: str) -> list[str]:
         track = self.state.tracks.get(event.step)
-        message = event.message
+        message = self.told(event.message)
         if self.lang != "en" and track is not None and status_of(self.state, track)[1] == event.code:
             message = skip_message(self.state, track, event.code, self.lang)
         return [self.say("why.skipped", time=time, message=self.who(event.step) + message, code=event.code)]

@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, NoReturn
 
 import rerail
 from rerail.cli.catalogue import LANGS
@@ -39,14 +40,19 @@ SETTLED = (Phase.SUCCEEDED, Phase.SKIPPED)
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Play the demo; 0 only if everything it claims was found to hold."""
-    options = _options(argv)
-    with Output(json=options.json, lang=chosen_lang(options.lang), color=not options.no_color) as out:
+    words = list(sys.argv[1:] if argv is None else argv)
+    lang = _lang(words)
+    try:
+        options = _options(words, lang)
+    except _Misused as problem:
+        with Output(json="--json" in words, lang=lang) as out:
+            return out.usage(problem.args[0], tell("cli.error.see_command_help", command="demo"))
+    with Output(json=options.json, lang=lang, color=not options.no_color) as out:
         try:
             folder = _folder(options.keep)
         except OSError as error:
-            return out.usage(
-                tell("demo.cannot_use", folder=options.keep, reason=error.strerror), "rerail demo --keep DIR"
-            )
+            message = tell("demo.cannot_use", folder=options.keep, reason=error.strerror)
+            return out.usage(message, "rerail demo --keep DIR")
         setting = Setting(folder, f"demo-{secrets.token_hex(2)}", FASTEST if options.fast else SLOWEST)
         try:
             return asyncio.run(Stage(out, setting).play())
@@ -60,20 +66,46 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 1
 
 
-def _options(argv: Sequence[str] | None) -> argparse.Namespace:
-    known = argparse.ArgumentParser(add_help=False)
-    known.add_argument("--lang", choices=LANGS)
-    lang = chosen_lang(known.parse_known_args(argv)[0].lang)  # the help is to be in it, too
-    parser = argparse.ArgumentParser(
-        prog="rerail demo", usage=f"rerail demo {say('cli.help.options_here', lang)}",
-        description=say("demo.about", lang), parents=[known], add_help=False,
+class _Misused(Exception):
+    """Words that the demo does not know."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise _Misused(tell("cli.error.usage", message=message))
+
+
+class _Format(argparse.HelpFormatter):
+    """A usage line without the English word before it: the sentence says it."""
+
+    def add_usage(self, usage: Any, actions: Any, groups: Any, prefix: str | None = None) -> None:
+        super().add_usage(usage, actions, groups, prefix="")
+
+
+def _lang(words: list[str]) -> str:
+    known = argparse.ArgumentParser(add_help=False, exit_on_error=False)
+    known.add_argument("--lang", nargs="?")
+    asked = known.parse_known_args(words)[0].lang
+    return chosen_lang(asked if asked in LANGS else None)
+
+
+def _options(words: list[str], lang: str) -> argparse.Namespace:
+    usage = f"rerail demo {say('cli.help.options_here', lang)}"
+    parser = _Parser(
+        usage=say("cli.help.command_usage", lang, usage=usage), description=say("demo.about", lang), add_help=False,
+        formatter_class=_Format,
     )  # fmt: skip
-    parser.add_argument("--keep", metavar="DIR", help=say("demo.arg.keep", lang))
-    parser.add_argument("--fast", action="store_true", help=say("demo.arg.fast", lang))
-    parser.add_argument("--json", action="store_true", help=say("cli.arg.json", lang))
-    parser.add_argument("--no-color", action="store_true", help=say("cli.arg.no_color", lang))
-    parser.add_argument("--help", "-h", action="help", help=say("demo.arg.help", lang))
-    return parser.parse_args(argv)
+    group = parser.add_argument_group(say("cli.help.options", lang))
+    group.add_argument("--keep", metavar="DIR", help=say("demo.arg.keep", lang))
+    group.add_argument("--fast", action="store_true", help=say("demo.arg.fast", lang))
+    group.add_argument("--json", action="store_true", help=say("cli.arg.json", lang))
+    group.add_argument("--lang", choices=LANGS, help=say("cli.arg.lang", lang))
+    group.add_argument("--no-color", action="store_true", help=say("cli.arg.no_color", lang))
+    group.add_argument("--help", "-h", action="help", help=say("demo.arg.help", lang))
+    options, rest = parser.parse_known_args(words)
+    if rest:
+        raise _Misused(tell("cli.error.too_many", words=" ".join(rest)))
+    return options
 
 
 def _folder(keep: str | None) -> Path:

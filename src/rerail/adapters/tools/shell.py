@@ -331,8 +331,8 @@ def _text(data: bytearray) -> str:
 
 def _failure(status: int, stderr: str, stdout: str) -> str:
     said = (stderr.strip() or stdout.strip())[-_TAIL:]
-    how = tell("error.shell.status", status=status) if status >= 0 else tell("error.shell.signal", signal=-status)
-    return f"{said} ({how})" if said else tell("error.shell.silent", how=how)
+    key = "error.shell.ended" if status >= 0 else "error.shell.killed"
+    return tell(key, said=said or tell("error.shell.silent"), status=abs(status))
 
 
 def _json(stdout: str) -> Any:

@@ -105,7 +105,7 @@ def retold(text: str, lang: str) -> str:
     if isinstance(text, Told):
         if lang == "en":
             return str(text)
-        plain = {name: retold(value, lang) if type(value) is str else value for name, value in text.values.items()}
+        plain = {name: retold(value, lang) if isinstance(value, str) else value for name, value in text.values.items()}
         return say(text.key, lang, **plain)
     if lang == "en":
         return str(text)

@@ -21,7 +21,7 @@ REASONS: dict[str, dict[str, str]] = {
     "reason.if_inputs_change": {"en": "runs again only if its inputs change", "zh": "仅当输入变化时重新执行"},
     "reason.has_not_run": {"en": "has not run", "zh": "尚未执行"},
     "reason.used": {"en": "{name}: {spent:g} of {limit:g} used", "zh": "{name}：已用 {spent:g}，上限 {limit:g}"},
-    "reason.there.more": {"en": " and {count} more", "zh": "，另有 {count} 个"},
+    "reason.there.more": {"en": " and {count} more", "zh": " 等（另有 {count} 个）"},
     "reason.there.list": {"en": "a list of {count}", "zh": "长度为 {count} 的列表"},
     "reason.suspect.sign": {"en": "the output shows {sign}", "zh": "输出中有 {sign}"},
     "reason.suspect.member": {"en": 'member "{name}" is set: {shown}', "zh": '成员 "{name}" 有值：{shown}'},
@@ -120,7 +120,7 @@ REASONS: dict[str, dict[str, str]] = {
     },
     "mind.answer.too_large": {"en": "the answer is too large", "zh": "回答过大"},
     "mind.answer.too_deep": {"en": "the answer is nested too deeply", "zh": "回答嵌套过深"},
-    "reason.there.nothing": {"en": "nothing", "zh": "什么也没有"},
+    "reason.there.nothing": {"en": "nothing", "zh": "空"},
     "reason.there.kind": {"en": "a {name}", "zh": "一个 {name}"},
     "reason.suspect.entries": {"en": "{count} entries", "zh": "{count} 项"},
     "mind.kept.effect": {
@@ -145,4 +145,14 @@ REASONS: dict[str, dict[str, str]] = {
         "en": "whether a step matters is for the plan's author to say",
         "zh": "步骤是否重要由计划作者决定",
     },
+    "reason.no_event": {"en": "not an event: {data!r}", "zh": "不是事件：{data!r}"},
+    "reason.event_newer": {
+        "en": "event {kind!r} of format {written}; this version reads up to {format}",
+        "zh": "事件 {kind!r} 的格式为 {written}；本版本最多读取到 {format}",
+    },
+    "reason.bad_event": {"en": "not an event: {problem}", "zh": "不是事件：{problem}"},
+    "reason.no_number": {"en": "{item} is no JSON number", "zh": "{item} 不是 JSON 数"},
+    "reason.no_value": {"en": "{name} is no JSON value", "zh": "{name} 不是 JSON 值"},
+    "error.call_cancelled": {"en": "the call of step {step!r} was cancelled", "zh": "步骤 {step!r} 的调用已取消"},
+    "mind.broke_down": {"en": "the mind broke down", "zh": "模型中途出错"},
 }

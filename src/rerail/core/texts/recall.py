@@ -17,11 +17,12 @@ from functools import cache, lru_cache
 # The areas whose sentences end up in events, or cross from one process to another as text.
 AREAS = (
     "error.", "reason.", "schema.", "plan.", "tool.", "mcp.", "mind.", "model.", "refuse.", "hint.", "cli.hint.", "warn.",
-    "skip.", "stop.", "degraded.", "summary.", "status.", "source.", "demo.",
+    "skip.", "stop.", "degraded.", "summary.", "status.", "source.", "setting.", "demo.",
 )  # fmt: skip
 LEAST = 4  # letters that a sentence has of its own; with fewer, it would be found everywhere
 LONGEST = 8_000  # characters of a text that is looked at
 DEEPEST = 6  # sentences inside of sentences
+MOST = 100  # sentences one after the other
 
 Texts = Mapping[str, Mapping[str, str]]
 Piece = tuple[tuple[str, ...], str, bool]  # literal texts, one of which comes first; the gap behind it; is it quoted
@@ -34,7 +35,8 @@ def pieces(sentence: str) -> tuple[Piece, ...]:
     found: list[Piece] = []
     words: tuple[str, ...] = ("",)
     for literal, name, spec, kind in string.Formatter().parse(sentence):
-        found.append((tuple(word + literal for word in words), name or "", kind == "r"))
+        gap = f"{name}!r" if kind == "r" else name or ""  # quoted, the same name is another text
+        found.append((tuple(word + literal for word in words), gap, kind == "r"))
         words = tuple(f" {word}" for word in spec.split("|")[::-1]) if spec and "|" in spec else ("",)
     if words != ("",) or found[-1][1]:
         found.append((words, "", False))
@@ -73,18 +75,18 @@ def _spot(text: str, literal: str, at: int, loose: bool, last: bool) -> int:
 
 
 @cache
-def _known() -> tuple[tuple[str, str], ...]:
-    """The sentences that can be recognised, by how much of them is their own: the longest first."""
+def _known() -> tuple[tuple[str, str, str], ...]:
+    """The sentences that can be recognised, those with most of their own first: a piece to look for, sentence, key."""
     from rerail.core.texts import TEXTS
 
     found = []
-    for key, entry in TEXTS.items():
-        if key.startswith(AREAS):
-            own = sum(len(literals[-1]) for literals, _, _ in pieces(entry["en"]))
-            letters = sum(sign.isalpha() for literals, _, _ in pieces(entry["en"]) for sign in literals[-1])
-            if letters >= LEAST:
-                found.append((own, key))
-    return tuple((TEXTS[key]["en"], key) for _, key in sorted(found, reverse=True))
+    for key in filter(lambda key: key.startswith(AREAS), TEXTS):
+        sentence = TEXTS[key]["en"]
+        own = "".join(literals[-1] for literals, _, _ in pieces(sentence))
+        if sum(map(str.isalpha, own)) >= LEAST:
+            sure = [literals[0] for literals, _, _ in pieces(sentence) if len(literals) == 1]
+            found.append((len(own), max(sure, key=len, default=""), sentence, key))
+    return tuple((piece, sentence, key) for _, piece, sentence, key in sorted(found, reverse=True))
 
 
 @lru_cache(maxsize=4096)
@@ -92,47 +94,66 @@ def recalled(text: str, lang: str, depth: int = 0) -> str:
     """A text of ours in another language, with the sentences inside of it; any other text as it is."""
     if lang == "en" or len(text) > LONGEST or depth > DEEPEST or text.isspace() or not text:
         return text
-    whole = _sentence(text, lang, depth)
-    if whole is None and "; " in text:
-        return _several(text, lang, depth)
-    return _labelled(text, lang, depth) if whole is None else whole
+    match = _match(text)
+    if "; " in text and (match is None or any("; " in gap for gap in match[1].values())):
+        several = _several(text, lang, depth)  # rather than one whose gap takes in all the others
+        if several != text:
+            return several
+    return _labelled(text, lang, depth) if match is None else _said(*match, lang, depth)
 
 
-def _labelled(text: str, lang: str, depth: int) -> str:
-    """A sentence behind a name: who says it, or which part of a value it is about."""
-    label, colon, rest = text.partition(": ")
-    said = recalled(rest, lang, depth + 1) if colon else rest
-    return f"{label}：{said}" if said != rest else text
-
-
-def _sentence(text: str, lang: str, depth: int) -> str | None:
-    from rerail.core.texts import TEXTS
-
-    for sentence, key in _known():
-        found = gaps(sentence, text)
+def _match(text: str) -> tuple[str, dict[str, str]] | None:
+    """The sentence that a text is, and what stands in its gaps."""
+    for piece, sentence, key in _known():
+        found = gaps(sentence, text) if piece in text else None
         if found is not None:
-            said = []
-            for literal, name, _, kind in string.Formatter().parse(TEXTS[key][lang]):
-                inside = found.get(name or "", "")
-                said.append(literal + (inside if kind else recalled(inside, lang, depth + 1)))
-            return "".join(said)
+            return key, found
     return None
 
 
+def _said(key: str, found: Mapping[str, str], lang: str, depth: int) -> str:
+    from rerail.core.texts import TEXTS
+
+    said = []
+    for literal, name, _, kind in string.Formatter().parse(TEXTS[key][lang]):
+        inside = found.get(f"{name}!r", "") if kind == "r" else recalled(found.get(name or "", ""), lang, depth + 1)
+        said.append(literal + inside)
+    return "".join(said)
+
+
+def _labelled(text: str, lang: str, depth: int) -> str:
+    """A sentence in brackets behind a name, as in summaries; or behind a colon: who says it, or what it is about."""
+    names = text.removesuffix(")").split("), ") if text.endswith(")") and " (" in text else []
+    pairs = [name.partition(" (") for name in names[:MOST]]
+    if any(recalled(reason, lang, depth + 1) != reason for _, _, reason in pairs):
+        said = [name + bracket + recalled(reason, lang, depth + 1) for name, bracket, reason in pairs]
+        return "), ".join(said) + ")"
+    label, colon, rest = text.partition(": ")
+    told = recalled(rest, lang, depth + 1) if colon else rest
+    return f"{label}：{told}" if told != rest else text
+
+
 def _several(text: str, lang: str, depth: int) -> str:
-    """Sentences one after the other: each the longest that is one of ours."""
-    parts, said, at = text.split("; "), [], 0
-    if len(parts) > 100:
+    """Sentences one after the other."""
+    parts, said, at, known = text.split("; "), [], 0, False
+    if len(parts) > MOST:
         return text
-    known = False
     while at < len(parts):
-        for end in range(min(len(parts), at + 4), at, -1):
-            one = _sentence("; ".join(parts[at:end]), lang, depth)
-            if one is not None:
-                said.append(one)
-                known, at = True, end
-                break
-        else:
-            said.append(_labelled(parts[at], lang, depth))
-            known, at = known or said[-1] != parts[at], at + 1
+        end, one = _next(parts, at, lang, depth)
+        said.append(one)
+        known, at = known or one != "; ".join(parts[at:end]), end
     return "；".join(said) if known else text
+
+
+def _next(parts: list[str], at: int, lang: str, depth: int) -> tuple[int, str]:
+    """The sentence that begins there, and where it ends: as short as it can be, with nothing foreign left in it."""
+    found = None
+    for end in range(at + 1, min(len(parts), at + 4) + 1):
+        match = _match("; ".join(parts[at:end]))
+        if match is not None:
+            here = (end, _said(*match, lang, depth + 1))
+            gaps_here = [gap for name, gap in match[1].items() if not name.endswith("!r") and " " in gap]
+            if all(recalled(gap, lang, depth + 1) != gap for gap in gaps_here):
+                return here
+            found = found or here
+    return found or (at + 1, _labelled(parts[at], lang, depth + 1))

@@ -214,7 +214,7 @@ TOOLS: dict[str, dict[str, str]] = {
         "en": "the answer of MCP server {name!r} cannot be used: {error}",
         "zh": "MCP 服务器 {name!r} 的回应无法使用：{error}",
     },
-    "error.mcp.no_answer": {"en": "no answer within {seconds:g} s", "zh": "{seconds:g} 秒内没有回应"},
+    "error.mcp.no_answer": {"en": "no answer within {seconds:g} s", "zh": "{seconds:g} 秒内没有回答"},
     "error.mcp.no_message": {"en": "no message", "zh": "没有消息"},
     "mcp.label": {"en": "MCP server {server!r}", "zh": "MCP 服务器 {server!r}"},
     "error.mcp.lost": {
@@ -280,9 +280,6 @@ TOOLS: dict[str, dict[str, str]] = {
         "zh": "{program}：找不到命令；请安装它，或写出其路径",
     },
     "error.shell.not_started": {"en": "{program} cannot be started: {error}", "zh": "无法启动 {program}：{error}"},
-    "error.shell.status": {"en": "exit status {status}", "zh": "退出状态 {status}"},
-    "error.shell.signal": {"en": "killed by signal {signal}", "zh": "被信号 {signal} 终止"},
-    "error.shell.silent": {"en": "the command said nothing ({how})", "zh": "命令没有输出（{how}）"},
     "error.shell.not_json": {
         "en": "the command's output is not JSON ({error}): {shown!r}",
         "zh": "命令的输出不是 JSON（{error}）：{shown!r}",
@@ -392,4 +389,7 @@ TOOLS: dict[str, dict[str, str]] = {
     "tool.kind.generator": {"en": "a generator", "zh": "生成器"},
     "tool.kind.coroutine": {"en": "a coroutine", "zh": "协程"},
     "tool.kind.future": {"en": "a future", "zh": "future"},
+    "error.shell.silent": {"en": "the command said nothing", "zh": "命令没有输出"},
+    "error.shell.ended": {"en": "{said} (exit status {status})", "zh": "{said}（退出状态 {status}）"},
+    "error.shell.killed": {"en": "{said} (killed by signal {status})", "zh": "{said}（被信号 {status} 终止）"},
 }

@@ -39,6 +39,7 @@ VERDICTS: dict[str, dict[str, str]] = {
         "en": "a step it was made from failed when it was tried again",
         "zh": "它所依据的步骤在重试时失败了",
     },
+    "stale.definition changed": {"en": "definition changed", "zh": "定义已改变"},
     "degraded.fallback": {"en": "a fallback stood in: {reason}", "zh": "使用了降级结果：{reason}"},
     "degraded.hole": {
         "en": "made without the output of step {step!r}, which was skipped",
