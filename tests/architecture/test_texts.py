@@ -27,6 +27,10 @@ GAP = re.compile(r"\{\{|\}\}|\{[^{}]*\}")
 THE_SAME = {"hint.mcp.no_extra", "hint.mind.no_extra", "schema.kind.schema", "tool.kind.future"}
 
 
+# The contract fixes the Chinese to the letter, and it says less.
+FIXED = {"notice.worker.residual", "report.retry.damaged", "report.retry.logs"}
+
+
 def fields(sentence: str) -> set[str]:
     """The gaps of a sentence."""
     return {name for _, name, _, _ in string.Formatter().parse(sentence) if name is not None}
@@ -43,7 +47,8 @@ def test_a_sentence_is_there_in_both_languages(key: str) -> None:
     """T12: English and Chinese, with the same gaps, and both can be said."""
     entry = TEXTS[key]
     assert set(entry) == {"en", "zh"}
-    assert fields(entry["en"]) == fields(entry["zh"])
+    assert fields(entry["en"]) >= fields(entry["zh"])
+    assert fields(entry["en"]) == fields(entry["zh"]) or key in FIXED
     for number in (1, 2000):
         values = {**filled(entry["zh"], number), **filled(entry["en"], number)}
         for lang in entry:
@@ -88,6 +93,9 @@ WORDS = {word for tree in TREES.values() for word in words(tree)}
 FAMILIES = {family for tree in TREES.values() for family in families(tree)}
 # Data: the steps of the demo's plan, the rungs and the questions are named in files that are not code, or by enums.
 ELSEWHERE = set(re.findall(r"id: (\w+)", (SOURCE / "demo" / "plan.yaml").read_text("utf-8")))
+# Stages are named by plans; those of the staged task have names that sentences can hold.
+STAGED = SOURCE.parents[1] / "examples" / "generation_task" / "pipeline.yaml"
+ELSEWHERE |= set(re.findall(r"stage: (\w+)", STAGED.read_text("utf-8")))
 
 
 def is_asked_for(key: str) -> bool:

@@ -23,6 +23,7 @@ from rerail.adapters.executors.endings import finished, uninterrupted
 from rerail.adapters.executors.threads import THREADS
 from rerail.adapters.tools.http import AnswerUnreadable, ConnectionLost, Exchange, Request, Unreachable
 from rerail.adapters.tools.shell import Process
+from rerail.core.texts import say
 from rerail.errors import ToolError
 from rerail.ports import Delivery, Notice
 
@@ -130,11 +131,12 @@ class Command:
             async with asyncio.timeout(seconds):
                 await process.ended()
         except TimeoutError:
-            raise _NotTold(f"it did not end within {seconds:g} s", again=True) from None
+            raise _NotTold(say("reason.notify.not_ended", seconds=seconds), again=True) from None
         finally:
             await finished(process.stop())
         if process.status:
-            how = f"exit status {process.status}" if process.status > 0 else f"killed by signal {-process.status}"
+            key = "reason.notify.status" if process.status > 0 else "reason.notify.killed"
+            how = say(key, number=abs(process.status))
             said = " ".join(process.stderr.decode("utf-8", "replace").split())[-MOST_SAID:]
             raise _NotTold(f"{how}: {said}" if said else how, again=True)
 
@@ -149,7 +151,7 @@ class Command:
             )
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or str(error)
-            raise _NotTold(f"it cannot be started: {why}", again=False) from None
+            raise _NotTold(say("reason.notify.not_started", why=why), again=False) from None
         return process
 
 
@@ -198,7 +200,7 @@ class Webhook:
                 await THREADS.run(exchange.run)
         except TimeoutError:
             exchange.abort()
-            raise _NotTold(f"no answer within {seconds:g} s", again=True) from None
+            raise _NotTold(say("reason.no_answer", seconds=seconds), again=True) from None
         except asyncio.CancelledError:
             exchange.abort()
             raise
@@ -222,12 +224,12 @@ def _refusal(error: ToolError) -> _NotTold:
     """What went wrong in words that hold nothing of the address, nor of what the other side said."""
     status = getattr(error, "status", None)
     if status is not None:
-        return _NotTold(f"HTTP status {status}", again=status >= 500 or status in AGAIN)
+        return _NotTold(say("reason.notify.http", number=status), again=status >= 500 or status in AGAIN)
     cause = error.__cause__
     why = getattr(cause, "strerror", None) or (type(cause).__name__ if cause is not None else error.code)
     if isinstance(error, ConnectionLost):
         late = isinstance(cause, TimeoutError)
-        return _NotTold("no answer in time" if late else f"the connection broke ({why})", again=True)
+        return _NotTold(say("reason.notify.late" if late else "reason.notify.broke", why=why), again=True)
     if isinstance(error, Unreachable):
-        return _NotTold(f"no connection ({why})", again=True)
-    return _NotTold(f"refused ({error.code})", again=False)
+        return _NotTold(say("reason.notify.no_connection", why=why), again=True)
+    return _NotTold(say("reason.notify.refused", code=error.code), again=False)

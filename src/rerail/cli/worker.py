@@ -95,7 +95,7 @@ class Worker:
             ended = self._failed(out, error)
         except asyncio.CancelledError:
             if self._driving:
-                self._scribe.say(self._driving, out.say("cli.worker.terminated", run=self._driving, where=out.where))
+                self._scribe.word(self._driving, out.say("cli.worker.terminated", run=self._driving, where=out.where))
             raise
         self._scribe.turn_back()  # not if the worker ends of something else: its last words belong to the run
         self._reply(ended)
@@ -161,7 +161,7 @@ class Worker:
         """Say that the run was taken up, and stay with it and with what follows it until nothing is left to drive."""
         self._driving = run
         driven = engine.drives(run)
-        self._scribe.say(run, out.say("cli.worker.began", pid=os.getpid(), run=run))
+        self._scribe.word(run, out.say("cli.worker.began", pid=os.getpid(), run=run))
         passed, once = (preview.passed, preview.once) if preview is not None else ((), ())
         self._reply(
             Reply("accepted", run=run, asked=asked if asked != run else "", log=str(log_file(engine, run)),
@@ -183,18 +183,18 @@ class Worker:
 
     def _rest(self, out: Output, run: str, status: str) -> None:
         words = out.say("cli.worker.ended", pid=os.getpid(), run=run, status=out.say(f"cli.status.{status}"))
-        self._scribe.say(run, words)
+        self._scribe.word(run, words)
 
     def _failed(self, out: Output, error: RerailError) -> Reply:
         """Why the job was refused, or why the run stopped in the middle."""
         document, message, hint, code = out.said(error)
         if not self._driving:
             return Reply("refused", text=message, hint=hint, code=code, error=document)
-        self._scribe.say(self._driving, out.say("cli.worker.broke", message=message))
+        self._scribe.word(self._driving, out.say("cli.worker.broke", message=message))
         return Reply("ended", run=self._driving, status="interrupted", code=1, text=message, hint=hint, error=document)
 
     def _notice(self, run: str, text: str) -> None:
-        self._scribe.say(run, text)
+        self._scribe.word(run, text)
         self._reply(Reply("notice", text=text))
 
     def _reply(self, reply: Reply) -> None:

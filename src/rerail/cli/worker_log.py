@@ -59,7 +59,7 @@ class Scribe:
             file.parent.mkdir(parents=True, exist_ok=True)
             log = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         except OSError as problem:
-            self.say("-", self.out.say("cli.worker.no_log", file=file, reason=problem.strerror))
+            self.word("-", self.out.say("cli.worker.no_log", file=file, reason=problem.strerror))
             return  # a run is worth more than its log
         before = self._printed_before()
         self._turn(log)
@@ -90,7 +90,7 @@ class Scribe:
             return found
         return b""
 
-    def say(self, run: str, words: str) -> None:
+    def word(self, run: str, words: str) -> None:
         """A word of the worker itself."""
         self._own(WORKER, run, words)
 

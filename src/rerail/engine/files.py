@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,11 +25,11 @@ def unmet(check: Check | Produced, output: Any) -> list[str]:
     """What a value lacks to meet a check."""
     faults: list[str] = []
     if check.non_empty and (output is None or output in ("", [], {})):
-        faults.append(tell("file.empty"))
+        faults.append(tell("reason.file.empty"))
     if check.keys:
         missing = [key for key in check.keys if not isinstance(output, Mapping) or key not in output]
         if missing:
-            faults.append(tell("file.lacks", keys=", ".join(map(repr, missing))))
+            faults.append(tell("reason.file.lacks", keys=", ".join(map(repr, missing))))
     if check.schema is not None:
         faults += [str(fault) for fault in Schema(check.schema, noun="key").faults(output)[:5]]
     return faults
@@ -49,13 +51,15 @@ def look(file: Produced, folder: Path) -> Seen:
         path = inside(folder, file.path)
         if not path.is_file():
             gone = not path.exists()
-            fault = tell("file.missing", reason="No such file or directory") if gone else tell("file.no_file")
+            fault = (
+                tell("reason.file.missing", reason=os.strerror(errno.ENOENT)) if gone else tell("reason.file.no_file")
+            )
             return Seen(file.path, faults=(fault,))
         return look_at(file, path)
     except Outside:
-        return Seen(file.path, faults=(tell("file.outside"),))
+        return Seen(file.path, faults=(tell("reason.file.outside"),))
     except OSError as error:
-        return Seen(file.path, faults=(tell("file.missing", reason=error.strerror or str(error)),))
+        return Seen(file.path, faults=(tell("reason.file.missing", reason=error.strerror or str(error)),))
 
 
 def look_at(file: Produced, path: Path) -> Seen:
@@ -66,21 +70,21 @@ def look_at(file: Produced, path: Path) -> Seen:
 
 def _invalid(file: Produced, path: Path, size: int) -> list[str]:
     if file.kind == "text" and file.format != "text":
-        return [tell("file.empty")] if file.non_empty and not size else []
+        return [tell("reason.file.empty")] if file.non_empty and not size else []
     if size > MAX_PARSED:
-        return [tell("file.too_large", limit=MAX_PARSED)]
+        return [tell("reason.file.too_large", limit=MAX_PARSED)]
     data = path.read_bytes()
     if file.kind == "text":
         try:
             return unmet(file, data.decode())
         except UnicodeDecodeError:
-            return [tell("file.not_text")]
+            return [tell("reason.file.not_text")]
     if file.kind == "yaml":
         return _invalid_yaml(file, data)
     try:
         return unmet(file, msgspec.json.decode(data))
     except (msgspec.DecodeError, RecursionError) as error:
-        return [tell("file.not_json", reason=str(error)[:200])]
+        return [tell("reason.file.not_json", reason=str(error)[:200])]
 
 
 def _invalid_yaml(file: Produced, data: bytes) -> list[str]:
@@ -89,7 +93,7 @@ def _invalid_yaml(file: Produced, data: bytes) -> list[str]:
     try:
         return unmet(file, yaml.safe_load(data))
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        return [tell("file.not_yaml", reason=" ".join(str(error).split())[:200])]
+        return [tell("reason.file.not_yaml", reason=" ".join(str(error).split())[:200])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +122,7 @@ def damaged(wanted: Iterable[Wanted], folder: Path) -> list[Damage]:
         if seen.faults:
             found.append(Damage(want.step, want.file.path, "; ".join(seen.faults)))
         elif seen.digest != want.digest:
-            found.append(Damage(want.step, want.file.path, tell("file.changed")))
+            found.append(Damage(want.step, want.file.path, tell("reason.file.changed")))
     return found
 
 

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import copy
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -37,8 +37,9 @@ from rerail.core.track import Phase, Track
 from rerail.core.values import pack, unpack
 from rerail.core.verdict import run_status
 from rerail.core.views import attempts_of, question_table
+from rerail.engine.arguments import Before, Lookup, NotYet, files_damaged, holes_in, nulled, path_missing, with_args
 from rerail.engine.failures import from_code
-from rerail.engine.files import Damage, Wanted, damaged, files_read, told
+from rerail.engine.files import Damage, Wanted, damaged, files_read
 from rerail.engine.limits import Limits, wanted
 from rerail.engine.outputs import INLINE, Contents, Gone
 from rerail.engine.perform import GRACE, Launch, Outcome, Performer
@@ -476,10 +477,10 @@ class RunLoop:
             launch = self._launch_of(track, action.attempt, tool, spec, args)
             if not self._files_are_sound(track):
                 return False  # they are being looked at
-        except _NotYet as wait:
+        except NotYet as wait:
             self._spawn(("fetch", track.id, track.attempt), self._fetch(track, wait.names))
             return False
-        except _Before as problem:
+        except Before as problem:
             self._fetched.pop(track.id, None)
             return self._fail_before(track, problem.error, now)
         if done := self.state.repeats(track, action.tool, args, launch.effect):
@@ -503,7 +504,7 @@ class RunLoop:
     def _files_are_sound(self, track: Track) -> bool:
         """Whether the files that a step reads were looked at, and are as their steps left them (T1).
 
-        `_Before` if one is not: the step that made it runs again, as for any other output that is gone.
+        `Before` if one is not: the step that made it runs again, as for any other output that is gone.
         """
         wanted = files_read(self.state, track)
         if not wanted:
@@ -513,7 +514,7 @@ class RunLoop:
             self._spawn(("files", track.id, track.attempt), self._inspect(track, wanted))
             return False
         if found:
-            raise _Before(_files_damaged(found, self.state.parent))
+            raise Before(files_damaged(found, self.state.parent))
         return True
 
     async def _inspect(self, track: Track, wanted: list[Wanted]) -> None:
@@ -548,7 +549,7 @@ class RunLoop:
                 return unpack(pack(track.heal.args).data), False  # a fresh value, however deep it is
             data = self._fetched.get(track.id, {}).get(track.heal.args_blob) or self.contents.peek(track.heal.args_blob)
             if data is None:
-                raise _NotYet({track.heal.args_blob: track.id})
+                raise NotYet({track.heal.args_blob: track.id})
             return unpack(data), False
         else:
             template, own = self.state.template(track), True
@@ -558,13 +559,13 @@ class RunLoop:
         return args, False
 
     def _resolved(self, track: Track, template: Template, spec: ToolSpec) -> dict[str, Any]:
-        lookup = _Lookup(self, track)
+        lookup = Lookup(self.state, self.contents, self._fetched.get(track.id, {}))
         try:
             args: dict[str, Any] = resolve(template, lookup)
         except MissingPath as missing:
-            raise _Before(_path_missing(missing)) from missing
+            raise Before(path_missing(missing)) from missing
         if lookup.missing:
-            raise _NotYet(lookup.missing)
+            raise NotYet(lookup.missing)
         if lookup.holes:
             self._check_holes(template, lookup, spec)
         faults = spec.schema.faults(args)
@@ -572,26 +573,26 @@ class RunLoop:
             small = len(pack(args).data) <= 4 * INLINE  # what somebody may want to change is kept, wherever
             shown = "; ".join(map(str, faults[:5]))
             error = from_code("ARGS_INVALID", tool=spec.name, faults=shown)
-            raise _Before(_with_args(error, "args", args) if small else self._with_large(error, args))
+            raise Before(with_args(error, "args", args) if small else self._with_large(error, args))
         return args
 
     def _with_large(self, error: ev.Error, args: dict[str, Any]) -> ev.Error:
         packed = pack(args)
         self._blobs[packed.digest] = packed.data
-        return _with_args(error, "args_blob", packed.digest)
+        return with_args(error, "args_blob", packed.digest)
 
-    def _check_holes(self, template: Template, lookup: _Lookup, spec: ToolSpec) -> None:
+    def _check_holes(self, template: Template, lookup: Lookup, spec: ToolSpec) -> None:
         """A hole that reaches an argument which does not accept null is a failure before the call (H9)."""
         marked = resolve(template, lookup, hole=HOLE)
-        places = set(_holes(marked))
-        faults = [fault for fault in spec.schema.faults(_nulled(marked)) if fault.path in places]
+        places = set(holes_in(marked))
+        faults = [fault for fault in spec.schema.faults(nulled(marked)) if fault.path in places]
         if faults:
             step = next(iter(lookup.holes))
             ref = next(str(ref) for ref in template.refs if ref.step == step)
             argument = ".".join(map(str, faults[0].path)) or "?"
             result = self.state.tracks[step].result
             text = "HOLE_LOST" if result is not None and result.hole else None  # else it was skipped
-            raise _Before(
+            raise Before(
                 from_code("HOLE_NOT_ACCEPTED", text, step=step, ref=ref, argument=argument, run=self.state.run)
             )
 
@@ -636,13 +637,13 @@ class RunLoop:
     def _verify_args(self, track: Track) -> dict[str, Any]:
         assert track.step.verify is not None
         template = compile_args(track.step.verify.args, self.state.names)
-        lookup = _Lookup(self, track)
+        lookup = Lookup(self.state, self.contents, self._fetched.get(track.id, {}))
         try:
             args: dict[str, Any] = resolve(template, lookup)
         except MissingPath as missing:
-            raise _Before(_path_missing(missing)) from missing
+            raise Before(path_missing(missing)) from missing
         if lookup.missing:
-            raise _NotYet(lookup.missing)
+            raise NotYet(lookup.missing)
         return args
 
     # -- Work beside the calls ------------------------------------------------------------------------------------
@@ -697,7 +698,7 @@ class RunLoop:
             return
         try:
             launch = await self._look_with(track, action.attempt, tool, spec, call)
-        except (Gone, _Before) as problem:
+        except (Gone, Before) as problem:
             event = ev.StepVerified(action.step, action.attempt, "unknown", reason=str(problem))
             self._deliver(Outcome(action.step, action.attempt, [event]))
             return
@@ -713,7 +714,7 @@ class RunLoop:
         while True:
             try:
                 return self._launch_of(track, attempt, tool, spec, args)
-            except _NotYet as wait:
+            except NotYet as wait:
                 found = self._fetched.setdefault(track.id, {})
                 for name in wait.names:
                     found[name] = await self._content(name)
@@ -821,7 +822,7 @@ class RunLoop:
         for call in answer.consultations:
             self._record(consulted(action.question, action.step, call), now)
         if said.cut:
-            self._record(ev.Declined(action.question, action.step, "cut off, the run has moved on", late=True), now)
+            self._record(ev.Declined(action.question, action.step, say("reason.cut_off"), late=True), now)
             return
         for event in self._conclusions(said, by, now):
             self._record(event, now)
@@ -859,88 +860,6 @@ class RunLoop:
         return reflect.compact(events, failed, packed.digest)
 
 
-class _NotYet(Exception):
-    """Some outputs have to be brought from the store first."""
-
-    def __init__(self, names: dict[str, str]) -> None:
-        super().__init__()
-        self.names = names
-
-
-class _Before(Exception):
-    """The step fails before its tool is called."""
-
-    def __init__(self, error: ev.Error) -> None:
-        super().__init__(error.message)
-        self.error = error
-
-
-class _Lookup:
-    """Finds outputs for references: fresh values, holes marked, contents not at hand noted as missing."""
-
-    def __init__(self, loop: RunLoop, track: Track) -> None:
-        self._loop, self._fetched = loop, loop._fetched.get(track.id, {})
-        self._values: dict[str, Any] = {}
-        self.missing: dict[str, str] = {}
-        self.holes: dict[str, None] = {}
-
-    def __call__(self, step: str) -> Any:
-        if step not in self._values:
-            self._values[step] = self._find(step)
-        return self._values[step]
-
-    def _find(self, step: str) -> Any:
-        track = self._loop.state.tracks[step]
-        result = track.result
-        if track.phase is not Phase.SUCCEEDED or result is None or result.hole:
-            self.holes[step] = None
-            return HOLE
-        if not result.blob:
-            return unpack(pack(result.output).data)  # a fresh value, however deep it is
-        data = self._fetched.get(result.digest) or self._loop.contents.peek(result.digest)
-        if data is None:
-            self.missing[result.digest] = step
-            return HOLE
-        return unpack(data)
-
-
-def _path_missing(missing: MissingPath) -> ev.Error:
-    return from_code("PATH_MISSING", ref=str(missing.ref), step=missing.ref.step, there=missing.there)
-
-
-def _files_damaged(found: list[Damage], parent: str) -> ev.Error:
-    files, steps = ", ".join(damage.path for damage in found), list(dict.fromkeys(damage.step for damage in found))
-    if "" in steps:  # what this run follows has to be done again, and nothing here can do that
-        return from_code("FILE_DAMAGED", "FILE_DAMAGED_ABOVE", files=files, reason=told(found), parent=parent)
-    return from_code("FILE_DAMAGED", files=files, step=", ".join(steps), reason=told(found), producers=steps)
-
-
 def _plain(message: Any) -> str:
     """What a tool says, as text that can be stored, whatever it is made of."""
     return str(message)[:2000].encode("utf-8", "replace").decode()
-
-
-def _holes(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """Where a hole reached the arguments."""
-    if value is HOLE:
-        yield path
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from _holes(item, (*path, key))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _holes(item, (*path, index))
-
-
-def _nulled(value: Any) -> Any:
-    if value is HOLE:
-        return None
-    if isinstance(value, dict):
-        return {key: _nulled(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_nulled(item) for item in value]
-    return value
-
-
-def _with_args(error: ev.Error, name: str, args: Any) -> ev.Error:
-    return ev.Error(error.code, error.category, error.message, data={**error.data, name: args})

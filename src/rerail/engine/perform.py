@@ -261,7 +261,7 @@ class Performer:
         """What the tool that a file is checked by has to say against it."""
         tool = self.tools.get(file.check)
         if tool is None:
-            return [tell("file.checked", tool=file.check, reason=say("error.TOOL_UNKNOWN", tool=file.check))]
+            return [tell("reason.file.checked", tool=file.check, reason=say("error.TOOL_UNKNOWN", tool=file.check))]
         try:
             async with asyncio.timeout(VERIFY_TIMEOUT):
                 with self._outside(not getattr(tool, "is_async", False)):
@@ -273,7 +273,7 @@ class Performer:
             reason = say("error.TIMEOUT", seconds=VERIFY_TIMEOUT)
         except (Exception, SystemExit) as error:
             reason = from_exception(error, self.patterns).error.message
-        return [tell("file.checked", tool=file.check, reason=reason[:300])] if reason else []
+        return [tell("reason.file.checked", tool=file.check, reason=reason[:300])] if reason else []
 
     async def _verified(self, launch: Launch, output: Any, packed: Packed) -> Outcome:
         if not (launch.spec.verifiable or launch.step.verify is not None):

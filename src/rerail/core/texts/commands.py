@@ -166,10 +166,6 @@ COMMANDS: dict[str, dict[str, str]] = {
     },
     # Retrying.
     "cli.retry.which": {"en": "name a run, or say --all-failed", "zh": "请给出任务编号，或使用 --all-failed"},
-    "cli.retry.all_or_steps": {
-        "en": "--all-failed takes neither --step nor --stage",
-        "zh": "--all-failed 不能与 --step 或 --stage 同时使用",
-    },
     "cli.retry.none": {"en": "no run failed or was interrupted", "zh": "没有失败或中断的任务"},
     "cli.retry.would": {"en": "{count:step|steps} would run again", "zh": "将重新执行 {count} 步"},
     "cli.retry.passed": {"en": "--force passed: {checks}", "zh": "--force 越过了：{checks}"},

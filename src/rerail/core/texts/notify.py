@@ -31,4 +31,14 @@ NOTIFY: dict[str, dict[str, str]] = {
         "en": "add it to tools.allow_hosts, or take the webhook out",
         "zh": "请把它加入 tools.allow_hosts，或去掉该 webhook",
     },
+    # Why somebody could not be told.
+    "reason.notify.not_ended": {"en": "it did not end within {seconds:g} s", "zh": "在 {seconds:g} 秒内没有结束"},
+    "reason.notify.status": {"en": "exit status {number}", "zh": "退出状态 {number}"},
+    "reason.notify.killed": {"en": "killed by signal {number}", "zh": "被信号 {number} 终止"},
+    "reason.notify.not_started": {"en": "it cannot be started: {why}", "zh": "无法启动：{why}"},
+    "reason.notify.http": {"en": "HTTP status {number}", "zh": "HTTP 状态码 {number}"},
+    "reason.notify.late": {"en": "no answer in time", "zh": "没有及时回应"},
+    "reason.notify.broke": {"en": "the connection broke ({why})", "zh": "连接中断（{why}）"},
+    "reason.notify.no_connection": {"en": "no connection ({why})", "zh": "无法连接（{why}）"},
+    "reason.notify.refused": {"en": "refused ({code})", "zh": "被拒绝（{code}）"},
 }

@@ -1,0 +1,101 @@
+"""What a call is made from: outputs found for references, holes and files, and why a step fails before its call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rerail.core import events as ev
+from rerail.core.refs import HOLE, MissingPath
+from rerail.core.state import State
+from rerail.core.track import Phase
+from rerail.core.values import pack, unpack
+from rerail.engine.failures import from_code
+from rerail.engine.files import Damage, told
+from rerail.engine.outputs import Contents
+
+
+class NotYet(Exception):
+    """Some outputs have to be brought from the store first."""
+
+    def __init__(self, names: dict[str, str]) -> None:
+        super().__init__()
+        self.names = names
+
+
+class Before(Exception):
+    """The step fails before its tool is called."""
+
+    def __init__(self, error: ev.Error) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+class Lookup:
+    """Finds outputs for references: fresh values, holes marked, contents not at hand noted as missing."""
+
+    def __init__(self, state: State, contents: Contents, fetched: Mapping[str, bytes]) -> None:
+        self._state, self._contents, self._fetched = state, contents, fetched
+        self._values: dict[str, Any] = {}
+        self.missing: dict[str, str] = {}
+        self.holes: dict[str, None] = {}
+
+    def __call__(self, step: str) -> Any:
+        if step not in self._values:
+            self._values[step] = self._find(step)
+        return self._values[step]
+
+    def _find(self, step: str) -> Any:
+        track = self._state.tracks[step]
+        result = track.result
+        if track.phase is not Phase.SUCCEEDED or result is None or result.hole:
+            self.holes[step] = None
+            return HOLE
+        if not result.blob:
+            return unpack(pack(result.output).data)  # a fresh value, however deep it is
+        data = self._fetched.get(result.digest) or self._contents.peek(result.digest)
+        if data is None:
+            self.missing[result.digest] = step
+            return HOLE
+        return unpack(data)
+
+
+def path_missing(missing: MissingPath) -> ev.Error:
+    """A reference to something that the earlier output does not have."""
+    return from_code("PATH_MISSING", ref=str(missing.ref), step=missing.ref.step, there=missing.there)
+
+
+def files_damaged(found: list[Damage], parent: str) -> ev.Error:
+    """Files that the step reads, and that are not as their steps left them."""
+    files, steps = ", ".join(damage.path for damage in found), list(dict.fromkeys(damage.step for damage in found))
+    if "" in steps:  # what this run follows has to be done again, and nothing here can do that
+        return from_code("FILE_DAMAGED", "FILE_DAMAGED_ABOVE", files=files, reason=told(found), parent=parent)
+    return from_code("FILE_DAMAGED", files=files, step=", ".join(steps), reason=told(found), producers=steps)
+
+
+def holes_in(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Where a hole reached the arguments."""
+    if value is HOLE:
+        yield path
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from holes_in(item, (*path, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from holes_in(item, (*path, index))
+
+
+def nulled(value: Any) -> Any:
+    """A value with null in the place of each hole."""
+    if value is HOLE:
+        return None
+    if isinstance(value, dict):
+        return {key: nulled(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [nulled(item) for item in value]
+    return value
+
+
+def with_args(error: ev.Error, name: str, args: Any) -> ev.Error:
+    """An error that brings the arguments along, so that somebody can mend them."""
+    return ev.Error(error.code, error.category, error.message, data={**error.data, name: args})
