@@ -37,7 +37,7 @@ NOTIFY: dict[str, dict[str, str]] = {
     "reason.notify.killed": {"en": "killed by signal {number}", "zh": "被信号 {number} 终止"},
     "reason.notify.not_started": {"en": "it cannot be started: {why}", "zh": "无法启动：{why}"},
     "reason.notify.http": {"en": "HTTP status {number}", "zh": "HTTP 状态码 {number}"},
-    "reason.notify.late": {"en": "no answer in time", "zh": "没有及时回应"},
+    "reason.notify.late": {"en": "no answer in time", "zh": "没有及时响应"},
     "reason.notify.broke": {"en": "the connection broke ({why})", "zh": "连接中断（{why}）"},
     "reason.notify.no_connection": {"en": "no connection ({why})", "zh": "无法连接（{why}）"},
     "reason.notify.refused": {"en": "refused ({code})", "zh": "被拒绝（{code}）"},
