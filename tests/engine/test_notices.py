@@ -11,12 +11,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import rerail
 from rerail.adapters.stores.memory import MemoryStore
 from rerail.core import events as ev
 from rerail.core.fold import fold
+from rerail.engine.wishes import Wish
 from rerail.errors import SettingsError, ToolError
 from rerail.ports import Batch, Delivery, Notice, Unusable
 from rerail.settings import Settings, describe
@@ -286,6 +288,80 @@ def test_a_notice_that_is_late_finds_whoever_has_the_run_by_then() -> None:
     assert types.count("done") == 2
     assert types.index("done") < types.index("notified") < len(types) - 1
     assert types[types.index("notified") - 1] == "step_started"
+
+
+def test_a_notice_that_is_late_makes_nobody_ask_twice() -> None:
+    """T10, H8: what is written down while a new plan is being thought of is no reason to ask for another one."""
+    told = Told("failed", seconds=30)
+    wrong, gap = ToolError("no", category="permanent_error"), ToolError("a gap", category="decomposition_error")
+    world = World(a=[wrong, gap, {"ok": 1}])
+    asked: list[str] = []
+
+    class Slow:
+        name, answers = "slow", ("replan",)
+
+        async def answer(self, question: Any) -> Any:
+            asked.append(question.kind)
+            await asyncio.sleep(50)
+            return {"plan": {"steps": [{"id": "b", "tool": "a"}]}, "reason": "so"}
+
+    async def main() -> tuple[Any, list[Any]]:
+        async with engine_of(world, ONE, told, model=Slow()) as engine:
+            run = (await engine.run(ONE)).run_id
+            return await engine.retry(run, force=True), await engine.events(run)
+
+    result, events = virtual_run(main)
+    types = [event.type for event in events]
+    assert types.index("notified") < types.index("replanned")
+    assert (result.status, asked) == ("completed", ["replan"])
+
+
+def test_what_is_written_down_of_a_notice_is_no_reason_for_another() -> None:
+    """T10: also where somebody else has to write it, and takes the run up for that."""
+    told, world = Told(), World(a=[BROKE])
+
+    async def main() -> list[Any]:
+        async with engine_of(world, ONE, told) as engine:
+            run = (await engine.run(ONE)).run_id
+            await asyncio.sleep(1)
+            late = msgspec.to_builtins([ev.Notified("command", "x", True)])
+            await engine._apply(run, Wish("notified", value=late))
+            await engine.wait(run)
+            await asyncio.sleep(5)
+            return await engine.events(run)
+
+    events = virtual_run(main)
+    assert len(told.notices) == 1
+    assert [event.target for event in of(events, "notified")] == ["notify", "x"]
+    assert len(of(events, "done")) == 1
+
+
+def test_a_run_is_not_taken_for_driven_while_its_notice_is_written_down() -> None:
+    """T10, X7: whoever moves it then waits for a moment, and is not sent away."""
+
+    class Slow(MemoryStore):
+        async def append(self, batch: Batch) -> None:
+            if any(b'"notified"' in data for _, data in batch.rows):
+                await asyncio.sleep(1)
+            await super().append(batch)
+
+    told, world = Told("waiting", seconds=1.0), World()
+
+    async def main() -> tuple[Any, list[Any]]:
+        async with engine_of(world, GATE, told, store=Slow()) as engine:
+            run = await engine.start(GATE)
+            await engine.wait(run)
+            await asyncio.sleep(1.5)
+            assert not of(await engine.events(run), "notified")
+            result = await engine.retry(run, clean=True)
+            await asyncio.sleep(5)
+            return result, await engine.events(run)
+
+    result, events = virtual_run(main)
+    assert result.status == "waiting"
+    assert [event.type for event in events if event.type in ("notified", "waiting", "retry_begin")] == [
+        "waiting", "notified", "retry_begin", "waiting", "notified",
+    ]  # fmt: skip
 
 
 async def test_a_notice_reaches_a_run_that_another_process_drives(tmp_path: Path) -> None:
