@@ -282,6 +282,7 @@ class Ledger:
 
     calls: list[Consultation] = field(default_factory=list)
     closed: bool = False  # nothing more may be spent on it
+    watched: bool = False  # somebody will stop waiting for it, whatever happens
 
 
 @dataclass(frozen=True, slots=True)

@@ -328,7 +328,8 @@ class Engine(core.Engine):
 
     ``store`` is an address (`sqlite:///runs.db`, `memory://`) or a store; ``tools`` are functions or tool objects;
     ``model`` answers questions (plan, reflect, repair, replan, judge): a mind, a model, or left out; then it is the
-    one that the settings name, if they name one.
+    one that the settings name, if they name one. ``notifier`` tells people that a run ended or waits, in place of what
+    `[notify]` names.
     """
 
     def __init__(
@@ -339,6 +340,7 @@ class Engine(core.Engine):
         model: Mind | Model | None = None,
         *,
         clock: Clock | None = None,
+        notifier: Notifier | None = None,
         by: str | None = None,
         origin: Sequence[str] = (),
         workspace: str | Path | None = None,
@@ -366,7 +368,7 @@ class Engine(core.Engine):
             memory=settings.artifacts.memory,
             limits=Limits(),
             given=self._toolbox.given,
-            notifier=make_notifier(settings),
+            notifier=notifier or make_notifier(settings),
             history_window=settings.evaluation.history_window,
             observe=_observers(observe, log_event if settings.log.verbose else None),
         )

@@ -547,21 +547,24 @@ def test_a_cancel_says_what_is_known_of_a_question() -> None:
     assert events[-1].type == "done"
 
 
+class Stubborn:
+    """A mind that hears nothing while it thinks, for five minutes."""
+
+    name, answers = "stubborn", ("reflect",)
+
+    async def answer(self, question: Any) -> Any:
+        question.ledger.calls.append(Consultation("m", 7, 0))
+        end = asyncio.get_running_loop().time() + 300
+        while asyncio.get_running_loop().time() < end:
+            try:
+                await asyncio.sleep(400)
+            except asyncio.CancelledError:
+                continue
+        return None
+
+
 def test_a_mind_that_cannot_be_cut_off_holds_nobody_up() -> None:
     """X5: it gets two seconds, as a tool does."""
-
-    class Stubborn:
-        name, answers = "stubborn", ("reflect",)
-
-        async def answer(self, question: Any) -> Any:
-            question.ledger.calls.append(Consultation("m", 7, 0))
-            end = asyncio.get_running_loop().time() + 50
-            while asyncio.get_running_loop().time() < end:
-                try:
-                    await asyncio.sleep(60)
-                except asyncio.CancelledError:
-                    continue
-            return None
 
     async def cancel(engine: Any, run: str) -> None:
         await engine.cancel(run)
@@ -569,6 +572,15 @@ def test_a_mind_that_cannot_be_cut_off_holds_nobody_up() -> None:
     result, events, _, took = asked_while([], cancel, mind=Stubborn())
     assert (result.status, took) == ("cancelled", pytest.approx(7, abs=1.1))
     assert [call.input_tokens for call in of(events, "consulted")] == [7]
+
+
+def test_a_budget_stop_does_not_wait_for_ever() -> None:
+    """X5, H4: whoever was asked has the time that any question has, and not more."""
+    settings = {"run": {"max_seconds": 8}, "model": {"timeout": 30}}
+    result, events, _, took = asked_while([], mind=Stubborn(), settings=settings, b=[Took(10, {"ok": 1})])
+    assert (result.stopped, took) == ("BUDGET_EXCEEDED", pytest.approx(42, abs=1.5))
+    assert [call.input_tokens for call in of(events, "consulted")] == [7]
+    assert events[-1].type == "done"
 
 
 def test_a_run_that_needs_the_answer_no_longer_ends_without_it() -> None:

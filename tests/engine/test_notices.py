@@ -11,12 +11,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import rerail
 from rerail.adapters.stores.memory import MemoryStore
 from rerail.core import events as ev
 from rerail.core.fold import fold
+from rerail.engine.wishes import Wish
 from rerail.errors import SettingsError, ToolError
 from rerail.ports import Batch, Delivery, Notice, Unusable
 from rerail.settings import Settings, describe
@@ -52,11 +54,9 @@ class Told:
         return [notice.document for notice in self.notices]
 
 
-def engine_of(world: World, plan: Any, told: Told, **options: Any) -> Any:
+def engine_of(world: World, plan: Any, told: Told | None, **options: Any) -> Any:
     """An engine on virtual time that tells this notifier."""
-    engine = world.engine(plan, settings={**PLAIN, **options.pop("settings", {})}, **options)
-    engine._notices._notifier = told
-    return engine
+    return world.engine(plan, settings={**PLAIN, **options.pop("settings", {})}, notifier=told, **options)
 
 
 def of(events: list[Any], kind: str) -> list[Any]:
@@ -141,14 +141,12 @@ def test_only_what_was_asked_for_is_told(on: tuple[str, ...], events: list[str])
 
 def test_a_follow_up_is_told_too_and_names_its_parent() -> None:
     """T10, T6: and it starts once, whatever was written after its parent's end."""
-    told, world = Told(seconds=5), World()
+    told, world = Told(seconds=5), World(b=[None])
     plan = {**ONE, "follow_up": {"steps": [{"id": "b", "tool": "b"}]}}
 
     async def main() -> tuple[list[Any], list[Any]]:
         store = MemoryStore()
         async with engine_of(world, plan, told, store=store) as engine:
-            engine._host.tools.update({t.spec.name: t for t in World().tools({"steps": [{"tool": "b"}]})})
-            engine._host.specs.update({name: tool.spec for name, tool in engine._host.tools.items()})
             run = await engine.start(plan, run_id="r")
             await engine.wait(run)
             await asyncio.sleep(20)
@@ -253,8 +251,7 @@ def test_nothing_is_sent_again_by_whoever_comes_next() -> None:
     told, world, store = Told(), World(a=[BROKE]), MemoryStore()
 
     async def main() -> None:
-        async with engine_of(world, ONE, Told(), store=store) as engine:
-            engine._notices._notifier = None  # it dies before it could tell
+        async with engine_of(world, ONE, None, store=store) as engine:  # it dies before it could tell
             await engine.wait(await engine.start(ONE, run_id="r"))
             await engine.wait(await engine.start(GATE, run_id="s"))
         async with engine_of(world, ONE, told, store=store) as engine:
@@ -288,6 +285,80 @@ def test_a_notice_that_is_late_finds_whoever_has_the_run_by_then() -> None:
     assert types[types.index("notified") - 1] == "step_started"
 
 
+def test_a_notice_that_is_late_makes_nobody_ask_twice() -> None:
+    """T10, H8: what is written down while a new plan is being thought of is no reason to ask for another one."""
+    told = Told("failed", seconds=30)
+    wrong, gap = ToolError("no", category="permanent_error"), ToolError("a gap", category="decomposition_error")
+    world = World(a=[wrong, gap, {"ok": 1}])
+    asked: list[str] = []
+
+    class Slow:
+        name, answers = "slow", ("replan",)
+
+        async def answer(self, question: Any) -> Any:
+            asked.append(question.kind)
+            await asyncio.sleep(50)
+            return {"plan": {"steps": [{"id": "b", "tool": "a"}]}, "reason": "so"}
+
+    async def main() -> tuple[Any, list[Any]]:
+        async with engine_of(world, ONE, told, model=Slow()) as engine:
+            run = (await engine.run(ONE)).run_id
+            return await engine.retry(run, force=True), await engine.events(run)
+
+    result, events = virtual_run(main)
+    types = [event.type for event in events]
+    assert types.index("notified") < types.index("replanned")
+    assert (result.status, asked) == ("completed", ["replan"])
+
+
+def test_what_is_written_down_of_a_notice_is_no_reason_for_another() -> None:
+    """T10: also where somebody else has to write it, and takes the run up for that."""
+    told, world = Told(), World(a=[BROKE])
+
+    async def main() -> list[Any]:
+        async with engine_of(world, ONE, told) as engine:
+            run = (await engine.run(ONE)).run_id
+            await asyncio.sleep(1)
+            late = msgspec.to_builtins([ev.Notified("command", "x", True)])
+            await engine._apply(run, Wish("notified", value=late))
+            await engine.wait(run)
+            await asyncio.sleep(5)
+            return await engine.events(run)
+
+    events = virtual_run(main)
+    assert len(told.notices) == 1
+    assert [event.target for event in of(events, "notified")] == ["notify", "x"]
+    assert len(of(events, "done")) == 1
+
+
+def test_a_run_is_not_taken_for_driven_while_its_notice_is_written_down() -> None:
+    """T10, X7: whoever moves it then waits for a moment, and is not sent away."""
+
+    class Slow(MemoryStore):
+        async def append(self, batch: Batch) -> None:
+            if any(b'"notified"' in data for _, data in batch.rows):
+                await asyncio.sleep(1)
+            await super().append(batch)
+
+    told, world = Told("waiting", seconds=1.0), World()
+
+    async def main() -> tuple[Any, list[Any]]:
+        async with engine_of(world, GATE, told, store=Slow()) as engine:
+            run = await engine.start(GATE)
+            await engine.wait(run)
+            await asyncio.sleep(1.5)
+            assert not of(await engine.events(run), "notified")
+            result = await engine.retry(run, clean=True)
+            await asyncio.sleep(5)
+            return result, await engine.events(run)
+
+    result, events = virtual_run(main)
+    assert result.status == "waiting"
+    assert [event.type for event in events if event.type in ("notified", "waiting", "retry_begin")] == [
+        "waiting", "notified", "retry_begin", "waiting", "notified",
+    ]  # fmt: skip
+
+
 async def test_a_notice_reaches_a_run_that_another_process_drives(tmp_path: Path) -> None:
     """T7, T10: through the inbox, like what people want of it."""
     store, told = f"sqlite:///{tmp_path}/runs.db", Told("failed", seconds=1.5)
@@ -302,8 +373,7 @@ async def test_a_notice_reaches_a_run_that_another_process_drives(tmp_path: Path
         await asyncio.wait_for(go.wait(), 20)
         return 1
 
-    first = rerail.Engine(store, [a], PLAIN)
-    first._notices._notifier = told
+    first = rerail.Engine(store, [a], PLAIN, notifier=told)
     second = rerail.Engine(store, [a], PLAIN)
     async with first, second:
         run = (await first.run(ONE)).run_id
@@ -361,7 +431,8 @@ def test_the_history_remembers_which_end_a_follow_up_follows() -> None:
     "wrong",
     [
         {"command": "mail hunter2"}, {"command": ["x", 5]}, {"webhook": "ftp://hunter2"}, {"webhook": ["hunter2"]},
-        {"webhook": "http://host:hunter2/"}, {"on": ["dne"]}, {"on": "done"}, {"timeout": 0}, {"retries": -1},
+        {"webhook": "http://host:hunter2/"}, {"webhook": "http://[hunter2/"},
+        {"on": ["dne"]}, {"on": "done"}, {"timeout": 0}, {"retries": -1},
     ],
     ids=str,
 )  # fmt: skip
@@ -379,6 +450,8 @@ def test_secrets_are_not_shown() -> None:
     rows = {row["key"]: row["value"] for row in describe(Settings.load({"notify": given}), {})}
     assert rows["notify.webhook"] == "https://host:99/…"
     assert rows["notify.command"] == ["mail", "…"]
+    odd = describe(Settings.load({"notify": {"webhook": "http://[hunter2/"}}), {})
+    assert "hunter2" not in json.dumps(odd)
 
 
 @pytest.mark.parametrize(

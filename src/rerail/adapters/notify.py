@@ -180,7 +180,10 @@ class Webhook:
     @property
     def name(self) -> str:
         """Scheme and host: in many an address the rest is the secret."""
-        parts = urlsplit(self.url)
+        try:
+            parts = urlsplit(self.url)
+        except ValueError:
+            return "…"
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/…"
 
     def refused(self) -> bool:

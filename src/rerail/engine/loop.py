@@ -746,13 +746,19 @@ class RunLoop:
         Where a budget stopped the run, or somebody paused it, they end as calls of tools do: nothing new is asked, and
         what was asked is waited for. Where nobody wants the answer any more they are cut off.
         """
-        if self.state.stopped in ("BUDGET_EXCEEDED", "BREAKER_OPEN") or (self.state.paused and not self.state.stopped):
-            return
-        for key in self._ledgers:
-            task = self._tasks[key]
-            if not task.cancelling():
+        waits = self.state.paused if not self.state.stopped else self.state.stopped != "RUN_CANCELLED"
+        loop = asyncio.get_running_loop()
+        for key, ledger in list(self._ledgers.items()):
+            task = self._tasks.get(key)
+            if waits:
+                if not ledger.watched:  # however stubborn whoever was asked is
+                    ledger.watched = True
+                    loop.call_later(self.host.mind_timeout + GRACE, self._cut_off, key)
+            elif task is None:
+                self._cut_off(key)
+            elif not task.cancelling():
                 task.cancel()
-                asyncio.get_running_loop().call_later(GRACE, self._cut_off, key)  # however stubborn it is
+                loop.call_later(GRACE, self._cut_off, key)
 
     def _cut_off(self, key: tuple[str, str, int]) -> bool:
         """Write down what is known of a question that nobody waits for any longer; False if that was done before."""
