@@ -84,7 +84,7 @@ BREAKER = ("--set", "reflection.max_consecutive_failures=0")
 
 REASON = say("mind.suggestion.vague", vague="<name>")
 FAULT = str(Fault("UNKNOWN_TOOL", tell("refuse.plan.no_such_tool_near", name="x", near="y"), "a"))
-MISFIT = say("error.ARGS_INVALID", tool="send", faults=say("schema.required", noun="argument", name='"to"'))
+MISFIT = say("error.ARGS_INVALID", tool="send", faults=say("schema.required.argument", name='"to"'))
 STOPPED = say("stop.BREAKER_OPEN")
 LATE = say("model.no_answer", problem=say("model.timeout", name="m", place="http://x/v1", seconds=3.0))
 ERROR = ev.Error("ARGS_INVALID", Category.PARAMETER, MISFIT)

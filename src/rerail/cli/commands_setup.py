@@ -36,9 +36,13 @@ async def config(*, common: Common = PLAIN, out: Annotated[Output, Hidden]) -> i
     for row in rows:
         style = "dim" if row["source"] == say("source.default") else "bold"
         value = one_line(msgspec.json.encode(row["value"]).decode(), 60)
-        cells.append([Text(row["key"], style), Text(value, style), Text(clean(out.told(row["source"])), style)])
+        cells.append([Text(row["key"], style), Text(value, style), Text(clean(_source(out, row["source"])), style)])
     out.print(*table([out.say(f"cli.head.{name}") for name in ("key", "value", "source")], cells, out.out.width))
     return 0
+
+
+def _source(out: Output, source: str) -> str:
+    return out.say("source.default") if source == say("source.default") else out.told(source)
 
 
 async def memory(*, clear: bool = False, common: Common = PLAIN, out: Annotated[Output, Hidden]) -> int:

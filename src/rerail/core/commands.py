@@ -64,7 +64,7 @@ def not_at_rest(state: State) -> None:
         completed = state.rest.status == RunStatus.COMPLETED
         raise Refusal(
             "RUN_AT_REST",
-            tell("refuse.run.run_at_rest", run=state.run, status=state.rest.status),
+            tell("refuse.run.run_at_rest", run=state.run, status=tell(f"status.{state.rest.status}")),
             tell("hint.run.run_completed" if completed else "hint.run.run_at_rest", run=state.run),
         )
 
@@ -104,7 +104,7 @@ def skip(state: State, step: str, by: str, reason: str = "") -> list[Event]:
     track = _track(state, step)
     status, _ = status_of(state, track)
     if status in (Status.SUCCEEDED, Status.DEGRADED) or track.phase is Phase.SKIPPED:
-        raise Refusal("STEP_ENDED", tell("refuse.run.step_ended", step=step, status=status))
+        raise Refusal("STEP_ENDED", tell("refuse.run.step_ended", step=step, status=tell(f"status.{status}")))
     message = reason or say("skip.SKIP_USER", by=by or "a person")
     events: list[Event] = [ev.Acted("skip", by, step, reason), ev.StepSkipped(step, "SKIP_USER", message, by)]
     return events + _reopened(state, [step], by, "skip")
@@ -154,7 +154,7 @@ def resolve_succeeded(state: State, step: str, by: str, output: Any, packed: Pac
     if track.phase in (Phase.SUCCEEDED, Phase.RUNNING) and not lost:  # an output that was lost may be supplied
         raise Refusal(
             "STEP_ENDED" if track.phase is Phase.SUCCEEDED else "STEP_NOT_WAITING",
-            tell("refuse.run.step_is", step=step, status=status),
+            tell("refuse.run.step_is", step=step, status=tell(f"status.{status}")),
         )
     value = None if blob else output
     acted = ev.Acted(
@@ -185,7 +185,7 @@ def _in_doubt(state: State, step: str) -> Track:
         status, _ = status_of(state, track)
         raise Refusal(
             "STEP_NOT_WAITING",
-            tell("refuse.run.not_in_doubt", step=step, status=status),
+            tell("refuse.run.not_in_doubt", step=step, status=tell(f"status.{status}")),
             tell("hint.run.not_in_doubt", run=state.run),
         )
     return track
@@ -223,7 +223,7 @@ def repair(state: State, step: str, changes: Mapping[str, Any], tools: Tools, by
     track = _track(state, step)
     status, _ = status_of(state, track)
     if status in ENDED_WELL or track.phase is Phase.RUNNING:
-        raise Refusal("STEP_ENDED", tell("refuse.run.step_is", step=step, status=status))
+        raise Refusal("STEP_ENDED", tell("refuse.run.step_is", step=step, status=tell(f"status.{status}")))
     if track.phase is Phase.DOUBT:
         refuse_doubt(state, step)
     new = _repaired(state, track, changes, tools)

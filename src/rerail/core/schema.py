@@ -69,7 +69,7 @@ class Schema:
         if found:
             raise ValueError("; ".join(found))
         self.source = source
-        self._compiler = _Compiler(source, tell(f"schema.noun.{noun}"))
+        self._compiler = _Compiler(source, noun)
         self._check = self._compiler.whole(source)
         self.accepts_nothing = self.accepts({})  # asked once: many steps of a large plan pass nothing
 
@@ -368,7 +368,7 @@ def _stray(compiler: _Compiler, part: Rules, known: Mapping[str, Check]) -> Call
             return _under(name, rest(member, seen))
         guess = nearest(str(name), known)
         near = tell("schema.near", guess=show(guess)) if guess else ""
-        return _one(tell("schema.unknown", noun=compiler.noun, name=show(name), near=near), "additionalProperties")
+        return _one(tell(f"schema.unknown.{compiler.noun}", name=show(name), near=near), "additionalProperties")
 
     return check
 
@@ -380,7 +380,7 @@ def _required(compiler: _Compiler, part: Rules) -> Check:
         if not isinstance(value, dict):
             return _FITS
         missing = [name for name in names if name not in value]
-        return [Fault((), tell("schema.required", noun=compiler.noun, name=show(name)), "required") for name in missing]
+        return [Fault((), tell(f"schema.required.{compiler.noun}", name=show(name)), "required") for name in missing]
 
     return check
 
@@ -411,7 +411,7 @@ def _dependent(word: str) -> Maker:
             if not isinstance(value, dict):
                 return _FITS
             found = [
-                Fault((), tell("schema.dependent", noun=compiler.noun, other=show(other), name=show(name)), word)
+                Fault((), tell(f"schema.dependent.{compiler.noun}", other=show(other), name=show(name)), word)
                 for name, wanted in names.items()
                 for other in wanted
                 if name in value and other not in value

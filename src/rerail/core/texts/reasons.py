@@ -116,7 +116,7 @@ REASONS: dict[str, dict[str, str]] = {
     },
     "mind.answer.too_large": {"en": "the answer is too large", "zh": "回答过大"},
     "mind.answer.too_deep": {"en": "the answer is nested too deeply", "zh": "回答嵌套过深"},
-    "reason.there.nothing": {"en": "nothing", "zh": "空"},
+    "reason.there.nothing": {"en": "nothing at all", "zh": "空"},
     "reason.there.kind": {"en": "a {name}", "zh": "一个 {name}"},
     "reason.suspect.entries": {"en": "{count} entries", "zh": "{count} 项"},
     "mind.kept.effect": {

@@ -17,14 +17,14 @@ from functools import cache, lru_cache
 # The areas whose sentences end up in events, or cross from one process to another as text.
 AREAS = (
     "error.", "reason.", "schema.", "plan.", "tool.", "mcp.", "mind.", "model.", "refuse.", "hint.", "cli.hint.", "warn.",
-    "skip.", "stop.", "degraded.", "summary.", "status.", "source.", "setting.", "demo.",
+    "skip.", "stop.", "degraded.", "summary.", "source.", "setting.", "demo.",
 )  # fmt: skip
 LEAST = 4  # letters that a sentence has of its own; with fewer, it would be found everywhere
+# A single word is no sentence: it could be anybody's name for a tool, a step or a key.
 LONGEST = 8_000  # characters of a text that is looked at
 DEEPEST = 6  # sentences inside of sentences
 MOST = 100  # sentences one after the other
 
-Texts = Mapping[str, Mapping[str, str]]
 Piece = tuple[tuple[str, ...], str, bool]  # literal texts, one of which comes first; the gap behind it; is it quoted
 QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[-\w.]+")
 
@@ -83,7 +83,7 @@ def _known() -> tuple[tuple[str, str, str], ...]:
     for key in filter(lambda key: key.startswith(AREAS), TEXTS):
         sentence = TEXTS[key]["en"]
         own = "".join(literals[-1] for literals, _, _ in pieces(sentence))
-        if sum(map(str.isalpha, own)) >= LEAST:
+        if sum(map(str.isalpha, own)) >= LEAST and not own.isalpha():
             sure = [literals[0] for literals, _, _ in pieces(sentence) if len(literals) == 1]
             found.append((len(own), max(sure, key=len, default=""), sentence, key))
     return tuple((piece, sentence, key) for _, piece, sentence, key in sorted(found, reverse=True))

@@ -59,13 +59,7 @@ SCHEMAS: dict[str, dict[str, str]] = {
         "en": "expected a multiple of {step}, got {value}",
         "zh": "应为 {step} 的倍数，实际为 {value}",
     },
-    "schema.unknown": {"en": "unknown {noun} {name}{near}", "zh": "未知的{noun} {name}{near}"},
-    "schema.required": {"en": "missing required {noun} {name}", "zh": "缺少必需的{noun} {name}"},
     "schema.propertyNames": {"en": "the name {name} is not allowed: {message}", "zh": "不允许名称 {name}：{message}"},
-    "schema.dependent": {
-        "en": "missing {noun} {other}, required because {name} is given",
-        "zh": "缺少{noun} {other}：给出 {name} 时必须有它",
-    },
     "schema.contains": {
         "en": "expected at least {least:item|items} of the wanted kind, got {count}",
         "zh": "应至少有 {least} 项符合要求，实际有 {count} 项",
@@ -87,9 +81,6 @@ SCHEMAS: dict[str, dict[str, str]] = {
         "zh": "不符合 {count} 种选择中的任何一种：{reasons}",
     },
     "schema.not": {"en": "got {value}, which is ruled out here", "zh": "实际为 {value}，此处不允许"},
-    "schema.noun.argument": {"en": "argument", "zh": "参数"},
-    "schema.noun.key": {"en": "key", "zh": "键"},
-    "schema.noun.field": {"en": "field", "zh": "字段"},
     "schema.list.or": {"en": "{first} or {last}", "zh": "{first} 或 {last}"},
     "schema.list.and": {"en": "{first} and {last}", "zh": "{first} 和 {last}"},
     "schema.huge": {"en": "a huge integer", "zh": "极大的整数"},
@@ -138,4 +129,22 @@ SCHEMAS: dict[str, dict[str, str]] = {
     },
     "schema.names_nothing": {"en": "{ref} names nothing in the schema{near}", "zh": "schema 中没有 {ref}{near}"},
     "schema.circle": {"en": "{ref}: $ref leads back to itself: {trail}", "zh": "{ref}：$ref 又引回自身：{trail}"},
+    "schema.unknown.argument": {"en": "unknown argument {name}{near}", "zh": "未知的参数 {name}{near}"},
+    "schema.required.argument": {"en": "missing required argument {name}", "zh": "缺少必需的参数 {name}"},
+    "schema.dependent.argument": {
+        "en": "missing argument {other}, required because {name} is given",
+        "zh": "缺少参数 {other}：给出 {name} 时必须有它",
+    },
+    "schema.unknown.key": {"en": "unknown key {name}{near}", "zh": "未知的键 {name}{near}"},
+    "schema.required.key": {"en": "missing required key {name}", "zh": "缺少必需的键 {name}"},
+    "schema.dependent.key": {
+        "en": "missing key {other}, required because {name} is given",
+        "zh": "缺少键 {other}：给出 {name} 时必须有它",
+    },
+    "schema.unknown.field": {"en": "unknown field {name}{near}", "zh": "未知的字段 {name}{near}"},
+    "schema.required.field": {"en": "missing required field {name}", "zh": "缺少必需的字段 {name}"},
+    "schema.dependent.field": {
+        "en": "missing field {other}, required because {name} is given",
+        "zh": "缺少字段 {other}：给出 {name} 时必须有它",
+    },
 }
