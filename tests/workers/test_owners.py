@@ -121,7 +121,7 @@ def test_a_residual_that_listens_is_not_killed(here: Here, bystander: type[Bysta
     left = bystander(PLAIN)
     forge(here.place, run, host=socket.gethostname(), pid=left.pid, started=left.started, worker=1)
     taken = here("retry", run, "--wait", "--lang", "zh", code=1)
-    assert "仍然存在；正在结束它" in taken.err
+    assert "⚠️  检测到残留子进程，正在终止...\n" in taken.err
     assert left.process.wait(5) == -signal.SIGTERM
 
 
