@@ -44,6 +44,7 @@ def _run_started(state: State, event: ev.RunStarted, at: float) -> None:
     state.objective, state.parent, state.policy = event.objective, event.parent, event.policy
     state.origin, state.memory = event.origin, event.memory
     state.home, state.inherited = event.home or state.run, event.inherited
+    state.filed = bool(event.inherited)
     state.created_at = at
     state.activate(at)
 

@@ -51,6 +51,7 @@ class State:
         self.memory: dict[str, str] = {}
         self.home = run  # the run whose workspace this one uses
         self.inherited: tuple[ev.FileMade, ...] = ()
+        self.filed = False  # some step may read files: its own run's, or its parent's
         self.follow_up: Any = None
         self.fallback = ""  # why this is not the plan that was wanted, if it is not (P7)
         self.mcp: dict[str, Any] = {}  # the servers that the plan brought with it
@@ -354,6 +355,8 @@ class State:
                 self._guard(step)
             if step.stage:
                 self.staged = True
+            if step.produces:
+                self.filed = True
         self._names = Names(self.tracks, max(self._names.longest, max((len(step.id) for step in steps), default=0)))
         for track in changed:
             self._link(track)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,31 +14,30 @@ import msgspec
 from rerail.core import commands
 from rerail.core import events as ev
 from rerail.core.commands import Faulty, Preview, Refusal
-from rerail.core.fold import evolve
 from rerail.core.memory import preferred
 from rerail.core.pipeline import last_files
 from rerail.core.plan import Fault, Plan, Step, check, servers_of
 from rerail.core.policy import Policy
 from rerail.core.state import State
-from rerail.core.texts import Told, say, tell
+from rerail.core.texts import say, tell
 from rerail.core.tools import ToolSpec
 from rerail.core.track import RunStatus
 from rerail.core.views import RunResult
 from rerail.engine.keeping import Edit, Snapshot, backed_up, cleared, damage_above, damage_of, discard
 from rerail.engine.loop import Ended, Host, RunLoop
 from rerail.engine.notices import Notices
-from rerail.engine.owner import RENEW_EVERY, end_residual, is_dead, is_silent, is_this_process, this_process
-from rerail.engine.reading import AT_REST, FORGOTTEN, Live, Reader, store_errors
+from rerail.engine.owner import RENEW_EVERY, is_dead
+from rerail.engine.reading import AT_REST, FORGOTTEN, Live, store_errors
+from rerail.engine.taking import Taker
 from rerail.engine.today import Today, fingerprints, pretend_mended
 from rerail.engine.wishes import Wish, encode_answer, error_for, raise_answer, storable
 from rerail.errors import PlanError, Refused, RerailError, StoreError
 from rerail.mind import plan as planning
 from rerail.mind.questions import consulted
-from rerail.ports import Conflict, Consultation, Fenced, Head, Lease, Owner, Question, Taken, Unavailable, Unusable
+from rerail.ports import Conflict, Consultation, Fenced, Head, Lease, Question, Unavailable, Unusable
 
 INBOX_EVERY = 0.2
 ANSWER_WITHIN = 30.0
-LETTING_GO = 2.0  # seconds that the owner of a run at rest gets to give it back
 WITHDRAWN = b'{"withdrawn":true}'
 MAX_RUN_ID = 200
 
@@ -57,7 +56,7 @@ class Planned:
         return [consulted("plan", "", call) for call in self.consultations]
 
 
-class Engine(Reader):
+class Engine(Taker):
     """Runs plans durably; everything people can do to a run goes through here."""
 
     def __init__(
@@ -72,18 +71,15 @@ class Engine(Reader):
         worker: bool = False,
         remembers: bool = False,
     ) -> None:
-        super().__init__(host)
+        super().__init__(host, worker=worker)
         self._remembers = remembers
         self._policy, self._by, self._version = policy, by, version
         self._today = Today(host.specs_of, policy)
         self._origin, self._ttl = tuple(origin), ttl
-        self._owner = this_process(worker=worker)
         self._broken: dict[str, RerailError] = {}  # runs that stopped because they could not be written any more
         self._attendant: asyncio.Task[None] | None = None
         self._follow_ups: set[asyncio.Task[Any]] = set()
-        self.notice: Callable[[Told], None] = lambda told: None  # what people should hear while a run is taken over
         self._notices = Notices(host.notifier, self._note_down)
-        self._noting: set[str] = set()  # runs that are held for a moment, to write down what came of a notice
 
     # -- Opening and closing --------------------------------------------------------------------------------------
 
@@ -239,11 +235,6 @@ class Engine(Reader):
         """The tools that a plan with these servers may use: the engine's own, and theirs."""
         host = self._host
         return host.given(servers, None) if servers and host.given is not None else host.specs
-
-    async def _let_go(self, lease: Lease) -> None:
-        """Give a lease back; a store that is out of reach will see that its holder is gone."""
-        with contextlib.suppress(Unavailable, Unusable):
-            await self._host.store.release(lease)
 
     async def run(self, plan: Plan) -> RunResult:
         """Start a run and wait until it is at rest or waits for a person."""
@@ -574,16 +565,6 @@ class Engine(Reader):
         with _refusals():
             return commands.retry(state, who, **asked, **self._today.changes(state))
 
-    def drives(self, run: str) -> bool:
-        """Whether this very engine drives the run now."""
-        return run in self._live
-
-    def _driven_elsewhere(self, head: Head, *, take_over: bool = False) -> bool:
-        """Whether a living process other than this engine has the run; one at rest has only to let go of it."""
-        now = self._host.clock.now()
-        alive = head.owner is not None and not is_dead(head, now) and head.run not in self._noting
-        return alive and head.status not in AT_REST and not (take_over and is_silent(head, now))
-
     async def _retry_live(
         self, run: str, head: Head, steps: Sequence[str] | None, *, force: bool, dry_run: bool, by: str
     ) -> Preview | None:
@@ -595,12 +576,6 @@ class Engine(Reader):
                 return commands.retry(state, by, steps=steps, force=force)
         await self._act(run, Wish("retry", by, steps=tuple(steps), force=force))
         return None
-
-    def _is_live(self, head: Head, hint: str) -> Refused:
-        """Somebody else has the run; if that one has fallen silent, there is a way to take it away."""
-        if is_silent(head, self._host.clock.now()):
-            hint = tell("hint.worker.silent", run=head.run, owner=head.owner)
-        return Refused(tell("refuse.run.driven_by", run=head.run, owner=head.owner), "RUN_LIVE", hint=hint)
 
     async def _late_follow_up(self, run: str) -> str | None:
         """Start the follow-up of a completed run that died before it could; None if there is nothing to start."""
@@ -673,54 +648,7 @@ class Engine(Reader):
             with _refusals():
                 commands.refuse_doubt(state)
 
-    # -- Taking a run over ----------------------------------------------------------------------------------------
-
-    async def _take(self, run: str, seen: Head | None = None, *, take_over: bool = False) -> RunLoop:
-        """Become the owner of a run nobody drives; a dead owner's lease is taken over.
-
-        With the head that was ``seen`` when it was decided, only if nobody else had the run since: of two who decide
-        the same at the same instant, the second must not do it again after the first.
-        """
-        with store_errors():
-            lease = await self._claim(run, seen, take_over=take_over)
-        try:
-            state, moved = State(run), False
-            async for record in self._records(run):
-                evolve(state, record.event, record.at, record.seq)
-                moved = moved or (
-                    seen is not None and record.seq > seen.seq and not isinstance(record.event, ev.Notified)
-                )
-            if moved:
-                hint = tell("hint.run.see_run", run=run)
-                raise Refused(tell("refuse.run.changes_hands", run=run), "RUN_LIVE", hint=hint)
-        except BaseException:
-            await self._let_go(lease)
-            raise
-        self._homes[run] = state.home
-        return RunLoop(self._host, lease, state)
-
-    async def _claim(self, run: str, seen: Head | None, *, take_over: bool = False) -> Lease:
-        clock, waited = self._host.clock, 0.0
-        while True:
-            try:
-                return await self._host.store.claim(run, self._owner, clock.now())
-            except Taken as taken:
-                head = taken.head
-            if is_dead(head, clock.now()):
-                lease = await self._take_over(run, head)
-                self.notice(tell("notice.worker.dead", run=run, owner=head.owner))
-                return lease
-            if head.status not in AT_REST and run not in self._noting:
-                if take_over and is_silent(head, clock.now()):
-                    return await self._take_away(run, head)
-                raise self._is_live(head, tell("hint.run.run_live", run=run))
-            if waited >= LETTING_GO:
-                newer = seen is not None and seen.fence != head.fence  # somebody took it since, and is not residual
-                if newer or not await self._residual_gone(head):
-                    raise self._is_live(head, tell("hint.run.run_live", run=run))
-                return await self._take_over(run, head)
-            await asyncio.sleep(0.05)  # it is done, and its owner about to let go of it
-            waited += 0.05
+    # -- What a run needs -----------------------------------------------------------------------------------------
 
     async def _above(self, state: State) -> State | None:
         """The state of the run that this one follows, if it follows one."""
@@ -737,35 +665,6 @@ class Engine(Reader):
     async def _need_tools(self, state: State) -> None:
         await self.equip(state.mcp)
         self._today.need_tools(state)
-
-    async def _residual_gone(self, head: Head) -> bool:
-        """Whether the owner of a run at rest was a worker that should be gone, and now is (T7)."""
-        owner = head.owner
-        if owner is None or not owner.worker or is_this_process(owner):
-            return False
-        if await self._is_busy(owner, head.run):
-            return True  # it has gone on to another run, and only failed to give this one back
-        self.notice(tell("notice.worker.residual", run=head.run, owner=owner))
-        return await end_residual(owner)
-
-    async def _is_busy(self, owner: Owner, but: str) -> bool:
-        """Whether a worker drives another run: ending it would hurt that one."""
-        heads = await self._host.store.heads(status=("pending", "running"), limit=100_000)
-        return any(head.owner == owner and head.run != but for head in heads)
-
-    async def _take_away(self, run: str, head: Head) -> Lease:
-        """Take a run from a process that lives and is silent; a worker, which has nothing else to do, is ended."""
-        lease = await self._take_over(run, head)
-        self.notice(tell("notice.worker.taken_away", run=run, owner=head.owner))
-        if head.owner is not None and head.owner.worker and not is_this_process(head.owner):
-            await end_residual(head.owner, grace=0.5)
-        return lease
-
-    async def _take_over(self, run: str, head: Head) -> Lease:
-        try:
-            return await self._host.store.claim(run, self._owner, self._host.clock.now(), over=head.fence)
-        except Taken as taken:
-            raise Refused(tell("refuse.run.taken_first", owner=taken.head.owner, run=run), "RUN_LIVE") from None
 
 
 def _follow_up_id(state: State) -> str:

@@ -475,7 +475,7 @@ class RunLoop:
         try:
             args, own = self._args(track, action, spec)
             launch = self._launch_of(track, action.attempt, tool, spec, args)
-            if not self._files_are_sound(track):
+            if self.state.filed and not self._files_are_sound(track):
                 return False  # they are being looked at
         except NotYet as wait:
             self._spawn(("fetch", track.id, track.attempt), self._fetch(track, wait.names))

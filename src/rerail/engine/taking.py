@@ -1,0 +1,132 @@
+"""Taking runs: who has one, whether that one still lives, and how it changes hands (SPEC T7).
+
+Rules of this file:
+- A run has one owner. A living one keeps it; a dead one's is taken; a worker that outlived its run is ended, known by
+  pid and start time; one that has fallen silent loses it only if somebody says so.
+- Whoever decides something about a run from what was seen of it gets it only if nothing has happened since.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+from rerail.core import events as ev
+from rerail.core.fold import evolve
+from rerail.core.state import State
+from rerail.core.texts import Told, tell
+from rerail.engine.loop import Host, RunLoop
+from rerail.engine.owner import end_residual, is_dead, is_silent, is_this_process, this_process
+from rerail.engine.reading import AT_REST, Reader, store_errors
+from rerail.errors import Refused
+from rerail.ports import Head, Lease, Owner, Taken, Unavailable, Unusable
+
+LETTING_GO = 2.0  # seconds that the owner of a run at rest gets to give it back
+
+
+class Taker(Reader):
+    """Reads runs, and becomes their owner."""
+
+    def __init__(self, host: Host, *, worker: bool = False) -> None:
+        super().__init__(host)
+        self._owner = this_process(worker=worker)
+        self._noting: set[str] = set()  # runs that are held for a moment, to write down what came of a notice
+        self.notice: Callable[[Told], None] = lambda told: None  # what people should hear while a run is taken over
+
+    def drives(self, run: str) -> bool:
+        """Whether this very engine drives the run now."""
+        return run in self._live
+
+    def _driven_elsewhere(self, head: Head, *, take_over: bool = False) -> bool:
+        """Whether a living process other than this engine has the run; one at rest has only to let go of it."""
+        now = self._host.clock.now()
+        alive = head.owner is not None and not is_dead(head, now) and head.run not in self._noting
+        return alive and head.status not in AT_REST and not (take_over and is_silent(head, now))
+
+    def _is_live(self, head: Head, hint: str) -> Refused:
+        """Somebody else has the run; if that one has fallen silent, there is a way to take it away."""
+        if is_silent(head, self._host.clock.now()):
+            hint = tell("hint.worker.silent", run=head.run, owner=head.owner)
+        return Refused(tell("refuse.run.driven_by", run=head.run, owner=head.owner), "RUN_LIVE", hint=hint)
+
+    async def _take(self, run: str, seen: Head | None = None, *, take_over: bool = False) -> RunLoop:
+        """Become the owner of a run nobody drives; a dead owner's lease is taken over.
+
+        With the head that was ``seen`` when it was decided, only if nobody else had the run since: of two who decide
+        the same at the same instant, the second must not do it again after the first.
+        """
+        with store_errors():
+            lease = await self._claim(run, seen, take_over=take_over)
+        try:
+            state, moved = State(run), False
+            async for record in self._records(run):
+                evolve(state, record.event, record.at, record.seq)
+                moved = moved or (
+                    seen is not None and record.seq > seen.seq and not isinstance(record.event, ev.Notified)
+                )
+            if moved:
+                hint = tell("hint.run.see_run", run=run)
+                raise Refused(tell("refuse.run.changes_hands", run=run), "RUN_LIVE", hint=hint)
+        except BaseException:
+            await self._let_go(lease)
+            raise
+        self._homes[run] = state.home
+        return RunLoop(self._host, lease, state)
+
+    async def _claim(self, run: str, seen: Head | None, *, take_over: bool = False) -> Lease:
+        clock, waited = self._host.clock, 0.0
+        while True:
+            try:
+                return await self._host.store.claim(run, self._owner, clock.now())
+            except Taken as taken:
+                head = taken.head
+            if is_dead(head, clock.now()):
+                lease = await self._take_over(run, head)
+                self.notice(tell("notice.worker.dead", run=run, owner=head.owner))
+                return lease
+            if head.status not in AT_REST and run not in self._noting:
+                if take_over and is_silent(head, clock.now()):
+                    return await self._take_away(run, head)
+                raise self._is_live(head, tell("hint.run.run_live", run=run))
+            if waited >= LETTING_GO:
+                newer = seen is not None and seen.fence != head.fence  # somebody took it since, and is not residual
+                if newer or not await self._residual_gone(head):
+                    raise self._is_live(head, tell("hint.run.run_live", run=run))
+                return await self._take_over(run, head)
+            await asyncio.sleep(0.05)  # it is done, and its owner about to let go of it
+            waited += 0.05
+
+    async def _residual_gone(self, head: Head) -> bool:
+        """Whether the owner of a run at rest was a worker that should be gone, and now is (T7)."""
+        owner = head.owner
+        if owner is None or not owner.worker or is_this_process(owner):
+            return False
+        if await self._is_busy(owner, head.run):
+            return True  # it has gone on to another run, and only failed to give this one back
+        self.notice(tell("notice.worker.residual", run=head.run, owner=owner))
+        return await end_residual(owner)
+
+    async def _is_busy(self, owner: Owner, but: str) -> bool:
+        """Whether a worker drives another run: ending it would hurt that one."""
+        heads = await self._host.store.heads(status=("pending", "running"), limit=100_000)
+        return any(head.owner == owner and head.run != but for head in heads)
+
+    async def _take_away(self, run: str, head: Head) -> Lease:
+        """Take a run from a process that lives and is silent; a worker, which has nothing else to do, is ended."""
+        lease = await self._take_over(run, head)
+        self.notice(tell("notice.worker.taken_away", run=run, owner=head.owner))
+        if head.owner is not None and head.owner.worker and not is_this_process(head.owner):
+            await end_residual(head.owner, grace=0.5)
+        return lease
+
+    async def _take_over(self, run: str, head: Head) -> Lease:
+        try:
+            return await self._host.store.claim(run, self._owner, self._host.clock.now(), over=head.fence)
+        except Taken as taken:
+            raise Refused(tell("refuse.run.taken_first", owner=taken.head.owner, run=run), "RUN_LIVE") from None
+
+    async def _let_go(self, lease: Lease) -> None:
+        """Give a lease back; a store that is out of reach will see that its holder is gone."""
+        with contextlib.suppress(Unavailable, Unusable):
+            await self._host.store.release(lease)
