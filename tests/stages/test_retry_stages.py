@@ -248,6 +248,22 @@ def test_confirm(tmp_path: Path) -> None:
     task("retry", task.run, "--wait", code=0)  # nobody is asked again
 
 
+def test_who_has_to_agree_can_see_to_what(tmp_path: Path) -> None:
+    """T2, E6: the files are named, and can be read; one that was changed since is not passed off as the step's."""
+    task = waiting(tmp_path)
+    shown = task("show", task.run, code=0).out
+    assert "it reads requirements.json" in shown
+    assert f"rerail artifacts {task.run} requirements.json" in shown
+    said = task("artifacts", task.run, "requirements.json", "--json", code=0).json
+    assert said == json.loads((task.workspace / "requirements.json").read_text())
+    assert "requirements.json" in task("artifacts", task.run, code=0).out
+    refused = task("artifacts", task.run, "requirement.json", "--json", code=2).json["error"]
+    assert "requirements.json" in refused["hint"]
+    (task.workspace / "requirements.json").write_text("{}")
+    refused = task("artifacts", task.run, "requirements.json", "--json", code=2).json["error"]
+    assert refused["code"] == "FILE_DAMAGED"
+
+
 def test_confirm_refused(tmp_path: Path) -> None:
     """T2: a no fails the step, and what it would have led to does not happen."""
     task = waiting(tmp_path)

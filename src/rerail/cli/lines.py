@@ -290,6 +290,8 @@ def waited_for_one(out: Output, item: Mapping[str, Any]) -> str:
     if item.get("args"):
         shown = ", ".join(f"{name}={msgspec.json.encode(value).decode()}" for name, value in item["args"].items())
         words += "  " + out.say("cli.wait.call", tool=item["tool"], args=one_line(shown, 300))
+    if item.get("files"):
+        words += "  " + out.say("cli.wait.files", files=", ".join(item["files"]))
     for step, kind in (item.get("made_from_degraded") or {}).items():
         words += "  " + out.say(f"cli.wait.made_from.{kind}", step=step)
     return words

@@ -175,7 +175,10 @@ def next_commands(picture: Picture, *, interrupted: bool = False) -> list[str]:
     if interrupted:
         return [f"rerail resume {run}"]
     if state.waiting:
-        return [_answer(run, item) for item in waiting_on(state)[:3]]
+        needs = [need for gate in state.gates.values() for need, _ in gate.needs]
+        files = [path for need in needs if need.result is not None for path in need.result.files]
+        look = [f"rerail artifacts {run} {shlex.quote(path)}" for path in files[:1]]
+        return look + [_answer(run, item) for item in waiting_on(state)[:3]]
     status = run_status(state)
     if status in (RunStatus.FAILED, RunStatus.CANCELLED):
         failed = next((t for t in state.tracks.values() if status_of(state, t)[0] is Status.FAILED), None)

@@ -218,7 +218,9 @@ def _informed(
             args = None
     results = ((need.id, need.result) for need, _ in track.needs)
     poor = {step: found.degraded.partition(":")[0] for step, found in results if found is not None and found.degraded}
-    return {**item, "tool": state.tool_of(track), "args": args, "made_from_degraded": poor}
+    files = [path for need, _ in track.needs if need.result is not None for path in need.result.files]
+    informed = {**item, "tool": state.tool_of(track), "args": args, "made_from_degraded": poor}
+    return {**informed, "files": files} if files else informed
 
 
 def attempts_of(track: Track) -> list[dict[str, Any]]:

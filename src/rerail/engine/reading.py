@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import msgspec
+
 from rerail.core import events as ev
 from rerail.core.codec import Damaged, NewerFormat, decode
 from rerail.core.events import Event, Record
@@ -22,15 +24,17 @@ from rerail.core.memory import Lessons, learn
 from rerail.core.nearest import nearest
 from rerail.core.state import State
 from rerail.core.texts import tell
-from rerail.core.track import RunStatus
+from rerail.core.track import RunStatus, Track
 from rerail.core.values import unpack
 from rerail.core.views import RunResult, RunRow, result
 from rerail.core.why import story
+from rerail.engine.files import damaged, files_of
 from rerail.engine.loop import Host, RunLoop
 from rerail.engine.outputs import Contents, Gone
 from rerail.engine.owner import is_dead
 from rerail.errors import Refused, StoreError
 from rerail.ports import Head, Unavailable, Unusable
+from rerail.workspace import inside
 
 # The class below has a method named `list`, which hides the builtin from annotations inside it.
 Records: TypeAlias = list[Record]
@@ -204,12 +208,16 @@ class Reader:
         return story(state, await self.events(run), step, lang)
 
     async def artifact(self, run: str, name: str) -> Any:
-        """A named output of a step, from wherever it is kept."""
+        """A named output of a step, from wherever it is kept; or a file that one left in the workspace."""
         run = await self.find(run)
         state = await self.state(run)
         track = state.tracks.get(name)
         if track is None or track.result is None:
-            near = nearest(name, [step for step, other in state.tracks.items() if other.result is not None])
+            made = [one for one in state.tracks.values() if one.result is not None]
+            for maker in made:
+                if maker.result is not None and name in maker.result.files:
+                    return await self._file(state, maker, name)
+            near = nearest(name, [word for one in made if one.result for word in (one.id, *one.result.files)])
             hint = tell("hint.run.did_you_mean", near=near) if near else tell("hint.run.artifact_unknown", run=run)
             raise Refused(tell("refuse.run.artifact_unknown", run=run, name=name), "STEP_UNKNOWN", hint=hint)
         if not track.result.blob:
@@ -223,6 +231,20 @@ class Reader:
                 "ARTIFACT_GONE",
                 hint=tell("hint.run.artifact_gone", run=run),
             ) from None
+
+    async def _file(self, state: State, track: Track, name: str) -> Any:
+        """What a file of the workspace says: data where it is JSON, else text; only as its step left it."""
+        [wanted] = [item for item in files_of(track) if item.file.path == name]
+        folder = self._host.workspaces(state.home)
+        spoilt = await asyncio.to_thread(damaged, [wanted], folder)
+        if spoilt:
+            raise Refused(
+                tell("refuse.run.artifact_gone", name=name, reason=spoilt[0].reason),
+                "FILE_DAMAGED",
+                hint=tell("hint.run.artifact_gone", run=state.run),
+            )
+        data = await asyncio.to_thread(inside(folder, name).read_bytes)
+        return msgspec.json.decode(data) if wanted.file.kind == "json" else data.decode("utf-8", "replace")
 
     async def artifacts(self, run: str) -> Rows:
         """The artifacts of a run: name, producer, digest, size."""

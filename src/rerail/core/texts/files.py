@@ -81,6 +81,7 @@ FILES: dict[str, dict[str, str]] = {
         "zh": "{path!r} 超出任务工作目录",
     },
     "cli.status.awaiting_confirm": {"en": "awaiting_confirm", "zh": "等待确认"},
+    "cli.wait.files": {"en": "(it reads {files})", "zh": "（它读取 {files}）"},
     "cli.confirm.edit_or_refuse": {
         "en": "--edit goes with a yes, not with --refuse",
         "zh": "--edit 不能与 --refuse 一起使用",
