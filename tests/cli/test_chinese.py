@@ -130,6 +130,7 @@ EVENTS: tuple[ev.Event, ...] = (
     ev.Cancelled("me", say("reason.asked_for")),
     ev.Stopped("BUDGET_EXCEEDED", say("reason.used", name="max_cost", spent=3.0, limit=2.0)),
     ev.Done("failed", False, False, False, summary=say("summary.stopped_last", reason=STOPPED, names=f"a ({MISFIT})")),
+    ev.Notified("webhook", "http://x", False, 3, say("reason.notify.broke", why="ECONNRESET"), "done", "r-1"),
 )
 
 

@@ -12,6 +12,7 @@ import pytest
 
 import rerail
 from rerail.core.events import RetryBegin
+from rerail.engine.wishes import Wish
 from rerail.errors import PlanError, Refused, StoreError
 from rerail.ports import Batch, Unusable
 from rerail.testing import VirtualClock, virtual_run
@@ -187,7 +188,7 @@ def test_content_that_changed_is_followed_down(world: World) -> None:
 
 
 def test_several_damaged_files_are_made_again_together(world: World) -> None:
-    """T1: found before the step that reads them, in a live run, all at once."""
+    """T1: found before the step that reads them, in a live run, all at once; nobody agrees to them unseen."""
     steps = [
         A,
         step("b", args={"name": "b.json"}, produces=["b.json"]),
@@ -199,7 +200,11 @@ def test_several_damaged_files_are_made_again_together(world: World) -> None:
             result = await engine.run({"steps": steps})
             for name in ("a.json", "b.json"):
                 (world.folder / "work" / result.run_id / name).write_text("{")
-            await engine.confirm(result.run_id)
+            with pytest.raises(Refused, match="is not what was made") as refused:
+                await engine.confirm(result.run_id)
+            assert refused.value.code == "FILE_DAMAGED"
+            assert "--edit" in refused.value.hint
+            await engine._act(result.run_id, Wish("confirm", "somebody else, a moment earlier"))
             return await engine.wait(result.run_id)
 
     assert virtual_run(main).success

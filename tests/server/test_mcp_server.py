@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import anyio
 import httpx2
 import pytest
 from mcp import Client
@@ -355,9 +356,15 @@ async def test_progress_reaches_whoever_waits(place: Place) -> None:
         early = await client.call_tool("run_plan", {"plan": plan, "wait_seconds": 1.5}, progress_callback=tell)
         assert told == [(1, 4, "a: succeeded")]
         told.clear()
-        (place.folder / "go").write_text("")
         run = (early.structured_content or {})["run_id"]
-        ended = await client.call_tool("wait_run", {"run": run}, progress_callback=tell)
+
+        async def go() -> None:
+            await anyio.sleep(1)  # somebody waits by then: what happened before is not told again
+            (place.folder / "go").write_text("")
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(go)
+            ended = await client.call_tool("wait_run", {"run": run}, progress_callback=tell)
         assert (ended.structured_content or {})["status"] == "failed"
         assert told == [(2, 4, "h: succeeded"), (3, 4, "b: failed"), (4, 4, "c: skipped")]
         told.clear()

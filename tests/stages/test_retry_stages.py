@@ -125,17 +125,34 @@ def test_corrupt(failed: Failed, name: str, stage: str, rot: str) -> None:
     assert task.task_json()["feedback_status"] == "completed"
 
 
-def test_a_file_that_rots_while_the_run_goes_on_is_made_again(failed: Failed) -> None:
-    """T1: looked at before the step that reads it, in a live run too; no retry is needed."""
+def test_nobody_agrees_to_a_file_that_was_changed(failed: Failed) -> None:
+    """T1, T2: a yes is to what was made; what a person changed by hand is taken with --edit, or made again."""
     task = failed("extracting")
     task("retry", task.run, "--wait", code=3)
-    (task.workspace / "requirements.json").write_text("{")
-    task("confirm", task.run, "--wait", code=0)
+    file = task.workspace / "requirements.json"
+    file.write_text(file.read_text().replace("12000", "9999"))
+    refused = task("confirm", task.run, "--json", code=2).json["error"]
+    assert refused["code"] == "FILE_DAMAGED"
+    assert f"rerail confirm {task.run} --edit {file}" in refused["hint"]
+    task("retry", task.run, "--step", "extract", "--force", "--wait", code=3)
     assert task.calls()["extract"] == 3
-    assert task.calls()["retrieve"] == 1
-    story = task("why", task.run, "retrieve").out
-    assert "requirements.json" in story
-    assert "the step that made its input runs again" in story
+    file.write_text(file.read_text().replace("12000", "9999"))
+    task("confirm", task.run, "--edit", str(file), "--wait", code=0)
+    assert json.loads((task.workspace / "plan.json").read_text())["sections"][0]["budget"] == 3333
+    assert "(with another requirements.json)" in task("why", task.run).out
+    assert "(with another requirements.json)" in task("logs", task.run).out
+
+
+def test_a_superseded_follow_up_is_over(failed: Failed) -> None:
+    """T6: once its parent has completed again, the newer follow-up is the one; the old is refused, and not offered."""
+    task = failed("evaluating")
+    old = task.last()
+    task("retry", task.run, "--force", "--stage", "generating", "--wait", code=0)
+    assert task.last() != old
+    refused = task("retry", old, "--json", code=2).json["error"]
+    assert refused["code"] == "RUN_SUPERSEDED"
+    assert task.run in refused["hint"]
+    assert task("retry", "--all-failed", "--json", code=0).json == []
 
 
 # -- Limits, force, starting over ---------------------------------------------------------------------------------

@@ -43,7 +43,8 @@ async def retry_all(
     session.require_store()
     async with session.engine() as engine:
         listed = await engine.list(status=("failed", "running"), limit=100_000)
-    rows = [row.to_dict() for row in reversed(listed) if row.status == "failed" or row.interrupted]
+        listed = [row for row in reversed(listed) if row.status == "failed" or row.interrupted]
+        rows = [row.to_dict() for row in listed if not await engine.is_superseded(row.run_id)]
     if dry_run:
         done = [await _foreseen(session, row, arguments) for row in rows]
     else:

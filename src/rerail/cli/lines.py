@@ -145,6 +145,8 @@ class Teller:
 
     def acted(self, event: ev.Acted) -> Told:
         what = event.outcome or _listed([step.id for step in event.course.steps]) or self._out.told(event.reason)
+        if event.files:
+            what = self._out.say("why.edited", files=_listed([file.path for file in event.files]))
         return "act", event.step, self._say("acted", by=event.by or "?", action=event.action, what=what).rstrip()
 
     def cancelled(self, event: ev.Cancelled) -> Told:
@@ -161,7 +163,8 @@ class Teller:
 
     def notified(self, event: ev.Notified) -> Told:
         key = "notified" if event.ok else "not_notified"
-        words = self._say(key, about=event.about, kind=event.kind, target=event.target, error=event.error)
+        why = self._out.told(event.error)
+        words = self._say(key, about=event.about, kind=event.kind, target=event.target, error=why)
         return "act" if event.ok else "failed", "", words
 
     # -- One step -----------------------------------------------------------------------------------------------------

@@ -33,7 +33,8 @@ class RetryReport:
         """Everything that can be said before anything happens."""
         lines = [self._line(out, "report.retry.title", run=self.named)]
         lines += [self._line(out, "report.retry.status", status=self._status().upper())]
-        stage = failed_stage(self.state) or (self.preview.stage if self._status() != RunStatus.COMPLETED else "")
+        interrupted = run_status(self.state) is RunStatus.RUNNING
+        stage = failed_stage(self.state) or (self.preview.stage if interrupted else "")
         if stage:
             lines.append(self._line(out, "report.retry.stage", stage=stage))
         count, of = self._count()

@@ -93,6 +93,7 @@ class Session:
         from rerail.adapters.tools.loading import has_plain
 
         others = [call.tool for step in plan.steps for call in (step.fallback, step.verify) if call and call.tool]
+        others += [file.check for step in plan.steps for file in step.produces if file.check]
         names = [name for step in plan.steps for name in (step.tool, *step.alternatives)]
         return [
             tell("cli.hint.undecorated", file=os.path.basename(source), name=name)

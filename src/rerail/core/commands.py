@@ -534,19 +534,21 @@ def _preview(
     damage: Sequence[FileDamage] = (),
 ) -> Preview:
     rerun, once = [], []
+    acted = acted_once(state)
     spoilt = {item.step: f"{item.path}: {item.reason}" for item in reversed(damage)}
     named = set(roots)
     for step_id in chain:
         track = state.tracks[step_id]
-        if step_id in named:
-            why = track.error.message if track.error is not None else spoilt.get(step_id) or say("reason.asked_for")
+        if track.error is not None and (step_id in named or track.result is None):
+            why = track.error.message
+        elif step_id in named and (step_id in spoilt or track.result is not None):
+            why = spoilt.get(step_id) or say("reason.asked_for")
         elif track.result is not None:
             why = say("reason.if_inputs_change")
         else:
             why = say("reason.has_not_run")
         rerun.append({"step": step_id, "why": why})
-        effect = track.call.effect if track.call is not None else track.step.effect
-        if effect is Effect.ONCE and track.attempt:
+        if step_id in acted:
             once.append(step_id)
     inside = set(chain)
     kept = tuple(step_id for step_id in state.tracks if step_id not in inside)
@@ -554,6 +556,11 @@ def _preview(
     cost = sum(state.tracks[step_id].cost for step_id in chain)
     estimate = {"seconds": _longest(state, inside), "tool_seconds": sum(seconds), "cost": cost}
     return Preview(tuple(roots), tuple(rerun), kept, tuple(once), estimate, events, passed)
+
+
+def acted_once(state: State) -> list[str]:
+    """The steps that did, or may have done, what must not happen twice; an explicit failure is no effect."""
+    return list(dict.fromkeys(step for steps in state.happened.values() for step in steps))
 
 
 def _longest(state: State, chain: set[str]) -> float:

@@ -14,7 +14,7 @@ from typing import Any
 from rerail.core.events import Done, Error, Evaluation
 from rerail.core.plan import When
 from rerail.core.state import State
-from rerail.core.texts import reason_in, retold, say
+from rerail.core.texts import has, reason_in, retold, say
 from rerail.core.track import DEAD, DEAD_OPEN, WORTH, Phase, RunStatus, Standing, Status, Track
 
 ENDED_WELL = frozenset({Status.SUCCEEDED, Status.DEGRADED})
@@ -94,7 +94,8 @@ def skip_message(state: State, track: Track, code: str, lang: str = "en") -> str
         retries, reason = max(0, track.calls - 1), _reason(track.error, lang) if track.error else ""
         key = f"skip.{code}" if retries or code != "SKIP_OPTIONAL" else "skip.SKIP_OPTIONAL_UNTRIED"
         return say(key, lang, retries=retries, reason=reason, by=track.skip.by)
-    return say(f"skip.{code}", lang)
+    begun = track.call is not None and has(f"begun.{code}")
+    return say(f"begun.{code}" if begun else f"skip.{code}", lang)
 
 
 def _reason(error: Error, lang: str) -> str:

@@ -10,6 +10,7 @@ import msgspec
 
 from rerail.core import events as ev
 from rerail.core.events import Course, Record
+from rerail.core.plan import Effect
 from rerail.core.policy import Rung
 from rerail.core.state import State
 from rerail.core.texts import at_once, reason_in, retold, say, span
@@ -188,7 +189,9 @@ class _Teller:
             key, time=time, who=self.who(event.step), attempt=event.attempt, elapsed=span(event.elapsed),
             message=message, code=error.code, category=error.category,
         )  # fmt: skip
-        lines = [line, self.say("why.lost")] if event.lost else [line]
+        track = self.state.tracks.get(event.step)
+        harmless = track is not None and track.call is not None and track.call.effect is Effect.READ
+        lines = [line, self.say("why.lost")] if event.lost and not harmless else [line]
         place = place_of(error.traceback) if self.step is not None else ""
         if place and place != self.place:
             self.place = place
@@ -277,6 +280,8 @@ class _Teller:
     def acted(self, event: ev.Acted, time: str) -> list[str]:
         what = f" {event.step}" if event.step else ""
         what += f" ({event.outcome})" if event.outcome else ""
+        if event.files:
+            what += " " + self.say("why.edited", files=", ".join(file.path for file in event.files))
         if event.course != Course() and event.course.steps:
             what += " " + ", ".join(step.id for step in event.course.steps)
         by = event.by or self.say("why.person")
@@ -307,7 +312,7 @@ class _Teller:
         return [
             self.say(
                 key, time=time, kind=event.kind, about=event.about, target=event.target, attempts=event.attempts,
-                error=event.error,
+                error=self.told(event.error),
             )
         ]  # fmt: skip
 

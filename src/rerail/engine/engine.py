@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -23,7 +23,7 @@ from rerail.core.texts import say, tell
 from rerail.core.tools import ToolSpec
 from rerail.core.track import RunStatus
 from rerail.core.views import RunResult
-from rerail.engine.keeping import Edit, Snapshot, backed_up, cleared, damage_above, damage_of, discard
+from rerail.engine.keeping import Edit, Snapshot, backed_up, cleared, damage_above, damage_of, discard, refuse_unseen
 from rerail.engine.loop import Ended, Host, RunLoop
 from rerail.engine.notices import Notices
 from rerail.engine.owner import RENEW_EVERY, is_dead
@@ -358,12 +358,18 @@ class Engine(Taker):
     ) -> None:
         """Let a gated step run, or refuse it; ``edit`` gives files that it reads another content first."""
         wish = Wish("refuse" if refuse else "confirm", by or self._by, step)
-        if not edit or refuse:
+        run = await self.find(run)
+        await self._refuse_superseded(run)
+        if refuse:
             await self._act(run, wish)
             return
-        state = await self.state(await self.find(run))
+        state = await self.state(run)
         with _refusals():
             gate = commands.gate(state, step)
+        await refuse_unseen(self._host, state, gate, edit or {})
+        if not edit:
+            await self._act(run, wish)
+            return
         edits = {name: Edit(self._host, state, gate, name) for name in edit}
         written: list[Edit] = []
         try:
@@ -510,6 +516,7 @@ class Engine(Taker):
         if not dry_run and not (steps or stage or clean or force) and (started := await self._late_follow_up(run)):
             return started, None
         run = await self._retry_target(run, steps, stage, force=force)
+        await self._refuse_superseded(run)
         who = by or self._by
         head = await self.head(run)
         if run in self._live or self._driven_elsewhere(head, take_over=take_over):
@@ -528,8 +535,9 @@ class Engine(Taker):
         if not clean and "damage" not in asked:
             asked["damage"] = await damage_of(self._host, state)
         preview = self._foreseen(state, who, asked)
+        again = await self._effects_below(state)
         if dry_run:
-            return run, preview
+            return run, replace(preview, once=(*preview.once, *again))
         await self._need_tools(state)
         backup = await backed_up(self._host, state) if clean else None
         asked["backup"] = str(backup.folder) if backup is not None else ""
@@ -542,7 +550,31 @@ class Engine(Taker):
         if backup is not None:
             await cleared(self._host, loop.state, backup)
         self._drive(run, loop, above)
-        return run, preview
+        return run, replace(preview, once=(*preview.once, *again))
+
+    async def _effects_below(self, state: State) -> list[str]:
+        """What must not happen twice, and was done by what follows a run: that starts anew with it (T6)."""
+        newest = await self._newest_follow_up(state.run) if state.follow_up is not None else None
+        if newest is None:
+            return []
+        below = await self.state(newest)
+        return [f"{step} ({newest})" for step in commands.acted_once(below) if step in below.tracks]
+
+    async def _newest_follow_up(self, run: str) -> str | None:
+        with store_errors():
+            children = await self._host.store.heads(parent=run, prefix=f"{run}-f", limit=1)
+        return children[0].run if children else None
+
+    async def is_superseded(self, run: str) -> str:
+        """The newer run that took a follow-up's place, as its parent has completed again since (T6); or nothing."""
+        parent = (await self.head(run)).parent
+        newest = await self._newest_follow_up(parent) if parent and run.startswith(f"{parent}-f") else None
+        return newest if newest is not None and newest != run else ""
+
+    async def _refuse_superseded(self, run: str) -> None:
+        if newest := await self.is_superseded(run):
+            hint = tell("hint.run.superseded", parent=(await self.head(run)).parent)
+            raise Refused(tell("refuse.run.superseded", run=run, newest=newest), "RUN_SUPERSEDED", hint=hint)
 
     async def _take_for_retry(
         self, run: str, head: Head, who: str, asked: Mapping[str, Any], *, take_over: bool
@@ -611,6 +643,7 @@ class Engine(Taker):
         long: that one can write nothing any more, and makes no further call. One that is at work keeps its run.
         """
         run = await self.find(run)
+        await self._refuse_superseded(run)
         head = await self.head(run)
         if run in self._live or self._driven_elsewhere(head, take_over=take_over):
             if not (await self.state(run)).paused:

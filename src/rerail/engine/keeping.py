@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import secrets
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +32,8 @@ async def damage_of(host: Host, state: State) -> list[FileDamage]:
 
 
 async def damage_above(host: Host, state: State, parent: State) -> list[FileDamage]:
-    """The same for the files of its parent that a follow-up reads."""
-    inherited = {file.path for file in state.inherited}
-    tracks = [track for track in parent.tracks.values() if track.phase is Phase.SUCCEEDED]
-    wanted = [item for track in tracks for item in files_of(track) if item.file.path in inherited]
-    return await _looked_at(host, parent, wanted)
+    """The same for the files of its parent, if a follow-up reads any of them."""
+    return await damage_of(host, parent) if state.inherited else []
 
 
 async def _looked_at(host: Host, state: State, wanted: list[Wanted]) -> list[FileDamage]:
@@ -75,6 +73,18 @@ def discard(backup: Backup) -> None:
     shutil.rmtree(backup.folder, ignore_errors=True)
 
 
+async def refuse_unseen(host: Host, state: State, gate: Track, edit: Collection[str]) -> None:
+    """Refuse a yes to files that are not what their steps left: nobody agrees to what would be made again unseen."""
+    wanted = [item for need, _ in gate.needs for item in files_of(need)]
+    wanted = [item for item in wanted if not {item.file.path, Path(item.file.path).name} & set(edit)]
+    found = await _looked_at(host, state, wanted)
+    if found:
+        path = host.workspaces(state.home) / found[0].path
+        hint = tell("hint.run.unseen", run=state.run, path=path, step=found[0].step)
+        reason = "; ".join(f"{item.path}: {item.reason}" for item in found)
+        raise Refused(tell("refuse.run.unseen", step=gate.id, reason=reason), "FILE_DAMAGED", hint=hint)
+
+
 class Edit:
     """A file that a person gives another content, before the step that reads it may run (T2)."""
 
@@ -86,7 +96,9 @@ class Edit:
         found = offered.get(by_name.get(name, name))
         if found is None:
             names = ", ".join(offered) or "-"
-            raise Refused(tell("refuse.run.no_such_file", step=gate.id, name=name, files=names), "FILE_UNKNOWN")
+            hint = tell("hint.run.no_such_file", run=state.run, name=next(iter(offered), "NAME"), file=name)
+            message = tell("refuse.run.no_such_file", step=gate.id, name=name, files=names)
+            raise Refused(message, "FILE_UNKNOWN", hint=hint)
         self.wanted = found
         self._before: bytes | None = None
 

@@ -253,7 +253,7 @@ class Performer:
             faults += [f"{file.path}: {fault}" for fault in said]
         if faults:
             # A `once` step did what it does; that its file is bad is a failure all the same, and nothing is in doubt.
-            return self._failed(launch, Failure(from_code("CHECK_FAILED", faults="; ".join(faults))))
+            return self._failed(launch, Failure(from_code("CHECK_FAILED", "FILES_INVALID", faults="; ".join(faults))))
         launch.files = found
         return None
 

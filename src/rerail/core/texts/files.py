@@ -29,7 +29,7 @@ FILES: dict[str, dict[str, str]] = {
     "reason.file.not_json": {"en": "it is not JSON: {reason}", "zh": "不是有效的 JSON：{reason}"},
     "reason.file.not_yaml": {"en": "it is not YAML: {reason}", "zh": "不是有效的 YAML：{reason}"},
     "reason.file.not_text": {"en": "it is not UTF-8 text", "zh": "不是 UTF-8 文本"},
-    "reason.file.lacks": {"en": "it lacks {keys}", "zh": "缺少 {keys}"},
+    "reason.file.lacks": {"en": "it lacks {keys}", "zh": "它缺少 {keys}"},
     "reason.file.too_large": {"en": "it is larger than {limit:,} bytes", "zh": "超过 {limit:,} 字节"},
     "reason.file.changed": {
         "en": "it was changed after its step had written it",
@@ -52,6 +52,24 @@ FILES: dict[str, dict[str, str]] = {
         "en": "make room or mend the file's permissions in {folder}, then try again",
         "zh": "请在 {folder} 中腾出空间或修复文件权限后重试",
     },
+    "refuse.run.superseded": {
+        "en": "run {run} is over: what it follows has completed again since, and {newest} took its place",
+        "zh": "任务 {run} 已被取代：其所接续的任务后来又完成了一次，由 {newest} 接替",
+    },
+    "hint.run.superseded": {"en": "use: rerail retry {parent}", "zh": "使用：rerail retry {parent}"},
+    "refuse.run.unseen": {
+        "en": "step {step!r} was not confirmed: what it reads is not what was made ({reason})",
+        "zh": "步骤 {step!r} 未被确认：它读取的内容与生成时不同（{reason}）",
+    },
+    "hint.run.unseen": {
+        "en": "to take it as it is now: rerail confirm {run} --edit {path}; "
+        "to have it made again: rerail retry {run} --step {step} --force",
+        "zh": "按现在的内容确认：rerail confirm {run} --edit {path}；重新生成：rerail retry {run} --step {step} --force",
+    },
+    "hint.run.no_such_file": {
+        "en": "if that is what your file is called: rerail confirm {run} --edit {name}={file}",
+        "zh": "如果您的文件叫这个名字：rerail confirm {run} --edit {name}={file}",
+    },
     "refuse.run.no_such_file": {
         "en": "step {step!r} reads no file {name!r}; it reads: {files}",
         "zh": "步骤 {step!r} 不读取文件 {name!r}；它读取：{files}",
@@ -63,6 +81,10 @@ FILES: dict[str, dict[str, str]] = {
     "refuse.run.edit_unreadable": {
         "en": "cannot read {path}: {reason}",
         "zh": "无法读取 {path}：{reason}",
+    },
+    "error.FILES_INVALID": {
+        "en": "a file that the step produces is not valid: {faults}",
+        "zh": "该步骤生成的文件无效：{faults}",
     },
     "error.FILE_DAMAGED": {
         "en": "{files} of step {step!r} cannot be used: {reason}",
@@ -81,6 +103,7 @@ FILES: dict[str, dict[str, str]] = {
         "zh": "{path!r} 超出任务工作目录",
     },
     "cli.status.awaiting_confirm": {"en": "awaiting_confirm", "zh": "等待确认"},
+    "why.edited": {"en": "(with another {files})", "zh": "（替换了 {files}）"},
     "cli.wait.files": {"en": "(it reads {files})", "zh": "（它读取 {files}）"},
     "cli.confirm.edit_or_refuse": {
         "en": "--edit goes with a yes, not with --refuse",
@@ -115,7 +138,7 @@ FILES: dict[str, dict[str, str]] = {
     "report.retry.starting": {"en": "🚀 Starting a worker …", "zh": "🚀 正在启动重试进程..."},
     "report.retry.pid": {"en": "  pid: {pid}", "zh": "  进程ID: {pid}"},
     "report.retry.logs": {
-        "en": "💡 Follow it: rerail logs {run} --tail 50{where}",
+        "en": "💡 Follow it: rerail logs {run} --tail 50 --follow{where}",
         "zh": "💡 查看实时日志: /logs {run} --tail 50",
     },
     "report.refused.RETRY_LIMIT": {

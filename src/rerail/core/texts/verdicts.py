@@ -22,6 +22,18 @@ VERDICTS: dict[str, dict[str, str]] = {
         "zh": "未启动：连续失败的步骤过多",
     },
     "skip.BUDGET_EXCEEDED": {"en": "never started: a budget of the run was used up", "zh": "未启动：任务预算已用完"},
+    "begun.RUN_CANCELLED": {
+        "en": "not finished: the run was cancelled while it was under way",
+        "zh": "未完成：执行过程中任务已取消",
+    },
+    "begun.BREAKER_OPEN": {
+        "en": "not tried again: too many different steps failed in a row",
+        "zh": "未再尝试：连续失败的步骤过多",
+    },
+    "begun.BUDGET_EXCEEDED": {
+        "en": "not tried again: a budget of the run was used up",
+        "zh": "未再尝试：任务预算已用完",
+    },
     "skip.RUN_CANCELLED": {"en": "never started: the run was cancelled", "zh": "未启动：任务已取消"},
     # Why no more steps are started.
     "stop.BREAKER_OPEN": {"en": "too many different steps failed in a row", "zh": "连续失败的步骤过多"},
