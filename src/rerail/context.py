@@ -140,6 +140,7 @@ class Context:
     def write_bytes(self, name: str, data: bytes) -> Path:
         """Write a file of the workspace, whole or not at all: a process killed in between leaves the old one."""
         path = self.path(name)
+        self.check_cancelled()  # the file is another attempt's by now
         write_whole(path, data)
         return path
 

@@ -45,6 +45,17 @@ def inside(folder: Path, name: str) -> Path:
     return path
 
 
+def entry(folder: Path, name: str) -> Path:
+    """The same for what is moved or kept as it is: a link is itself then, wherever it leads."""
+    if path_fault(name):
+        raise Outside(name)
+    base = folder.resolve()
+    path = base / name
+    if not path.parent.resolve().is_relative_to(base):
+        raise Outside(name)
+    return path
+
+
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file so that whoever looks, at any moment, sees the old content or all of the new."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -93,7 +104,7 @@ def put_aside(folder: Path, names: Iterable[str], label: str) -> list[str]:
     """Move a step's old files into the archive, each under its own name; returns those that were there."""
     target, moved = None, []
     for name in names:
-        path = inside(folder, name)
+        path = entry(folder, name)
         if not os.path.lexists(path):
             continue
         if target is None:
@@ -124,22 +135,21 @@ class Backup:
 
 
 def back_up(folder: Path, label: str, names: Iterable[str] | None = None) -> Backup | None:
-    """Keep a second name for every file of the workspace, or for these; None if there is none to keep.
+    """Keep a copy of every file of the workspace, or of these; None if there is none to keep.
 
     The files stay where they are: they are removed once it is on record that the run starts over. Whoever is killed
     before that has lost nothing.
     """
-    found = [name for name in (_all(folder) if names is None else names) if os.path.lexists(inside(folder, name))]
+    found = [name for name in (_all(folder) if names is None else names) if os.path.lexists(entry(folder, name))]
     if not found:
         return None
     base = folder / BACKUP
-    for left in base.glob("*.part") if base.is_dir() else ():
-        shutil.rmtree(left, ignore_errors=True)  # a backup that was never finished
+    # One that was never finished lies about harmlessly; that of another process, at the same time, is not ours to end.
     part = _new_folder(base, f"{label}-{secrets.token_hex(3)}.part")
     try:
         for name in found:
             (part / name).parent.mkdir(parents=True, exist_ok=True)
-            _keep(inside(folder, name), part / name)
+            _keep(entry(folder, name), part / name)
         target = _new_folder(base, label)
         part.replace(target)  # onto the empty folder that reserved the name
     except BaseException:
@@ -150,12 +160,10 @@ def back_up(folder: Path, label: str, names: Iterable[str] | None = None) -> Bac
 
 
 def _keep(source: Path, target: Path) -> None:
+    """Copied, not linked: who writes into the old file later must not reach the backup."""
     if source.is_dir() and not source.is_symlink():
         shutil.copytree(source, target, symlinks=True)
-        return
-    try:
-        os.link(source, target, follow_symlinks=False)
-    except OSError:  # no links on this file system, or not to somebody else's file
+    else:
         shutil.copy2(source, target, follow_symlinks=False)
 
 
@@ -171,11 +179,18 @@ def _all(folder: Path) -> Iterator[str]:
                 yield (here / name).as_posix()
 
 
+def kept_in(folder: Path) -> Backup:
+    """A backup that was made earlier."""
+    return Backup(folder, tuple(_all(folder)))
+
+
 def remove(folder: Path, backup: Backup) -> None:
-    """Take away what is kept in a backup; whatever cannot be taken away stays, and harms nothing."""
+    """Take away what is kept in a backup, and nothing else; what cannot be taken away stays, and harms nobody."""
     for name in backup.names:
         with contextlib.suppress(OSError, Outside):
-            path = inside(folder, name)
+            path, copy = entry(folder, name), backup.folder / name
+            if not os.path.lexists(copy) or path.lstat().st_size != copy.lstat().st_size:
+                continue
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             else:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
+import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,11 +13,13 @@ from typing import Any
 import pytest
 
 import rerail
-from rerail.core.events import RetryBegin
+from rerail.core.commands import confirm
+from rerail.core.events import FileMade, RetryBegin
 from rerail.engine.wishes import Wish
 from rerail.errors import PlanError, Refused, StoreError
-from rerail.ports import Batch, Unusable
+from rerail.ports import Batch, Lease, Unusable
 from rerail.testing import VirtualClock, virtual_run
+from rerail.workspace import digest_of
 
 QUICK: dict[str, Any] = {"retry": {"max_retry_rounds": 0}, "reflection": {"max_step_retries": 0}}
 
@@ -320,3 +324,293 @@ def test_a_follow_up_works_in_its_parents_folder(world: World) -> None:
 
     virtual_run(main)
     assert world.calls == {"a": 2}
+
+
+# -- What must not happen twice -----------------------------------------------------------------------------------
+
+
+def test_a_once_step_is_not_called_again_for_a_bad_file(world: World) -> None:
+    """E3, T1: it said that it succeeded, so the effect is there; somebody has to look, and nothing is repeated."""
+    files = [{"path": "a.json", "keys": ["amount"]}]
+
+    async def main() -> None:
+        async with world.engine() as engine:
+            run = (await engine.run({"steps": [step("a", "send", args={"name": "a.json"}, produces=files)]})).run_id
+            shown = await engine.show(run)
+            assert (shown.status, shown.steps["a"].status) == ("waiting", "in_doubt")
+            with pytest.raises(Refused, match="not valid") as refused:
+                await engine.resolve(run, "a", succeeded="sent")
+            assert refused.value.code == "FILE_DAMAGED"
+            (world.folder / "work" / run / "a.json").write_text('{"amount": 7}')
+            await engine.resolve(run, "a", succeeded="sent")
+            result = await engine.wait(run)
+            assert result.success
+            assert result.steps["a"].files == ("a.json",)
+
+    virtual_run(main)
+    assert world.calls == {"a": 1}
+
+
+def test_a_once_step_is_not_called_again_for_a_poor_answer(world: World) -> None:
+    """E3, V6: the same where its output does not meet the step's check."""
+
+    async def main() -> rerail.RunResult:
+        async with world.engine() as engine:
+            return await engine.run({"steps": [step("a", "send", args={"name": "x"}, check={"keys": ["id"]})]})
+
+    assert virtual_run(main).steps["a"].status == "in_doubt"
+    assert world.calls == {"a": 1}
+
+
+def test_a_stage_with_a_finished_once_step_needs_force(world: World) -> None:
+    """T4, R5: naming its stage is not the word that it may happen again."""
+    steps = [
+        step("a", "send", args={"name": "a.json"}, produces=["a.json"], stage="one"),
+        step("c", "read", needs=["a"], stage="two"),
+    ]
+    world.broken = {"c"}
+
+    async def main() -> None:
+        async with world.engine() as engine:
+            run = (await engine.run({"steps": steps})).run_id
+            world.broken = set()
+            with pytest.raises(Refused) as refused:
+                await engine.retry(run, stage="one")
+            assert refused.value.code == "STEP_SUCCEEDED"
+            assert (await engine.retry(run, stage="two")).success
+
+    virtual_run(main)
+    assert world.calls == {"a": 1, "c": 2}
+
+
+def test_an_explicit_failure_is_no_effect_to_warn_of(world: World) -> None:
+    """R7: a dry run names what did happen, or may have."""
+
+    @rerail.tool(effect="once")
+    async def refuse() -> None:
+        raise rerail.ToolError("no", category="tool_error")
+
+    async def main() -> None:
+        store = f"sqlite:///{world.folder}/runs.db"
+        async with rerail.Engine(store, [refuse], QUICK, clock=VirtualClock()) as engine:
+            run = (await engine.run({"steps": [{"id": "a", "tool": "refuse"}]})).run_id
+            assert (await engine.retry(run, dry_run=True)).once == ()
+
+    virtual_run(main)
+
+
+# -- Edits --------------------------------------------------------------------------------------------------------
+
+GATED = [
+    A, step("b", args={"name": "sub/a.json"}, produces=["sub/a.json"]),
+    step("c", "read", needs=["a", "b"], confirm=True),
+]  # fmt: skip
+
+
+def test_an_edit_that_is_refused_touches_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """T2: somebody else was faster, the content is bad, the disk is full: the file is what it was."""
+
+    async def main() -> None:
+        async with world.engine() as engine:
+            run = (await engine.run({"steps": GATED})).run_id
+            folder = world.folder / "work" / run
+            before = (folder / "a.json").read_bytes()
+            for bad in (b"{", b""):
+                with pytest.raises(Refused, match="was not replaced"):
+                    await engine.confirm(run, edit={"a.json": bad})
+            with monkeypatch.context() as patched:
+                patched.setattr(os, "fsync", _full)
+                with pytest.raises(Refused, match="No space"):
+                    await engine.confirm(run, edit={"a.json": b"[]"})
+            await engine.cancel(run)
+            await engine.wait(run)
+            with pytest.raises(Refused):
+                await engine.confirm(run, edit={"a.json": b"[1]"})
+            assert (folder / "a.json").read_bytes() == before
+            assert not list((folder / ".rerail" / "edit").iterdir())
+
+    virtual_run(main)
+
+
+def test_an_exact_path_beats_a_name(world: World) -> None:
+    """T2: and both files are there under their own."""
+
+    async def main() -> None:
+        async with world.engine() as engine:
+            run = (await engine.run({"steps": GATED})).run_id
+            folder = world.folder / "work" / run
+            await engine.confirm(run, edit={"a.json": b"[1]"})
+            assert (await engine.wait(run)).success
+            assert (folder / "a.json").read_bytes() == b"[1]"
+            assert (folder / "sub" / "a.json").read_bytes() == b'{"n": 1}'
+
+    virtual_run(main)
+    assert world.calls == {"a": 1, "b": 1, "c": 1}
+
+
+def test_an_edit_on_record_is_put_in_place_by_whoever_comes(world: World) -> None:
+    """T2, E1: the process died after the word was written down and before the file was."""
+
+    async def main() -> None:
+        async with world.engine() as engine:
+            run = (await engine.run({"steps": GATED})).run_id
+            folder = world.folder / "work" / run
+            draft = folder / ".rerail" / "edit" / "x" / "a.json"
+            draft.parent.mkdir(parents=True)
+            draft.write_bytes(b"[2]")
+            digest = digest_of(draft)[0]
+            file = FileMade("a.json", digest, "a", ".rerail/edit/x/a.json")
+            loop = await engine._take(run)
+            loop.note(*confirm(loop.state, "c", "me", files=[file]))
+            await loop.commit()
+            await engine._let_go(loop.lease)
+            assert (folder / "a.json").read_bytes() != b"[2]"
+            assert (await engine.resume(run)).success
+            assert (folder / "a.json").read_bytes() == b"[2]"
+            archived = [path.read_bytes() for path in (folder / ".rerail" / "archive").rglob("a.json")]
+            assert archived == [b'{"n": 1}']
+
+    virtual_run(main)
+    assert world.calls == {"a": 1, "b": 1, "c": 1}
+
+
+def test_a_late_attempt_does_not_write_over_a_newer_one(tmp_path: Path) -> None:
+    """X4, T1: a thread that nobody can stop finds its call cancelled when it writes."""
+    gate, late = threading.Event(), threading.Event()
+
+    @rerail.tool(timeout=0.2)
+    def write(ctx: rerail.Context) -> int:
+        if ctx.attempt == 1:
+            gate.wait(10)
+            try:
+                ctx.write_text("a.txt", "old")
+            finally:
+                late.set()
+        ctx.write_text("a.txt", "new")
+        return ctx.attempt
+
+    settings = {"retry": {"backoff_base": 0}}
+    plan = {"steps": [{"id": "a", "tool": "write", "produces": ["a.txt"]}]}
+
+    async def main() -> rerail.RunResult:
+        async with rerail.Engine(f"sqlite:///{tmp_path}/r.db", [write], settings) as engine:
+            result = await engine.run(plan)
+            gate.set()
+            await asyncio.to_thread(late.wait, 10)
+            return result
+
+    result = asyncio.run(main())
+    assert result.success
+    assert (tmp_path / "work" / result.run_id / "a.txt").read_text() == "new"
+
+
+# -- What follows -------------------------------------------------------------------------------------------------
+
+FOLLOWED = {
+    "steps": [{**A, "stage": "one"}],
+    "follow_up": {"steps": [step("f", "read", stage="two"), step("g", "send", args={"name": "g"}, stage="three")]},
+}
+
+
+def test_stages_of_what_follows_are_reached_from_its_parent(world: World) -> None:
+    """T6: whether it failed or completed; --force without more means what is not done yet."""
+    world.broken = {"f"}
+
+    async def main() -> None:
+        async with world.engine() as engine:
+            run = await engine.start(FOLLOWED)
+            await engine.wait(run)
+            [child] = await engine.list(parent=run)
+            await engine.wait(child.run_id)
+            target, preview = await engine.begin_retry(run, force=True, dry_run=True)
+            assert (target, preview.roots if preview else None) == (child.run_id, ("f",))
+            world.broken = set()
+            assert (await engine.retry(run)).success
+            target, _ = await engine.begin_retry(run, stage="two", force=True, dry_run=True)
+            assert target == child.run_id
+            target, preview = await engine.begin_retry(run, stage="one", force=True, dry_run=True)
+            assert target == run
+            assert preview is not None
+            assert preview.once == (f"g ({child.run_id})",)  # what follows starts anew, and would do it again
+
+    virtual_run(main)
+
+
+def test_mending_for_what_follows_counts(world: World) -> None:
+    """T4, T6: the parent is done again because its follow-up is retried; that has a limit too."""
+    world.broken = {"f"}
+
+    async def main() -> None:
+        async with world.engine() as engine:
+            run = await engine.start(FOLLOWED)
+            await engine.wait(run)
+            for number in range(1, 5):
+                [child, *_] = await engine.list(parent=run)
+                await engine.wait(child.run_id)
+                (world.folder / "work" / run / "a.json").write_text("{")
+                if number == 4:
+                    with pytest.raises(Refused) as refused:
+                        await engine.retry(run)
+                    assert refused.value.code == "RETRY_LIMIT"
+                    return
+                assert (await engine.retry(run)).retries == number
+
+    virtual_run(main)
+    assert world.calls["a"] == 4
+
+
+def test_nothing_is_done_again_while_what_follows_is_at_work(world: World) -> None:
+    """T6, T7: two runs do not write into one folder at once."""
+    hold = asyncio.Event()
+
+    @rerail.tool
+    async def held() -> None:
+        await hold.wait()
+
+    plan = {"steps": [A], "follow_up": {"steps": [{"id": "f", "tool": "held"}]}}
+
+    async def main() -> None:
+        store = f"sqlite:///{world.folder}/runs.db"
+        async with rerail.Engine(store, [*world.tools(), held], QUICK) as engine:
+            run = await engine.start(plan)
+            await engine.wait(run)
+            [child] = await engine.list(parent=run)
+            for options in ({"force": True, "steps": ["a"]}, {"force": True, "stage": None, "clean": True}):
+                with pytest.raises(Refused) as refused:
+                    await engine.retry(run, **options)
+                assert refused.value.code == "RUN_LIVE"
+                assert child.run_id in str(refused.value)
+            hold.set()
+            await engine.wait(child.run_id)
+
+    asyncio.run(main())
+    assert world.calls == {"a": 1}
+
+
+def test_a_clean_start_that_was_killed_is_finished_by_the_next(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """T4: it is on record that the run starts over, and its old files are there still: they go before its first step."""
+    from rerail.engine import engine as module
+
+    world.broken = {"c"}
+
+    async def died(*_: Any) -> None:
+        raise StoreError("killed here")
+
+    async def main() -> None:
+        async with world.engine() as engine:
+            run = (await engine.run({"steps": CHAIN})).run_id
+            folder = world.folder / "work" / run
+            (folder / "scratch.txt").write_text("mine")
+            with monkeypatch.context() as patched:
+                patched.setattr(module, "cleared", died)
+                with pytest.raises(StoreError, match="killed"):
+                    await engine.retry(run, clean=True)
+            head = await engine.head(run)
+            await engine._host.store.release(Lease(run, head.owner, head.fence))  # type: ignore[arg-type]
+            assert (folder / "scratch.txt").exists()
+            world.broken = set()
+            assert (await engine.retry(run)).success
+            assert not (folder / "scratch.txt").exists()
+            assert [path.name for path in (folder / ".rerail" / "backup").rglob("scratch.txt")] == ["scratch.txt"]
+
+    virtual_run(main)

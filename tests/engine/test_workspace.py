@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import rerail
 from rerail import workspace
 from rerail.context import Context
 from rerail.testing import VirtualClock, virtual_run
-from rerail.workspace import Outside, back_up, digest_of, inside, put_aside, remove, stamp, write_whole
+from rerail.workspace import Outside, back_up, digest_of, inside, kept_in, put_aside, remove, stamp, write_whole
 
 # -- Paths --------------------------------------------------------------------------------------------------------
 
@@ -134,15 +135,68 @@ def test_a_backup_holds_everything_but_what_is_ours(tmp_path: Path) -> None:
 
 
 def test_a_backup_folder_that_exists_is_left_alone(tmp_path: Path) -> None:
-    """T4: another one is made beside it; what a killed process left half done is swept."""
+    """T4: another one is made beside it; one that is half done may be another process's, at this moment."""
     write_whole(tmp_path / "a.json", b"1")
     (tmp_path / ".rerail" / "backup" / "now").mkdir(parents=True)
     (tmp_path / ".rerail" / "backup" / "then.part").mkdir()
+    (tmp_path / ".rerail" / "backup" / "then.part" / "b.json").write_text("2")
     backup = back_up(tmp_path, "now")
     assert backup is not None
     assert backup.folder.name == "now-2"
     assert not list((tmp_path / ".rerail" / "backup" / "now").iterdir())
-    assert sorted(path.name for path in (tmp_path / ".rerail" / "backup").iterdir()) == ["now", "now-2"]
+    assert sorted(path.name for path in (tmp_path / ".rerail" / "backup").iterdir()) == ["now", "now-2", "then.part"]
+    assert (tmp_path / ".rerail" / "backup" / "then.part" / "b.json").exists()
+
+
+def test_two_backups_at_once_are_both_whole(tmp_path: Path) -> None:
+    """T4: neither takes anything from the other."""
+    for number in range(300):
+        write_whole(tmp_path / f"{number}.txt", str(number).encode()) if number < 3 else (
+            tmp_path / f"{number}.txt"
+        ).write_text(str(number))
+    with ThreadPoolExecutor(4) as pool:
+        backups = list(pool.map(lambda label: back_up(tmp_path, label), ["x"] * 4))
+    assert len({backup.folder for backup in backups if backup is not None}) == 4
+    for backup in backups:
+        assert backup is not None
+        assert len(list(backup.folder.iterdir())) == 300
+
+
+def test_what_is_not_in_the_backup_is_not_taken_away(tmp_path: Path) -> None:
+    """T4: a file that grew meanwhile, or was never kept, stays."""
+    write_whole(tmp_path / "a", b"1")
+    write_whole(tmp_path / "b", b"2")
+    write_whole(tmp_path / "c", b"3")
+    backup = back_up(tmp_path, "now")
+    assert backup is not None
+    (backup.folder / "a").unlink()
+    write_whole(tmp_path / "b", b"22")
+    remove(tmp_path, backup)
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == ["a", "b"]
+    assert sorted(kept_in(backup.folder).names) == ["b", "c"]
+
+
+def test_writing_into_an_old_file_does_not_reach_the_backup(tmp_path: Path) -> None:
+    """T4: also if nobody came to take it away."""
+    write_whole(tmp_path / "cache.db", b"1")
+    backup = back_up(tmp_path, "now")
+    assert backup is not None
+    with (tmp_path / "cache.db").open("ab") as file:
+        file.write(b"2")
+    assert (backup.folder / "cache.db").read_bytes() == b"1"
+
+
+def test_links_to_outside_can_be_put_aside_and_backed_up(tmp_path: Path) -> None:
+    """T1, T4: as links; where they lead is nobody's business then, and a dangling one is no trouble."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "python").symlink_to("/usr/bin/env")
+    (folder / "gone").symlink_to("/nowhere")
+    backup = back_up(folder, "now")
+    assert backup is not None
+    assert (backup.folder / "gone").is_symlink()
+    assert put_aside(folder, ["python", "gone"], "x") == ["python", "gone"]
+    assert Path("/usr/bin/env").exists()
 
 
 def failing(number: int, words: str) -> Callable[..., None]:
@@ -160,7 +214,6 @@ def test_a_backup_that_cannot_be_made_changes_nothing(
 ) -> None:
     """T4: a full disk, a file that cannot be read: the error comes out, and the folder is as it was."""
     write_whole(tmp_path / "a.json", b"1")
-    monkeypatch.setattr(os, "link", failing(errno.EPERM, "no links here"))
     monkeypatch.setattr(workspace.shutil, "copy2", failing(number, "cannot"))
     with pytest.raises(OSError, match="cannot"):
         back_up(tmp_path, "now")

@@ -82,8 +82,11 @@ async def _stop(tasks: list[asyncio.Task[None]]) -> None:
             await task
 
 
-async def stay(engine: Engine, out: Output, picture: Picture, **extra: Any) -> int:
-    """Wait for a run and for what follows it, and report; returns the exit code."""
+async def stay(engine: Engine, out: Output, picture: Picture, *, last: bool = False, **extra: Any) -> int:
+    """Wait for a run and for what follows it, and report; returns the exit code.
+
+    ``last``: it was what follows that somebody wanted, and its parent is only mended for it.
+    """
     attended = await attend(engine, out, picture)
     document = {**attended.result.to_dict(), **extra} if out.json else {}
     show_report(out, attended)
@@ -92,6 +95,8 @@ async def stay(engine: Engine, out: Output, picture: Picture, **extra: Any) -> i
         child = await attend(engine, out, Picture(follow_up))
         show_report(out, child)
         document["follow_up"] = child.result.to_dict()
+        if last:
+            attended = child
     if out.json:
         out.document(document)
     return attended.code  # a follow-up's failure never changes what its parent came to (T6)

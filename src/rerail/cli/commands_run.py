@@ -216,7 +216,7 @@ async def _retry_here(session: Session, run: str, wanted: _Wanted, *, yes: bool,
         if target != found:
             out.note(out.say("cli.retry.follow_up", run=found, target=target))
             picture = Picture(target)
-        return await stay(engine, out, picture)
+        return await stay(engine, out, picture, last=preview is not None and preview.mending)
 
 
 async def _report(engine: Engine, run: str, wanted: _Wanted) -> RetryReport | None:

@@ -113,7 +113,9 @@ def refusal(out: Output, run: str, refused: Refused) -> list[Text]:
         words = out.say(f"report.refused.{refused.code}", **{**facts, "run": run})
     except KeyError:  # told by another process, as a sentence alone
         return []
-    return [Text(clean(line)) for line in words.split("\n")]
+    lines = [Text(clean(line)) for line in words.split("\n")]
+    hint = out.told(refused.hint) if refused.code == "RUN_LIVE" else ""
+    return lines + ([Text(f"   {clean(hint)}")] if hint else [])
 
 
 def _stage_name(out: Output, stage: str) -> str:

@@ -175,7 +175,9 @@ class Worker:
         follower = await follow_up_of(engine, await engine.state(run)) if driven else None
         while follower is not None and engine.drives(follower):
             self._driving = follower
-            self._rest(out, follower, (await engine.wait(follower)).status)
+            after = await engine.wait(follower)
+            self._rest(out, follower, after.status)
+            found = after if preview is not None and preview.mending else found
             follower = await follow_up_of(engine, await engine.state(follower))
         self._driving = ""
         # A follow-up's failure never changes what its parent came to (T6).

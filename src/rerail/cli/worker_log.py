@@ -171,14 +171,14 @@ class LogReader:
             yield from self._line()
 
     def _line(self) -> Iterator[Printed]:
-        text, self._rest = self._rest.decode("utf-8", "replace").rstrip("\r\n")[:MAX_LINE], b""
+        text, self._rest = self._rest.decode("utf-8", "replace").rstrip("\r\n"), b""
         own = _OWN.search(text)
         if own is None:
             if self._whose == self._run:
-                yield Printed(self._at, text, worker=False)
+                yield Printed(self._at, text[:MAX_LINE], worker=False)
             return
         if own.start() and self._whose == self._run:  # the tool ended in the middle of a line
-            yield Printed(self._at, text[: own.start()], worker=False)
+            yield Printed(self._at, text[: min(own.start(), MAX_LINE)], worker=False)
         with contextlib.suppress(ValueError):
             self._at = datetime.strptime(own[1], _TIME).replace(tzinfo=UTC).timestamp()
         self._whose = own[3]

@@ -146,8 +146,10 @@ def _said_no(code: str, by: str) -> Error:
     return Error(code, Category.PERMANENT, say(f"error.{code}", by=name), data={"by": name})
 
 
-def resolve_succeeded(state: State, step: str, by: str, output: Any, packed: Packed, *, blob: bool) -> list[Event]:
-    """Declare a step succeeded by hand, with a value."""
+def resolve_succeeded(
+    state: State, step: str, by: str, output: Any, packed: Packed, *, blob: bool, files: Sequence[ev.FileMade] = ()
+) -> list[Event]:
+    """Declare a step succeeded by hand, with a value and the files that it left behind."""
     track = _track(state, step)
     status, _ = status_of(state, track)
     lost = track.phase is Phase.SUCCEEDED and track.result is not None and track.result.hole
@@ -159,6 +161,7 @@ def resolve_succeeded(state: State, step: str, by: str, output: Any, packed: Pac
     value = None if blob else output
     acted = ev.Acted(
         "resolve", by, step, outcome="succeeded", output=value, digest=packed.digest, size=len(packed.data), blob=blob,
+        files=tuple(files),
         course=Course(below=(step,)),  # automatic: nobody asked for a finished `once` step behind it to happen again
     )  # fmt: skip
     return [acted, *_reopened(state, [step], by, "resolve")]
@@ -281,6 +284,7 @@ class Preview:
     files: tuple[str, ...] = ()  # files that are kept, and read there
     damaged: Mapping[str, str] = field(default_factory=dict)  # files that cannot be kept, and why
     backup: str = ""  # where everything was kept before a run starts over
+    mending: bool = False  # it is done for what follows it: that is what was asked for
 
     def to_dict(self) -> dict[str, Any]:
         """The preview as plain data."""
@@ -321,6 +325,7 @@ def retry(
         _refuse_doubtful(state, roots)
     completed = state.rest is not None and state.rest.status == RunStatus.COMPLETED
     cancelled = state.rest is not None and state.rest.status == RunStatus.CANCELLED
+    completed = completed and not mending  # what follows it failed, and that is what is retried
     max_retries = (policy or state.policy).max_retries
     if not (clean or completed or cancelled) and state.retries >= max_retries:
         if not force:
@@ -339,7 +344,7 @@ def retry(
                 tell("hint.run.not_retryable"),
             )
         passed.append("NOT_RETRYABLE")
-    again = [root for root in roots if (force or root in spoilt) and state.tracks[root].phase is Phase.SUCCEEDED]
+    again = [root for root in roots if state.tracks[root].phase is Phase.SUCCEEDED]
     fresh = tuple(state.tracks) if clean else tuple(again)
     lost = {} if clean else {item.path: item.reason[:500] for item in damage}
     chain = retry_chain(state, roots)
@@ -353,7 +358,8 @@ def retry(
     )  # fmt: skip
     found = _preview(state, roots, chain, (begin,), tuple(passed), damage)
     files = () if clean else tuple(kept_files(state, chain))
-    return replace(found, stage=resume_stage(state, chain), files=files, damaged=lost, backup=backup)
+    stage = resume_stage(state, chain)
+    return replace(found, stage=stage, files=files, damaged=lost, backup=backup, mending=mending)
 
 
 @dataclass(frozen=True, slots=True)
@@ -428,7 +434,14 @@ def _roots(
     if clean:
         return list(state.tracks)
     if stage is not None:
-        return _stage_roots(state, stage)
+        roots = _stage_roots(state, stage)
+        for root in roots if not force else ():
+            track = state.tracks[root]
+            if track.phase is Phase.SUCCEEDED and track.result is not None and track.result.effect is Effect.ONCE:
+                raise Refusal(
+                    "STEP_SUCCEEDED", tell("refuse.run.step_succeeded", step=root), tell("hint.run.step_succeeded")
+                )
+        return roots
     if steps:
         return _named_roots(state, steps, force=force)
     known = {track.id for track in state.tracks.values() if track.stale == "definition changed"}

@@ -55,6 +55,7 @@ class FileMade(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     path: str
     digest: str
     step: str = ""
+    draft: str = ""  # where the content that a person gave lies, until it is put in the file's place
 
 
 class _Event(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag_field="type"):

@@ -69,6 +69,7 @@ def _step_started(state: State, event: ev.StepStarted, at: float) -> None:
     track.inputs = state.inputs(track)
     track.started_at = at
     state.stage = track.step.stage or state.stage
+    state.uncleared = ""
     if event.rung is not Rung.FALLBACK:
         track.calls += 1
     state.calls += 1
@@ -370,6 +371,7 @@ def _retry_begin(state: State, event: ev.RetryBegin, at: float) -> None:
     state.fingerprints = dict(event.fingerprints) if event.fingerprints is not None else state.fingerprints
     state.round_done = False
     state.reopened = not event.automatic
+    state.uncleared = event.backup or state.uncleared
     state.round_calls = {}
     state.round_chain = event.chain
     state.activate(at)
@@ -464,7 +466,7 @@ def _acted(state: State, event: ev.Acted, at: float) -> None:
         state.refresh(track)
     elif event.action == "resolve" and event.outcome == "succeeded" and track is not None:
         result = Result(event.output, event.digest, event.size, event.blob, track.attempt)
-        result.by = event.by or "person"
+        result.by, result.files = event.by or "person", {file.path: file.digest for file in event.files}
         # What a person said is not to be earned anew by anybody else, unless a call of it says that it may.
         result.effect = track.call.effect if track.call is not None else track.step.effect or Effect.ONCE
         _happened(state, track)
@@ -484,6 +486,8 @@ def _edited(state: State, event: ev.Acted) -> None:
         track = state.tracks.get(file.step)
         if track is not None and track.result is not None:
             track.result.files = {**track.result.files, file.path: file.digest}
+            if file.draft:
+                state.drafts[file.path] = file
 
 
 def _rewritten(state: State, course: Course) -> None:

@@ -337,7 +337,7 @@ def _check_files(steps: Sequence[Step], tools: Mapping[str, ToolShape] | None) -
             problem = path_fault(file.path)
             if problem:
                 faults.append(Fault("BAD_FILE", tell(problem, path=file.path), step.id))
-            other = makers.setdefault("/".join(part for part in file.path.split("/") if part != "."), step.id)
+            other = makers.setdefault("/".join(part for part in file.path.split("/") if part not in ("", ".")), step.id)
             if other != step.id or step.produces.count(file) > 1:
                 faults.append(Fault("BAD_FILE", tell("refuse.plan.file_twice", path=file.path, step=other), step.id))
             if file.format and file.format not in FORMATS:

@@ -23,7 +23,17 @@ from rerail.core.texts import say, tell
 from rerail.core.tools import ToolSpec
 from rerail.core.track import RunStatus
 from rerail.core.views import RunResult
-from rerail.engine.keeping import Edit, Snapshot, backed_up, cleared, damage_above, damage_of, discard, refuse_unseen
+from rerail.engine.keeping import (
+    Edit,
+    Snapshot,
+    backed_up,
+    cleared,
+    damage_above,
+    damage_of,
+    discard,
+    left_behind,
+    refuse_unseen,
+)
 from rerail.engine.loop import Ended, Host, RunLoop
 from rerail.engine.notices import Notices
 from rerail.engine.owner import RENEW_EVERY, is_dead
@@ -39,7 +49,7 @@ from rerail.ports import Conflict, Consultation, Fenced, Head, Lease, Question, 
 INBOX_EVERY = 0.2
 ANSWER_WITHIN = 30.0
 WITHDRAWN = b'{"withdrawn":true}'
-MAX_RUN_ID = 200
+MAX_RUN_ID = 160  # bytes: it names a folder, and what follows it has a longer one
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,18 +380,21 @@ class Engine(Taker):
         if not edit:
             await self._act(run, wish)
             return
-        edits = {name: Edit(self._host, state, gate, name) for name in edit}
-        written: list[Edit] = []
+        edits = [Edit(self._host, state, gate, name) for name in edit]
         try:
-            files = []
-            for name, one in edits.items():
-                files.append(await one.write(edit[name]))
-                written.append(one)
+            files = [await one.draft(edit[one.name]) for one in edits]
+            # The owner puts them in their place, once it is on record that they are what was agreed to.
             await self._act(run, msgspec.structs.replace(wish, step=gate.id, files=tuple(files)))
         except RerailError:
-            for one in written:
-                one.undo()
+            for one in edits:
+                one.discard()
             raise
+
+    async def _files_of(self, run: str, step: str) -> tuple[ev.FileMade, ...]:
+        """The files that a step declared by hand to have succeeded left behind; `Refused` if they do not do (T1)."""
+        state = await self.state(await self.find(run))
+        track = state.tracks.get(step)
+        return await left_behind(self._host, state, track) if track is not None and track.step.produces else ()
 
     async def resolve(
         self,
@@ -400,7 +413,8 @@ class Engine(Taker):
         if len(chosen) != 1:
             raise Refused(tell("refuse.run.resolve_how"), "STEP_NOT_WAITING")
         value = succeeded if succeeded is not ... else None
-        await self._act(run, Wish("resolve", by or self._by, step, outcome=chosen[0], value=value))
+        files = await self._files_of(run, step) if chosen[0] == "succeeded" else ()
+        await self._act(run, Wish("resolve", by or self._by, step, outcome=chosen[0], value=value, files=files))
 
     async def add(self, run: str, steps: Sequence[Any], *, by: str | None = None) -> None:
         """Add steps to a live run; a bad change is refused and the old plan stays."""
@@ -523,12 +537,13 @@ class Engine(Taker):
             return run, await self._retry_live(run, head, steps, force=force, dry_run=dry_run, by=who)
         asked: dict[str, Any] = {"steps": steps, "stage": stage, "clean": clean, "force": force}
         state = await self.state(run)
+        await self._refuse_below(run)
         above = await self._above(state)
         if above is not None and not clean and (damage := await damage_above(self._host, state, above)):
             # What it follows is spoilt: that is made again first, and then this is started anew (T3, T6).
             run, above = above.run, None
             head = await self.head(run)
-            asked = {"mending": True, "damage": damage}
+            asked = {"mending": True, "damage": damage, "force": force}
         # All that takes its time comes before the run is taken: whoever holds one is either driving it or about to go.
         state = await self.state(run)
         pretend_mended(state)
@@ -547,8 +562,7 @@ class Engine(Taker):
             if backup is not None:
                 discard(backup)
             raise
-        if backup is not None:
-            await cleared(self._host, loop.state, backup)
+        await cleared(self._host, loop.state)
         self._drive(run, loop, above)
         return run, replace(preview, once=(*preview.once, *again))
 
@@ -565,11 +579,23 @@ class Engine(Taker):
             children = await self._host.store.heads(parent=run, prefix=f"{run}-f", limit=1)
         return children[0].run if children else None
 
+    async def _refuse_below(self, run: str) -> None:
+        """Refuse to do a run again while what follows it is at work in the same folder (T6, T7)."""
+        newest = await self._newest_follow_up(run)
+        head = await self.head(newest) if newest is not None else None
+        if head is not None and (head.run in self._live or self._driven_elsewhere(head)):
+            raise self._is_live(head, tell("hint.run.run_live", run=head.run))
+
     async def is_superseded(self, run: str) -> str:
         """The newer run that took a follow-up's place, as its parent has completed again since (T6); or nothing."""
         parent = (await self.head(run)).parent
-        newest = await self._newest_follow_up(parent) if parent and run.startswith(f"{parent}-f") else None
-        return newest if newest is not None and newest != run else ""
+        if not parent or not run.startswith(f"{parent}-f"):
+            return ""
+        newest = await self._newest_follow_up(parent)
+        if newest is not None and newest != run:
+            return newest
+        # Its parent is being done again, or failed when it was: a newer one is yet to come.
+        return parent if (await self.head(parent)).status != RunStatus.COMPLETED else ""
 
     async def _refuse_superseded(self, run: str) -> None:
         if newest := await self.is_superseded(run):
@@ -621,16 +647,17 @@ class Engine(Taker):
     async def _retry_target(self, run: str, steps: Sequence[str] | None, stage: str | None, *, force: bool) -> str:
         """The run a retry is meant for: a completed run whose follow-up is not done stands for its follow-up (T6)."""
         head = await self.head(run)
-        if head.status != RunStatus.COMPLETED or steps or force:
+        if head.status != RunStatus.COMPLETED or steps:
             return run
         with store_errors():
             children = await self._host.store.heads(parent=run, limit=1)
         latest = children[0] if children else None
-        if latest is None or latest.status == RunStatus.COMPLETED:
+        if latest is None:
             return run
-        if stage is not None and stage not in {t.step.stage for t in (await self.state(latest.run)).tracks.values()}:
-            return run
-        return latest.run
+        if stage is not None:
+            known = {track.step.stage for track in (await self.state(latest.run)).tracks.values()}
+            return latest.run if stage in known else run
+        return run if latest.status == RunStatus.COMPLETED else latest.run
 
     async def resume(self, run: str, *, take_over: bool = False, by: str | None = None) -> RunResult:
         """Continue an interrupted or paused run, and wait for it."""
@@ -659,6 +686,7 @@ class Engine(Taker):
         except RerailError:
             await self._let_go(loop.lease)
             raise
+        await cleared(self._host, loop.state)  # whoever was to do it may have been killed before
         self._drive(run, loop, await self._above(loop.state))
         return run
 
@@ -708,7 +736,7 @@ def _follow_up_id(state: State) -> str:
 def _usable_id(run: str) -> str:
     """A caller's own id for a run; it becomes a folder's name, and people type it."""
     if (
-        not 0 < len(run) <= MAX_RUN_ID
+        not 0 < len(run.encode("utf-8", "replace")) <= MAX_RUN_ID
         or not run.isprintable()
         or run[0] in "-~. "
         or run[-1] in ". "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,13 +12,15 @@ from typing import Any
 
 import msgspec
 
+from rerail.core.events import FileMade
 from rerail.core.plan import Check, Produced
 from rerail.core.schema import Schema
 from rerail.core.state import State
 from rerail.core.texts import tell
 from rerail.core.track import Phase, Track
-from rerail.workspace import Outside, digest_of, inside
+from rerail.workspace import Outside, digest_of, entry, inside, put_aside
 
+NO_DRAFTS: Mapping[str, FileMade] = {}
 MAX_PARSED = 64 * 1024 * 1024  # bytes of a file that is read as data
 
 
@@ -114,16 +117,31 @@ class Damage:
     reason: str
 
 
-def damaged(wanted: Iterable[Wanted], folder: Path) -> list[Damage]:
-    """Which of these files are missing, changed or not valid; reads the disk."""
+def damaged(wanted: Iterable[Wanted], folder: Path, drafts: Mapping[str, FileMade] = NO_DRAFTS) -> list[Damage]:
+    """Which of these files are missing, changed or not valid; reads the disk.
+
+    What a person gave instead is put in its place first: it is on record, and whoever was to do it may have died.
+    """
     found = []
     for want in wanted:
+        if want.file.path in drafts:
+            _put_in_place(folder, drafts[want.file.path])
         seen = look(want.file, folder)
         if seen.faults:
             found.append(Damage(want.step, want.file.path, "; ".join(seen.faults)))
         elif seen.digest != want.digest:
             found.append(Damage(want.step, want.file.path, tell("reason.file.changed")))
     return found
+
+
+def _put_in_place(folder: Path, file: FileMade) -> None:
+    draft = folder / file.draft
+    if not draft.is_file():
+        return  # it was done before
+    with contextlib.suppress(OSError, Outside):
+        put_aside(folder, [file.path], f"{file.step}-edited")
+        draft.replace(entry(folder, file.path))
+        draft.parent.rmdir()
 
 
 def files_read(state: State, track: Track) -> list[Wanted]:

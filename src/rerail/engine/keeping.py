@@ -18,11 +18,11 @@ from rerail.core.pipeline import task_view
 from rerail.core.state import State
 from rerail.core.texts import tell
 from rerail.core.track import Phase, Track
-from rerail.engine.files import Wanted, damaged, files_of, look_at
+from rerail.engine.files import Wanted, damaged, files_of, look, look_at
 from rerail.engine.loop import Host
 from rerail.errors import Refused
 from rerail.ports import Clock
-from rerail.workspace import OWN, Backup, Outside, back_up, inside, put_aside, remove, stamp, write_whole
+from rerail.workspace import OWN, Backup, Outside, back_up, kept_in, remove, stamp, write_whole
 
 
 async def damage_of(host: Host, state: State) -> list[FileDamage]:
@@ -40,7 +40,7 @@ async def _looked_at(host: Host, state: State, wanted: list[Wanted]) -> list[Fil
     if not wanted:
         return []
     with host.clock.external():
-        found = await asyncio.to_thread(damaged, wanted, host.workspaces(state.home))
+        found = await asyncio.to_thread(damaged, wanted, host.workspaces(state.home), state.drafts)
     return [FileDamage(item.step, item.path, item.reason) for item in found]
 
 
@@ -62,10 +62,15 @@ async def backed_up(host: Host, state: State) -> Backup | None:
         raise Refused(tell("refuse.run.no_backup", reason=error), "BACKUP_FAILED", hint=hint) from error
 
 
-async def cleared(host: Host, state: State, backup: Backup) -> None:
-    """Take away what was backed up, now that it is on record that the run starts over."""
-    with host.clock.external():
-        await asyncio.to_thread(remove, host.workspaces(state.home), backup)
+async def cleared(host: Host, state: State) -> None:
+    """Take away what was backed up, once it is on record that the run starts over, and before its first step does."""
+    if state.uncleared:
+        with host.clock.external():
+            await asyncio.to_thread(_clear, host.workspaces(state.home), Path(state.uncleared))
+
+
+def _clear(folder: Path, backup: Path) -> None:
+    remove(folder, kept_in(backup))
 
 
 def discard(backup: Backup) -> None:
@@ -89,43 +94,48 @@ class Edit:
     """A file that a person gives another content, before the step that reads it may run (T2)."""
 
     def __init__(self, host: Host, state: State, gate: Track, name: str) -> None:
-        self._host, self._folder = host, host.workspaces(state.home)
-        tracks = (need for need, _ in gate.needs)
-        offered = {item.file.path: item for track in tracks for item in files_of(track)}
-        by_name = {Path(path).name: path for path in offered}
-        found = offered.get(by_name.get(name, name))
+        self.name, self._host, self._folder = name, host, host.workspaces(state.home)
+        offered = {item.file.path: item for need, _ in gate.needs for item in files_of(need)}
+        named = [path for path in offered if name in (path, Path(path).name)]
+        found = offered.get(name) or (offered[named[0]] if len(named) == 1 else None)
         if found is None:
             names = ", ".join(offered) or "-"
             hint = tell("hint.run.no_such_file", run=state.run, name=next(iter(offered), "NAME"), file=name)
             message = tell("refuse.run.no_such_file", step=gate.id, name=name, files=names)
             raise Refused(message, "FILE_UNKNOWN", hint=hint)
-        self.wanted = found
-        self._before: bytes | None = None
+        self._wanted = found
+        self._draft = OWN / "edit" / secrets.token_hex(4) / Path(found.file.path).name
 
-    async def write(self, content: bytes) -> FileMade:
-        """Check the content and put it in place; the old file goes to the archive. `Refused` leaves all as it is."""
-        file, path = self.wanted.file, inside(self._folder, self.wanted.file.path)
-        draft = self._folder / OWN / "edit" / secrets.token_hex(4) / path.name
-        with self._host.clock.external():
-            await asyncio.to_thread(write_whole, draft, content)
+    async def draft(self, content: bytes) -> FileMade:
+        """Check the content and leave it where the owner finds it; the file itself is not touched."""
+        file, draft = self._wanted.file, self._folder / self._draft
         try:
-            seen = await asyncio.to_thread(look_at, file, draft)
-            faults = [*seen.faults, *(await self._host.performer.checked(file, draft) if file.check else ())]
-            if faults:
-                reason = "; ".join(faults)
-                raise Refused(tell("refuse.run.edit_invalid", path=file.path, reason=reason), "FILE_DAMAGED")
-            self._before = path.read_bytes() if path.is_file() else None
-            put_aside(self._folder, [file.path], f"{stamp(self._host.clock.now())}-{self.wanted.step}-edited")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            draft.replace(path)
-        finally:
-            shutil.rmtree(draft.parent, ignore_errors=True)
-        return FileMade(file.path, seen.digest, self.wanted.step)
+            with self._host.clock.external():
+                await asyncio.to_thread(write_whole, draft, content)
+                seen = await asyncio.to_thread(look_at, file, draft)
+        except OSError as error:
+            message = tell("refuse.run.edit_invalid", path=file.path, reason=error.strerror or error)
+            raise Refused(message, "FILE_DAMAGED") from error
+        faults = [*seen.faults, *(await self._host.performer.checked(file, draft) if file.check else ())]
+        if faults:
+            message = tell("refuse.run.edit_invalid", path=file.path, reason="; ".join(faults))
+            raise Refused(message, "FILE_DAMAGED")
+        return FileMade(file.path, seen.digest, self._wanted.step, self._draft.as_posix())
 
-    def undo(self) -> None:
-        """The person's word was not taken: the old content is back in place."""
-        if self._before is not None:
-            write_whole(inside(self._folder, self.wanted.file.path), self._before)
+    def discard(self) -> None:
+        """Nobody agreed: the draft goes, and the file is what it was."""
+        shutil.rmtree((self._folder / self._draft).parent, ignore_errors=True)
+
+
+async def left_behind(host: Host, state: State, track: Track) -> tuple[FileMade, ...]:
+    """The files of a step that a person declares to have succeeded; `Refused` if one of them does not do."""
+    folder = host.workspaces(state.home)
+    with host.clock.external():
+        seen = [await asyncio.to_thread(look, file, folder) for file in track.step.produces]
+    reason = "; ".join(f"{one.path}: {fault}" for one in seen for fault in one.faults)
+    if reason:
+        raise Refused(tell("refuse.run.no_files", step=track.id, reason=reason), "FILE_DAMAGED")
+    return tuple(FileMade(one.path, one.digest, track.id) for one in seen)
 
 
 class Snapshot:

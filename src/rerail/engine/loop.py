@@ -519,7 +519,7 @@ class RunLoop:
 
     async def _inspect(self, track: Track, wanted: list[Wanted]) -> None:
         with self.host.clock.external():
-            found = await asyncio.to_thread(damaged, wanted, self.workspace)
+            found = await asyncio.to_thread(damaged, wanted, self.workspace, self.state.drafts)
         self._inspected[track.id, track.attempt] = found
 
     def _started(self, track: Track, action: Call, launch: Launch, own: bool) -> ev.StepStarted:

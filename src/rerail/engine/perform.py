@@ -34,7 +34,7 @@ from rerail.engine.outputs import INLINE
 from rerail.errors import ToolError
 from rerail.mind import words
 from rerail.ports import Answer, Clock, Mind, Question, Tool, Unanswered
-from rerail.workspace import inside, put_aside, stamp
+from rerail.workspace import Outside, inside, put_aside, stamp
 
 GRACE = 2.0  # seconds that a cancelled call gets to clean up before it is left behind
 VERIFY_TIMEOUT = 60.0
@@ -235,7 +235,7 @@ class Performer:
         try:
             with self.clock.external():
                 await asyncio.to_thread(put_aside, workspace, names, label)
-        except OSError as error:
+        except (OSError, Outside) as error:
             reason = str(error)
             raise ToolError(say("error.FILE_NOT_ARCHIVED", reason=reason), code="FILE_NOT_ARCHIVED") from error
 
@@ -252,8 +252,9 @@ class Performer:
             found[file.path] = seen
             faults += [f"{file.path}: {fault}" for fault in said]
         if faults:
-            # A `once` step did what it does; that its file is bad is a failure all the same, and nothing is in doubt.
-            return self._failed(launch, Failure(from_code("CHECK_FAILED", "FILES_INVALID", faults="; ".join(faults))))
+            # It said that it succeeded: a `once` step did what it does, and is not called again for a bad file.
+            error = from_code("CHECK_FAILED", "FILES_INVALID", faults="; ".join(faults))
+            return self._failed(launch, Failure(error, lost=_once(launch)))
         launch.files = found
         return None
 
@@ -300,7 +301,8 @@ class Performer:
         for check in (launch.spec.check, launch.step.check):
             faults = unmet(check, whole) if check is not None else []
             if faults:
-                return Failure(from_code("CHECK_FAILED", faults="; ".join(faults)))
+                # It said that it succeeded; what must not happen twice is not done again for a poor answer.
+                return Failure(from_code("CHECK_FAILED", faults="; ".join(faults)), lost=_once(launch))
         return None
 
     def _suspected(self, output: Any, seen: str) -> Failure:

@@ -236,7 +236,7 @@ class Reader:
         """What a file of the workspace says: data where it is JSON, else text; only as its step left it."""
         [wanted] = [item for item in files_of(track) if item.file.path == name]
         folder = self._host.workspaces(state.home)
-        spoilt = await asyncio.to_thread(damaged, [wanted], folder)
+        spoilt = await asyncio.to_thread(damaged, [wanted], folder, state.drafts)
         if spoilt:
             raise Refused(
                 tell("refuse.run.artifact_gone", name=name, reason=spoilt[0].reason),

@@ -117,7 +117,7 @@ def _resolve(state: State, wish: Wish, step: str) -> Granted:
     packed = pack(wish.value)
     blob = len(packed.data) > INLINE
     output = unpack(packed.data)
-    events = commands.resolve_succeeded(state, step, wish.by, output, packed, blob=blob)
+    events = commands.resolve_succeeded(state, step, wish.by, output, packed, blob=blob, files=wish.files)
     if packed.digest:
         track = state.tracks[step]
         events.insert(0, ev.ArtifactCreated(step, step, track.attempt, packed.digest, len(packed.data)))

@@ -70,6 +70,10 @@ FILES: dict[str, dict[str, str]] = {
         "en": "if that is what your file is called: rerail confirm {run} --edit {name}={file}",
         "zh": "如果您的文件叫这个名字：rerail confirm {run} --edit {name}={file}",
     },
+    "refuse.run.no_files": {
+        "en": "step {step!r} cannot be declared succeeded: what it was to leave behind is not there or not valid ({reason})",
+        "zh": "无法将步骤 {step!r} 设为成功：它应生成的文件不存在或无效（{reason}）",
+    },
     "refuse.run.no_such_file": {
         "en": "step {step!r} reads no file {name!r}; it reads: {files}",
         "zh": "步骤 {step!r} 不读取文件 {name!r}；它读取：{files}",
