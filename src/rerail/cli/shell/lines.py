@@ -31,7 +31,7 @@ _FROM_GOOD_TO_BAD = (0, 3, 1, 2)
 _DEMO_TAKES = ("--lang", "--json", "--no-color")
 
 
-class Left(Exception):  # noqa: N818  # no error: somebody wants to leave
+class Left(Exception):
     """The shell is to end."""
 
 
@@ -157,4 +157,3 @@ def piped(lines: Lines) -> int:
     except Left:
         pass
     return worst
-

@@ -55,7 +55,10 @@ SHELL: dict[str, dict[str, str]] = {
         "en": "Every event is told above the prompt now.",
         "zh": "现在提示符上方显示每个事件。",
     },
-    "cli.shell.error.quote": {"en": "the line has an opening {quote} and no closing one", "zh": "这一行有开头的 {quote}，却没有结尾的"},
+    "cli.shell.error.quote": {
+        "en": "the line has an opening {quote} and no closing one",
+        "zh": "这一行有开头的 {quote}，却没有结尾的",
+    },
     "cli.shell.error.backslash": {
         "en": "the line ends with a backslash and nothing behind it",
         "zh": "这一行以反斜杠结尾，后面没有内容",
@@ -64,7 +67,10 @@ SHELL: dict[str, dict[str, str]] = {
         "en": "close the quotation, or put a backslash before the sign",
         "zh": "补上结尾的引号，或在该符号前加反斜杠",
     },
-    "cli.shell.error.not_here": {"en": "{name!r} cannot be used inside of the shell", "zh": "{name!r} 不能在 shell 中使用"},
+    "cli.shell.error.not_here": {
+        "en": "{name!r} cannot be used inside of the shell",
+        "zh": "{name!r} 不能在 shell 中使用",
+    },
     "cli.shell.error.see_help": {"en": "/help lists the commands", "zh": "/help 列出所有命令"},
     "cli.shell.code": {"en": "exit code {code}", "zh": "退出码 {code}"},
     "cli.shell.line_code": {"en": "line {number}: exit code {code}", "zh": "第 {number} 行：退出码 {code}"},

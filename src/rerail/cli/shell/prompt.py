@@ -1,0 +1,110 @@
+"""The shell on a terminal: a prompt with completion, a history, and what happens meanwhile above it (SPEC T11).
+
+Rules of this file:
+- Ctrl-C ends the command under way, or clears the line; it never ends the shell. Ctrl-D does.
+- A command has the terminal for itself while it runs, as if it had been typed into any other shell.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import ThreadedCompleter
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.history import History, InMemoryHistory
+from prompt_toolkit.output import ColorDepth
+from prompt_toolkit.patch_stdout import patch_stdout
+from rich.text import Text
+
+from rerail.cli.app import TERMINATED
+from rerail.cli.session import Session
+from rerail.cli.shell.complete import ShellCompleter
+from rerail.cli.shell.events import Above
+from rerail.cli.shell.history import PrivateHistory, history_file
+from rerail.cli.shell.lines import Left, Lines
+from rerail.cli.shell.window import Window
+from rerail.cli.style import ICONS
+
+PROMPT = "rerail> "
+
+
+class Prompt:
+    """A prompt over a window on the store."""
+
+    def __init__(self, lines: Lines, **terminal: Any) -> None:
+        self._lines, self._out = lines, lines.out
+        self.above = Above(lines)
+        self.window = Window(Session(lines.common, lines.out).settings, self.above.tell, self.above.redraw)
+        self.session: PromptSession[str] = PromptSession(
+            [("bold", PROMPT)],
+            completer=ThreadedCompleter(ShellCompleter(self.window, lines.out)),
+            history=_history(),
+            rprompt=self._beside,
+            color_depth=ColorDepth.DEPTH_1_BIT if lines.common.no_color else None,
+            **terminal,
+        )
+        self.above.app = self.session.app
+
+    def run(self) -> int:
+        """Take lines until somebody leaves; returns the exit code."""
+        self.window.open()
+        try:
+            while True:
+                try:
+                    typed = self._ask()
+                except KeyboardInterrupt:
+                    continue
+                for line in typed.splitlines():  # several, if they were pasted
+                    self._perform(line)
+        except (EOFError, Left):
+            return 0
+        finally:
+            self.window.close()
+
+    def _ask(self) -> str:
+        with _stopping(), patch_stdout(raw=True):
+            return self.session.prompt(pre_run=self.above.ring)
+
+    def _perform(self, line: str) -> None:
+        code = self._lines.perform(line)
+        if code:
+            self._out.note(Text(self._out.say("cli.shell.code", code=code), "dim"))
+
+    def _beside(self) -> StyleAndTextTuples:
+        """How many runs are not at rest, at the right."""
+        counts = self.window.counts
+        numbers = {"running": counts.running, "waiting": counts.waiting, "interrupted": counts.interrupted}
+        signs = [f"{ICONS[name][0 if self._out.fancy else 1]} {count}" for name, count in numbers.items() if count]
+        return [("ansibrightblack", "  ".join(signs))]
+
+
+def _history() -> History:
+    file = history_file()
+    return PrivateHistory(file) if file is not None else InMemoryHistory()
+
+
+@contextlib.contextmanager
+def _stopping() -> Iterator[None]:
+    """Let SIGTERM end the prompt in order: the terminal must not stay as the prompt needs it."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(TERMINATED)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def talk(lines: Lines) -> int:
+    """The shell on this terminal; returns its exit code."""
+    prompt = Prompt(lines)
+    if not lines.out.quiet:
+        lines.out.note(Text(lines.welcome(), "dim"))
+    return prompt.run()
