@@ -31,8 +31,8 @@ MOST = 200  # lines that are held back; the oldest go first
 
 # What people want to know of runs that they are not watching.
 ESSENTIAL = (
-    ev.RunStarted, ev.Resumed, ev.RetryBegin, ev.RetryScheduled, ev.Recovered, ev.Replanned, ev.PlanRejected,
-    ev.StepFailed, ev.ArtifactLost, ev.Waiting, ev.Cancelled, ev.Stopped, ev.Done,
+    ev.RunStarted, ev.Resumed, ev.RetryBegin, ev.Recovered, ev.Replanned, ev.PlanRejected, ev.StepFailed, ev.Reflected,
+    ev.ArtifactLost, ev.Waiting, ev.Cancelled, ev.Stopped, ev.Done,
 )  # fmt: skip
 
 
@@ -42,6 +42,7 @@ class Above:
     def __init__(self, lines: Lines) -> None:
         self._lines = lines
         self._tellers: WeakKeyDictionary[Picture, Teller] = WeakKeyDictionary()
+        self._failing: dict[str, set[str]] = {}  # runs → steps whose failure was told
         self._held: deque[tuple[str, int, str]] = deque(maxlen=MOST)
         self.app: Application[Any] | None = None  # the prompt's, once there is one
 
@@ -60,9 +61,25 @@ class Above:
         teller = self._tellers[picture]
         if record is None:
             return teller.beside(time.time(), "interrupted", self._lines.out.say("cli.shell.lost"))
-        if isinstance(record.event, ESSENTIAL) or (self._lines.mode == "all" and not is_quiet(record.event)):
-            return teller.line(record)
-        return None
+        known = self._is_known(record)
+        if self._lines.mode == "all":
+            return None if is_quiet(record.event) else teller.line(record)
+        return teller.line(record) if isinstance(record.event, ESSENTIAL) and not known else None
+
+    def _is_known(self, record: Record) -> bool:
+        """Whether it is the failure of a step that failed before, and is being tried again in the same round."""
+        match record.event:
+            case ev.StepFailed() as failed if failed.step in self._failing.setdefault(record.run, set()):
+                return True
+            case ev.StepFailed() as failed:
+                self._failing[record.run].add(failed.step)
+            case ev.StepSucceeded() as succeeded:
+                self._failing.get(record.run, set()).discard(succeeded.step)
+            case ev.RetryBegin() | ev.Done():
+                self._failing.pop(record.run, None)
+            case _:
+                pass
+        return False
 
     def ring(self) -> None:
         """There is something to write, or something to draw anew."""

@@ -7,10 +7,9 @@ Rules of this file:
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import signal
-from collections.abc import Iterator
-from types import FrameType
 from typing import Any
 
 from prompt_toolkit import PromptSession
@@ -67,8 +66,18 @@ class Prompt:
             self.window.close()
 
     def _ask(self) -> str:
-        with _stopping(), patch_stdout(raw=True):
-            return self.session.prompt(pre_run=self.above.ring)
+        with patch_stdout(raw=True):
+            return self.session.prompt(pre_run=self._begin)
+
+    def _begin(self) -> None:
+        """The prompt is there: what was held back is told, and SIGTERM leaves the terminal in order."""
+        self.above.ring()
+        with contextlib.suppress(NotImplementedError, RuntimeError):  # not on every system, nor in every thread
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._stop)
+
+    def _stop(self) -> None:
+        if self.session.app.is_running and not self.session.app.is_done:
+            self.session.app.exit(exception=SystemExit(TERMINATED))
 
     def _perform(self, line: str) -> None:
         code = self._lines.perform(line)
@@ -77,6 +86,8 @@ class Prompt:
 
     def _beside(self) -> StyleAndTextTuples:
         """How many runs are not at rest, at the right."""
+        if self.session.app.is_done:
+            return []  # it stays on the screen, and is out of date there
         counts = self.window.counts
         numbers = {"running": counts.running, "waiting": counts.waiting, "interrupted": counts.interrupted}
         signs = [f"{ICONS[name][0 if self._out.fancy else 1]} {count}" for name, count in numbers.items() if count]
@@ -86,20 +97,6 @@ class Prompt:
 def _history() -> History:
     file = history_file()
     return PrivateHistory(file) if file is not None else InMemoryHistory()
-
-
-@contextlib.contextmanager
-def _stopping() -> Iterator[None]:
-    """Let SIGTERM end the prompt in order: the terminal must not stay as the prompt needs it."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise SystemExit(TERMINATED)
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def talk(lines: Lines) -> int:
