@@ -7,9 +7,12 @@ Rules of this file:
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import shlex
-from collections.abc import Callable, Iterable, Iterator
+import threading
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -49,7 +52,7 @@ Offers = Iterable[Offer]
 
 
 class ShellCompleter(Completer):
-    """Completes the line of the shell; meant to be asked in a thread."""
+    """Completes the line of the shell; meant to be asked in a thread, see below."""
 
     def __init__(self, window: Window, out: Output) -> None:
         self._window, self._out = window, out
@@ -174,6 +177,42 @@ class ShellCompleter(Completer):
         pictures: list[Any] = self._window.pictures(placed[0]) if placed else []
         names = dict.fromkeys(stage for picture in pictures for stage in stages(picture.state))
         yield from (Offer(name) for name in names if name.startswith(word))
+
+
+class Unhurried(Completer):
+    """Asks another in a thread that nobody waits for.
+
+    The library's own threads would be waited for when the line is finished, however long they take."""
+
+    def __init__(self, inner: Completer) -> None:
+        self._inner = inner
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        """What the other says."""
+        return self._inner.get_completions(document, complete_event)
+
+    async def get_completions_async(
+        self, document: Document, complete_event: CompleteEvent
+    ) -> AsyncGenerator[Completion, None]:
+        """What the other says, when it does."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[list[Completion]] = loop.create_future()
+
+        def deliver(found: list[Completion]) -> None:
+            if not answer.done():
+                answer.set_result(found)
+
+        def work() -> None:
+            found: list[Completion] = []
+            try:
+                found += self._inner.get_completions(document, complete_event)
+            finally:
+                with contextlib.suppress(RuntimeError):  # the line was finished meanwhile
+                    loop.call_soon_threadsafe(deliver, found)
+
+        threading.Thread(target=work, daemon=True).start()
+        for one in await answer:
+            yield one
 
 
 def _behind_options(words: list[str]) -> list[str] | None:

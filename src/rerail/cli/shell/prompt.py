@@ -13,7 +13,6 @@ import signal
 from typing import Any
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.completion import ThreadedCompleter
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import History, InMemoryHistory
 from prompt_toolkit.output import ColorDepth
@@ -22,7 +21,7 @@ from rich.text import Text
 
 from rerail.cli.app import TERMINATED
 from rerail.cli.session import Session
-from rerail.cli.shell.complete import ShellCompleter
+from rerail.cli.shell.complete import ShellCompleter, Unhurried
 from rerail.cli.shell.events import Above
 from rerail.cli.shell.history import PrivateHistory, history_file
 from rerail.cli.shell.lines import Left, Lines
@@ -41,7 +40,8 @@ class Prompt:
         self.window = Window(Session(lines.common, lines.out).settings, self.above.tell, self.above.redraw)
         self.session: PromptSession[str] = PromptSession(
             [("bold", PROMPT)],
-            completer=ThreadedCompleter(ShellCompleter(self.window, lines.out)),
+            completer=Unhurried(ShellCompleter(self.window, lines.out)),
+            complete_while_typing=False,  # or a Tab that comes while it is at it would do nothing
             history=_history(),
             rprompt=self._beside,
             color_depth=ColorDepth.DEPTH_1_BIT if lines.common.no_color else None,
