@@ -24,7 +24,7 @@ NAMED = {path.relative_to(SOURCE).as_posix(): path for path in FILES}
 CHINESE = re.compile(r"[\u3000-\u303f\u3400-\u9fff\uff00-\uffef]")  # characters and their punctuation
 GAP = re.compile(r"\{\{|\}\}|\{[^{}]*\}")
 # Nothing to translate: only gaps and signs, or a command and the names of settings.
-THE_SAME = {"hint.mcp.no_extra", "hint.mind.no_extra", "schema.kind.schema", "tool.kind.future"}
+THE_SAME = {"hint.mcp.no_extra", "hint.mind.no_extra", "hint.shell.no_extra", "schema.kind.schema", "tool.kind.future"}
 
 
 # The contract fixes the Chinese to the letter, and it says less.

@@ -13,12 +13,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rerail.cli.catalogue import COMMANDS, FLAGS, GROUPS, LANGS, READS_STDIN, STDIN, VALUED
+from rerail.cli.slash import unslashed
 from rerail.core.nearest import nearest
 from rerail.core.texts import say, tell
 from rerail.version import __version__
 
 if TYPE_CHECKING:
     from inspect import BoundArguments
+
+    from cyclopts import App
 
     from rerail.cli.catalogue import Command
     from rerail.cli.options import Common
@@ -30,7 +33,9 @@ INTERRUPTED, TERMINATED = 130, 143
 
 def run(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
-    words = _options_last(list(sys.argv[1:] if argv is None else argv))
+    words = options_last(list(sys.argv[1:] if argv is None else argv))
+    if words and words[0].startswith("/"):
+        words = unslashed(words)
     if not words or words[0] in ("--help", "-h", "help"):
         return _help(words[1:])
     if words[0] == "--version":
@@ -47,7 +52,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     return _parsed(words)
 
 
-def _options_last(words: list[str]) -> list[str]:
+def options_last(words: list[str]) -> list[str]:
     """The words with the options that stand before the command moved behind it."""
     at = 0
     while at < len(words) and (taken := _takes(words, at)):
@@ -121,16 +126,24 @@ def _unknown_command(words: list[str]) -> int:
 # -- Parsing and running ------------------------------------------------------------------------------------------
 
 
+def parser(command: Command) -> App:
+    """What reads the words of a command, and knows its options."""
+    from cyclopts import App
+
+    app = App("rerail", version_flags=[], result_action="return_value")
+    app.command(command.path, name=command.name)
+    return app
+
+
 def _parsed(words: list[str]) -> int:
-    from cyclopts import App, CycloptsError
+    from cyclopts import CycloptsError
 
     from rerail.cli.output import Output
 
     command = COMMANDS[words[0]]
     if command.name in READS_STDIN:
         words = [STDIN if word == "-" else word for word in words]
-    app = App("rerail", version_flags=[], result_action="return_value")
-    app.command(command.path, name=command.name)
+    app = parser(command)
     try:
         function, bound, hidden, *_ = app.parse_args(words, exit_on_error=False, print_error=False)
     except CycloptsError as error:
@@ -148,13 +161,16 @@ def _parsed(words: list[str]) -> int:
 
 
 def _run(function: Any, bound: BoundArguments) -> int:
+    from inspect import iscoroutinefunction
+
     from rerail.cli.language import chosen_lang
     from rerail.cli.options import Common
     from rerail.cli.output import Output
 
     common: Common = bound.arguments.get("common") or Common()
     lang = chosen_lang(common.lang)
-    with Output(json=common.json, lang=lang, color=not common.no_color, quiet=common.quiet) as out:
+    json = common.json and iscoroutinefunction(function)  # the shell prints no document, each of its lines does
+    with Output(json=json, lang=lang, color=not common.no_color, quiet=common.quiet) as out:
         return _guarded(function, bound, out)
 
 
@@ -162,6 +178,7 @@ def _guarded(function: Any, bound: BoundArguments, out: Output) -> int:
     """Run the command; what goes wrong is told in one sentence."""
     import asyncio
     import contextlib
+    import inspect
     import signal
 
     from rerail.errors import RerailError
@@ -182,6 +199,8 @@ def _guarded(function: Any, bound: BoundArguments, out: Output) -> int:
         return code
 
     try:
+        if not inspect.iscoroutinefunction(function):  # the shell, which runs other commands
+            return int(function(*bound.args, **{**bound.kwargs, "out": out}))
         code: int = asyncio.run(whole())
     except KeyboardInterrupt:
         return _interrupted(out)

@@ -11,6 +11,7 @@ from rerail.cli.live import View, make_view
 from rerail.cli.output import Output
 from rerail.cli.picture import Picture
 from rerail.cli.render import report, verdict_line
+from rerail.cli.seen import saw
 from rerail.cli.session import ownership
 from rerail.core.state import State
 from rerail.core.track import RunStatus
@@ -56,6 +57,7 @@ async def attend(engine: Engine, out: Output, picture: Picture, *, driving: bool
     finally:
         await _stop(followers)
         view.close()
+        saw(run, picture.seq)
     if driving:
         out.driving.remove(run)
     interrupted = found.status == RunStatus.RUNNING and (await ownership(engine, run)).interrupted

@@ -20,7 +20,7 @@ class Command(NamedTuple):
 
 _RUN, _LOOK = "rerail.cli.commands_run", "rerail.cli.commands_look"
 _ACT, _SETUP, _SERVE = "rerail.cli.commands_act", "rerail.cli.commands_setup", "rerail.cli.commands_serve"
-_MIND = "rerail.cli.commands_mind"
+_MIND, _SHELL = "rerail.cli.commands_mind", "rerail.cli.commands_shell"
 
 GROUPS: dict[str, tuple[Command, ...]] = {
     "cli.help.running": (
@@ -54,6 +54,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command("config", "", f"{_SETUP}:config"),
         Command("prompts", "show|eject", f"{_MIND}:prompts"),
         Command("memory", "[--clear]", f"{_SETUP}:memory"),
+        Command("shell", "", f"{_SHELL}:shell"),
         Command("mcp", "", f"{_SERVE}:mcp"),
         Command("doctor", "", f"{_SETUP}:doctor"),
         Command("demo", "", ""),

@@ -23,6 +23,7 @@ from rerail.cli.options import FLAG, PLAIN, Common
 from rerail.cli.output import Output, clean
 from rerail.cli.picture import Picture
 from rerail.cli.render import report, runs_table, steps_table
+from rerail.cli.seen import saw
 from rerail.cli.session import Session, ownership
 from rerail.cli.style import moment, size, table
 from rerail.cli.worker_log import LogReader, Printed, log_file
@@ -199,6 +200,7 @@ async def _follow(engine: Engine, out: Output, log: _Log, picture: Picture) -> N
         for record in new:
             picture.feed(record)
         log.show(log.lines(new, last=over))
+        saw(run, picture.seq)
         if over:
             if head.status not in AT_REST:
                 out.note(Text(out.say("cli.logs.interrupted", run=run), "yellow"))

@@ -237,6 +237,6 @@ def test_nothing_is_imported_that_nobody_asked_for() -> None:
         "import sys, rerail\nfrom rerail.cli import main\nmain(['--help'])\n"
         "rerail.run({'steps': [{'id': 'a', 'tool': 't'}]}, [rerail.tool(lambda: 1, name='t')])\n"
         "print([name for name in sys.modules if name.partition('.')[0] in "
-        "('mcp', 'mcp_types', 'httpx2', 'langchain_core')])\n"
+        "('mcp', 'mcp_types', 'httpx2', 'langchain_core', 'prompt_toolkit')])\n"
     )
     assert python(code).stdout.splitlines()[-1] == "[]"

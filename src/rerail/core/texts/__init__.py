@@ -25,6 +25,7 @@ from rerail.core.texts.reasons import REASONS
 from rerail.core.texts.runs import RUNS
 from rerail.core.texts.schemas import SCHEMAS
 from rerail.core.texts.setup import SETUP
+from rerail.core.texts.shell import SHELL
 from rerail.core.texts.stories import STORIES
 from rerail.core.texts.tools import TOOLS
 from rerail.core.texts.verdicts import VERDICTS
@@ -48,6 +49,7 @@ TEXTS: dict[str, dict[str, str]] = {
     **FILES,
     **NOTIFY,
     **WORKERS,
+    **SHELL,
 }
 
 
