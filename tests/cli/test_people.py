@@ -200,6 +200,9 @@ def test_the_report_tells_what_was_set_by_hand(here: Here) -> None:
 
 
 def test_a_retry_says_what_must_not_happen_twice(here: Here) -> None:
-    """R7: also when nobody asked for a dry run."""
-    run = here.run({"id": "s", "tool": "fail", "effect": "once"}, code=1)
-    assert "must not happen twice" in here("retry", run, code=1).err
+    """R7: also when nobody asked for a dry run; a call that failed explicitly had no effect to repeat."""
+    run = here.run({"id": "s", "tool": "send"}, {"id": "b", "tool": "fail", "needs": ["s"]}, code=1)
+    assert "must not happen twice" not in here("retry", run, code=1).err
+    assert "must not happen twice: s" in here("retry", run, "--step", "s", "--force", code=1).err
+    failed = here.run({"id": "s", "tool": "fail", "effect": "once"}, code=1)
+    assert "must not happen twice" not in here("retry", failed, code=1).err

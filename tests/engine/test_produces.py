@@ -588,7 +588,7 @@ def test_nothing_is_done_again_while_what_follows_is_at_work(world: World) -> No
 
 
 def test_a_clean_start_that_was_killed_is_finished_by_the_next(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """T4: it is on record that the run starts over, and its old files are there still: they go before its first step."""
+    """T4: that the run starts over is on record, and its old files are still there: they go before its first step."""
     from rerail.engine import engine as module
 
     world.broken = {"c"}

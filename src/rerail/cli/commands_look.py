@@ -22,12 +22,13 @@ from rerail.cli.lines import Teller
 from rerail.cli.options import FLAG, PLAIN, Common
 from rerail.cli.output import Output, clean
 from rerail.cli.picture import Picture
-from rerail.cli.render import report, runs_table, steps_table
+from rerail.cli.render import report, runs_table, steps_table, verdict_line
 from rerail.cli.seen import saw
 from rerail.cli.session import Session, ownership
 from rerail.cli.style import moment, size, table
 from rerail.cli.worker_log import LogReader, Printed, log_file
 from rerail.core.events import Record
+from rerail.core.pipeline import shown_status
 from rerail.core.state import State
 from rerail.core.texts import tell
 from rerail.core.views import RunRow
@@ -36,6 +37,7 @@ from rerail.engine.reading import AT_REST
 from rerail.errors import PlanError, RerailError
 from rerail.wiring import Engine
 
+FEW_EVENTS = 5_000  # of a run that is folded for a list
 FOLLOW_EVERY = 0.2  # seconds between two looks at a run that somebody follows
 
 RunWord = Literal["pending", "running", "waiting", "completed", "failed", "cancelled", "interrupted"]
@@ -53,6 +55,10 @@ async def ls(
     session.require_store()
     async with session.engine() as engine:
         rows = await _chosen(engine, status, limit)
+        live = [
+            row for row in rows[: limit or None] if row.status in ("running", "waiting") and row.events < FEW_EVENTS
+        ]
+        stages = {row.run_id: shown_status(await engine.state(row.run_id)) for row in live}
     more = len(rows) > limit > 0
     rows = rows[:limit] if limit > 0 else rows
     if out.json:
@@ -61,7 +67,7 @@ async def ls(
         out.print(out.say("cli.ls.none"))
         out.note(Text("  rerail run plan.yaml --tools tools.py", "cyan"))
     else:
-        out.print(*runs_table(out, rows))
+        out.print(*runs_table(out, rows, stages))
         if more:
             out.note(Text(out.say("cli.ls.more"), "dim"))
     return 0
@@ -99,6 +105,8 @@ async def show(
         picture = Picture.of(found, await engine.events(found))
         owned = await ownership(engine, found)
         waits_for = (await engine.show(found)).waiting_on if picture.state.waiting else ()
+        after = await follow_up_of(engine, picture.state)
+        later = await engine.show(after) if after is not None else None
     state, now = picture.state, time.time()
     facts = {"run": state.run, "at": moment(state.created_at), "retries": state.retries, "revision": state.revision}
     out.print(Text(out.say("cli.show.title", **facts), "dim"))
@@ -108,6 +116,11 @@ async def show(
         out.print(Text(out.say("cli.show.owner", owner=owned.owner), "cyan"))
     out.print(*steps_table(out, picture, now, everything=everything))
     out.print(*report(out, picture, now, interrupted=owned.interrupted, waits_for=waits_for))
+    if later is not None:
+        out.print(Text(out.say("cli.report.follow_up"), "bold"))
+        out.print(Text("  ").append_text(verdict_line(out, later, later.status)))
+        next_one = {"failed": f"rerail retry {state.run}", "waiting": f"rerail show {later.run_id}"}.get(later.status)
+        out.print(*([Text(f"  {next_one}{out.where}", "cyan")] if next_one else []))
     return 0
 
 
@@ -136,6 +149,8 @@ async def why(run: str, step: str | None = None, /, *, common: Common = PLAIN, o
             out.document({"run_id": found, "step": step, "story": told.splitlines(), "failures": failed})
         else:
             out.print(*(Text(clean(line)) for line in (await engine.why(found, step, out.lang)).splitlines()))
+            if (await ownership(engine, found)).interrupted:
+                out.print(Text(out.say("cli.logs.interrupted", run=found), "yellow"))
     return 0
 
 
@@ -195,14 +210,15 @@ async def _follow(engine: Engine, out: Output, log: _Log, picture: Picture) -> N
     run = picture.state.run
     while not out.closed:
         head = await engine.head(run)
-        over = head.status in AT_REST or (await ownership(engine, run)).interrupted
+        waits = head.status == "waiting" and head.owner is None
+        over = head.status in AT_REST or waits or (await ownership(engine, run)).interrupted
         new = await engine.events(run, picture.seq)
         for record in new:
             picture.feed(record)
         log.show(log.lines(new, last=over))
         saw(run, picture.seq)
         if over:
-            if head.status not in AT_REST:
+            if head.status not in AT_REST and not waits:
                 out.note(Text(out.say("cli.logs.interrupted", run=run), "yellow"))
             return
         await asyncio.sleep(FOLLOW_EVERY)

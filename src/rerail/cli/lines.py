@@ -47,12 +47,13 @@ class Teller:
         self._out, self._state = out, state
         self._width = 0
         self._moments: Moments | None = None
+        self._told = 0.0
 
     def line(self, record: Record) -> Text | None:
         """The event as a line; None if there is nothing to tell."""
         if self._moments is None:
             self._moments = Moments(self._state.created_at)
-        moment = self._moments(record.at)
+        moment = self._told = self._moments(record.at)
         teller = TELL.get(type(record.event))
         told = teller(self, record.event) if teller is not None else None
         if told is None:
@@ -70,7 +71,8 @@ class Teller:
 
     def beside(self, at: float, sign: str, words: str) -> Text:
         """A line that no event holds, as events are told."""
-        since = max(0.0, at - (self._state.created_at or at))
+        # Only the events say when: what was printed is no earlier than what was told before it.
+        since = max(self._told, at - (self._state.created_at or at))
         return Text.assemble(_clock(since), icon(sign, fancy=self._out.fancy), " ", clean(words))
 
     def details(self, record: Record) -> list[Text]:

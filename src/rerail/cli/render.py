@@ -67,6 +67,8 @@ def verdict_line(out: Output, found: RunResult, status: str) -> Text:
     seconds, calls = found.exec["seconds"]["total"], found.exec["calls"]
     cost = f", {found.exec['tokens']:,} tokens, {found.exec['cost']:g}" if found.exec["tokens"] else ""
     line.append(f"  {out.say('cli.report.cost', calls=calls, seconds=span(seconds))}{cost}  ", "dim")
+    if found.failed_stage and status in ("failed", "interrupted"):
+        line.append(out.say("cli.report.at_stage", stage=found.failed_stage) + "  ", style_of(shown))
     line.append(one_line(bare(found.summary, found.status), 400))
     return line
 
@@ -239,12 +241,13 @@ def steps_table(out: Output, picture: Picture, now: float, *, everything: bool =
     return [*lines, Text(out.say("cli.show.hidden", count=hidden), "dim")] if hidden else lines
 
 
-def runs_table(out: Output, rows: Sequence[RunRow]) -> list[Text]:
-    """Runs, one a line."""
+def runs_table(out: Output, rows: Sequence[RunRow], stages: Mapping[str, str]) -> list[Text]:
+    """Runs, one a line; of those under way that have stages, which one they are in."""
     cells: list[list[Text | str]] = []
     for row in rows:
         status = "interrupted" if row.interrupted else row.status
-        shown = Text.assemble(icon(status, fancy=out.fancy), " ", (out.say(f"cli.status.{status}"), style_of(status)))
+        words = status_words(out, status, stages.get(row.run_id, ""))
+        shown = Text.assemble(icon(status, fancy=out.fancy), " ", (words, style_of(status)))
         if row.degraded:
             shown.append(f" ({out.say('cli.status.degraded')})", style_of("degraded"))
         what = one_line(row.objective, 80) + (f"  ← {row.parent}" if row.parent else "")

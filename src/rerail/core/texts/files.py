@@ -108,6 +108,8 @@ FILES: dict[str, dict[str, str]] = {
     },
     "cli.status.awaiting_confirm": {"en": "awaiting_confirm", "zh": "等待确认"},
     "why.edited": {"en": "(with another {files})", "zh": "（替换了 {files}）"},
+    "cli.report.at_stage": {"en": "at the stage {stage}:", "zh": "于阶段 {stage}："},
+    "cli.report.follow_up": {"en": "What follows it", "zh": "后续任务"},
     "cli.wait.files": {"en": "(it reads {files})", "zh": "（它读取 {files}）"},
     "cli.confirm.edit_or_refuse": {
         "en": "--edit goes with a yes, not with --refuse",
