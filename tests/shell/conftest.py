@@ -14,15 +14,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.cli.conftest import Here, Place, here
+from tests.cli.conftest import Place, here
 from tests.cli.conftest import place as plain_place
 from tests.shell.screen import Screen
 from tests.workers.around import workers_in
 
-__all__ = ["here", "plain_place"]
+__all__ = ["Open", "Terminal", "here", "plain_place"]
 
 # The child takes the terminal for its own, so that Ctrl-C reaches it as it would anybody.
 CHILD = """
@@ -97,6 +96,9 @@ class Terminal:
         os.close(self._ours)
 
 
+Open = Callable[..., Terminal]
+
+
 @pytest.fixture
 def place(plain_place: Place) -> Iterator[Place]:
     """A folder with tools and a state folder of its own; workers that are left in it are ended with the test."""
@@ -108,7 +110,7 @@ def place(plain_place: Place) -> Iterator[Place]:
 
 
 @pytest.fixture
-def terminal(place: Place) -> Iterator[Callable[..., Terminal]]:
+def terminal(place: Place) -> Iterator[Open]:
     """Opens terminals with a shell in them, in the folder."""
     opened: list[Terminal] = []
 
@@ -119,9 +121,3 @@ def terminal(place: Place) -> Iterator[Callable[..., Terminal]]:
     yield open_one
     for one in opened:
         one.close()
-
-
-Open = Callable[..., Terminal]
-Steps = dict[str, Any]
-
-__all__ += ["Here", "Open", "Steps", "Terminal"]

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 from rerail.cli.picture import Picture
@@ -94,10 +95,10 @@ class Window:
         file = store_file(self._settings.store.url)
         while file is not None:  # else it is no store that others could see
             with contextlib.suppress(*TROUBLE):
-                if file.exists():
+                if _is_there(file):
                     await self._look(str(file))
             self._counts_are(Counts())
-            await asyncio.sleep(AGAIN / 4 if not file.exists() else AGAIN)
+            await asyncio.sleep(AGAIN if _is_there(file) else EVERY)
 
     async def _look(self, file: str) -> None:
         """Look at the store as long as it is the same one."""
@@ -213,6 +214,10 @@ async def _records(store: Store, run: str, after: int) -> AsyncIterator[Record]:
             yield Record(run, row.seq, row.at, decode(row.data))
         after = rows[-1].seq
         await asyncio.sleep(0)
+
+
+def _is_there(file: Path) -> bool:
+    return os.path.exists(file)  # one that may not be looked at is not there, either
 
 
 def _identity(file: str) -> tuple[int, int]:
