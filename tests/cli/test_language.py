@@ -12,7 +12,7 @@ import rerail.cli
 from rerail.cli.app import help_text
 from rerail.core.texts import TEXTS
 
-SOURCES = "\n".join(path.read_text("utf-8") for path in sorted(Path(rerail.cli.__file__).parent.glob("*.py")))
+SOURCES = "\n".join(path.read_text("utf-8") for path in sorted(Path(rerail.cli.__file__).parent.rglob("*.py")))
 KEYS = [key for key in TEXTS if key.startswith("cli.")]
 
 
