@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -175,27 +177,47 @@ def test_no_store_no_completions(here: Here, window: Window) -> None:
     assert not (here.place.folder / ".rerail").exists()
 
 
+HOLD = """
+import sqlite3, sys
+database = sqlite3.connect(".rerail/runs.db", isolation_level=None)
+for command in sys.argv[1:]:
+    database.execute(command).fetchall()
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextlib.contextmanager
+def held(*commands: str) -> Iterator[None]:
+    """The store in the hands of another process: locks mean nothing inside of one."""
+    words = [sys.executable, "-c", HOLD, *commands]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            assert process.stdout.readline() == "held\n"
+            yield
+        finally:
+            process.stdin.close()
+
+
 def test_a_store_that_is_being_written_can_be_asked(here: Here, window: Window) -> None:
     """T11: a writer that takes its time is not waited for."""
     run = here.run({"id": "a", "tool": "ok"}, code=0)
     until(window.runs)
-    with contextlib.closing(sqlite3.connect(".rerail/runs.db", isolation_level=None)) as database:
-        database.execute("BEGIN IMMEDIATE")
-        assert Typed(window)("/show ") == [f"/show {run}"]
-        database.execute("ROLLBACK")
+    with held("BEGIN IMMEDIATE", "UPDATE runs SET objective = 'x'"):
+        assert Typed(window).meanings("/show ") == ["completed a test"]
+    assert Typed(window)("/show ") == [f"/show {run}"]
 
 
 def test_a_store_that_nobody_can_open_keeps_nobody_waiting(here: Here) -> None:
-    """T11: a question has an answer in time, or none."""
+    """T11: a question has an answer in time, or none; and leaving does not wait, either."""
     here.run({"id": "a", "tool": "ok"}, code=0)
-    with contextlib.closing(sqlite3.connect(".rerail/runs.db", isolation_level=None)) as database:
-        database.execute("PRAGMA locking_mode = EXCLUSIVE")
-        database.execute("BEGIN EXCLUSIVE")
-        began = time.monotonic()
+    with held("PRAGMA locking_mode = EXCLUSIVE", "BEGIN EXCLUSIVE", "UPDATE runs SET objective = 'x'"):
         with opened() as window:
-            assert Typed(window)("/show ") == []
-        assert time.monotonic() - began < 2 * PATIENCE + 1
-        database.execute("ROLLBACK")
+            time.sleep(0.5)  # it is at it
+            began = time.monotonic()
+            assert window.runs() == window.pictures("7c1f") == []
+        assert time.monotonic() - began < 3 * PATIENCE + 1  # two questions, and leaving
 
 
 def test_a_damaged_history_offers_nothing(here: Here, window: Window) -> None:
