@@ -381,11 +381,11 @@ class State:
         needs = []
         for need in full_needs(track.step, self._names):
             other = self.tracks[need.step]
-            needs.append((other, need.when))
+            needs.append(_edge(other, need.when))
             if isinstance(other.out, list):
-                other.out.append((track, need.when))
+                other.out.append(_edge(track, need.when))
             else:
-                other.out = [(track, need.when)]
+                other.out = [_edge(track, need.when)]
             _count(track, WORTH[need.when][other.standing], 1)
         track.needs = tuple(needs)
 
@@ -539,6 +539,15 @@ class State:
         """The run has come to rest, or waits for a person: its seconds do not count."""
         self.active = self.seconds(at)
         self.active_since = None
+
+
+def _edge(track: Track, when: When) -> tuple[Track, When]:
+    """A step at one end of an edge; nearly all edges are plain, and share it: plans are large, and tuples are swept."""
+    if when is not When.SUCCESS:
+        return (track, when)
+    if track.edge is None:
+        track.edge = (track, when)
+    return track.edge
 
 
 def _count(track: Track, worth: int, by: int) -> None:

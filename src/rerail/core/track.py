@@ -169,6 +169,7 @@ class Track(msgspec.Struct, eq=False):
     n: int
     step: Step
     order: tuple[int, int]
+    edge: tuple[Track, When] | None = None  # itself as a plain need: one for all that need it
     needs: tuple[tuple[Track, When], ...] = ()
     out: Sequence[tuple[Track, When]] = ()  # a list, once somebody needs it: most plans end in leaves
     template: Template | None = None

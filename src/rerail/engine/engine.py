@@ -544,20 +544,24 @@ class Engine(Taker):
             run, above = above.run, None
             head = await self.head(run)
             asked = {"mending": True, "damage": damage, "force": force}
+            state = await self.state(run)
+        elif self._driven_elsewhere(head := await self.head(run), take_over=take_over):
+            raise self._is_live(head, tell("hint.run.run_live", run=run))  # somebody took it while we looked
         # All that takes its time comes before the run is taken: whoever holds one is either driving it or about to go.
-        state = await self.state(run)
-        pretend_mended(state)
         if not clean and "damage" not in asked:
             asked["damage"] = await damage_of(self._host, state)
-        preview = self._foreseen(state, who, asked)
         again = await self._effects_below(state)
+        if dry_run or clean:
+            pretended = await self.state(run)  # this one is changed
+            pretend_mended(pretended)
+            preview = self._foreseen(pretended, who, asked)
         if dry_run:
             return run, replace(preview, once=(*preview.once, *again))
         await self._need_tools(state)
         backup = await backed_up(self._host, state) if clean else None
         asked["backup"] = str(backup.folder) if backup is not None else ""
         try:
-            loop, preview = await self._take_for_retry(run, head, who, asked, take_over=take_over)
+            loop, preview = await self._take_for_retry(state, head, who, asked, take_over=take_over)
         except RerailError:
             if backup is not None:
                 discard(backup)
@@ -603,10 +607,10 @@ class Engine(Taker):
             raise Refused(tell("refuse.run.superseded", run=run, newest=newest), "RUN_SUPERSEDED", hint=hint)
 
     async def _take_for_retry(
-        self, run: str, head: Head, who: str, asked: Mapping[str, Any], *, take_over: bool
+        self, state: State, head: Head, who: str, asked: Mapping[str, Any], *, take_over: bool
     ) -> tuple[RunLoop, Preview]:
         """Become the owner, and write down that the run is retried: nobody else does the same any more."""
-        loop = await self._take(run, head, take_over=take_over)
+        loop = await self._take(state.run, head, state, take_over=take_over)
         try:
             loop.note(*self._today.mending(loop.state, self._by))
             preview = self._foreseen(loop.state, who, asked)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
+import gc
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass
@@ -98,6 +99,19 @@ class Host:
     def specs_of(self, state: State) -> Mapping[str, ToolSpec]:
         """The tools that a run was given: nobody may use those of another plan's servers in it (H8)."""
         return self.given(state.mcp, state.brought) if state.mcp and self.given is not None else self.specs
+
+
+@contextlib.contextmanager
+def _unswept(count: int) -> Iterator[None]:
+    """Thousands of records are made at once, and none is garbage: no search for some in the middle of that."""
+    pause = count > 4 * BREATH and gc.isenabled()
+    if pause:
+        gc.disable()
+    try:
+        yield
+    finally:
+        if pause:
+            gc.enable()
 
 
 class View(Protocol):
@@ -222,7 +236,8 @@ class RunLoop:
                     ) from self._broken
                 self._absorb()
                 self._obey()
-                launches = self._advance()
+                with _unswept(len(self.state.ready)):
+                    launches = self._advance()
                 begun = asyncio.get_running_loop().time()
                 await self._commit()
                 if launches and asyncio.get_running_loop().time() - begun > STALLED:

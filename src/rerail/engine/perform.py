@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import heapq
 import math
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -86,37 +86,50 @@ class Outcome(msgspec.Struct, eq=False, gc=False):
 
 
 class Deadlines:
-    """The timeouts of all calls under way, on one timer of the event loop: most calls end long before theirs."""
+    """The timeouts of all calls under way, on one timer of the event loop: most calls end long before theirs.
+
+    Calls with the same timeout are due in the order in which they started, so a queue for each timeout is enough.
+    """
 
     def __init__(self, expire: Callable[[Launch], None]) -> None:
         self._expire = expire
-        self._heap: list[tuple[float, int, Launch]] = []
+        self._queues: dict[float, deque[Launch]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._count = 0
+        self._due = math.inf
 
     def add(self, launch: Launch, loop: asyncio.AbstractEventLoop) -> None:
         """Watch a call that has just started."""
         if loop is not self._loop:  # an engine that is opened again lives on another loop
-            self._loop, self._heap, self._timer = loop, [], None
-        self._count += 1
-        heapq.heappush(self._heap, (launch.started + launch.timeout, self._count, launch))
-        if self._timer is None or self._heap[0][2] is launch:
+            self._loop, self._queues, self._timer, self._due = loop, {}, None, math.inf
+        queue = self._queues.get(launch.timeout)
+        if queue is None:
+            queue = self._queues[launch.timeout] = deque()
+        queue.append(launch)
+        if self._timer is None or launch.started + launch.timeout < self._due:
             self._set(loop)
 
     def _set(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        while self._heap and self._heap[0][2].ended:
-            heapq.heappop(self._heap)
-        self._timer = loop.call_at(self._heap[0][0], self._ring, loop) if self._heap else None
+        self._due = math.inf
+        for timeout, queue in list(self._queues.items()):
+            while queue and queue[0].ended:
+                queue.popleft()
+            if queue:
+                self._due = min(self._due, queue[0].started + timeout)
+            else:
+                del self._queues[timeout]
+        self._timer = loop.call_at(self._due, self._ring, loop) if self._queues else None
 
     def _ring(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
-        while self._heap and (self._heap[0][2].ended or self._heap[0][0] <= loop.time()):
-            launch = heapq.heappop(self._heap)[2]
-            if not launch.ended:
-                self._expire(launch)
+        now = loop.time()
+        for timeout, queue in list(self._queues.items()):
+            while queue and (queue[0].ended or queue[0].started + timeout <= now):
+                launch = queue.popleft()
+                if not launch.ended:
+                    self._expire(launch)
         self._set(loop)
 
 

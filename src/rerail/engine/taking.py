@@ -50,21 +50,24 @@ class Taker(Reader):
             hint = tell("hint.worker.silent", run=head.run, owner=head.owner)
         return Refused(tell("refuse.run.driven_by", run=head.run, owner=head.owner), "RUN_LIVE", hint=hint)
 
-    async def _take(self, run: str, seen: Head | None = None, *, take_over: bool = False) -> RunLoop:
+    async def _take(
+        self, run: str, seen: Head | None = None, known: State | None = None, *, take_over: bool = False
+    ) -> RunLoop:
         """Become the owner of a run nobody drives; a dead owner's lease is taken over.
 
-        With the head that was ``seen`` when it was decided, only if nobody else had the run since: of two who decide
-        the same at the same instant, the second must not do it again after the first.
+        With the head that was ``seen`` when it was decided, only if nothing happened since: of two who decide the same
+        at the same instant, the second must not do it again after the first. A state that was decided from is ``known``,
+        and is folded on instead of anew.
         """
         with store_errors():
             lease = await self._claim(run, seen, take_over=take_over)
         try:
-            state, moved = State(run), False
-            async for record in self._records(run):
+            state, moved = known if known is not None else State(run), False
+            since = known.seq if known is not None else seen.seq if seen is not None else None
+            async for record in self._records(run, state.seq):
                 evolve(state, record.event, record.at, record.seq)
-                moved = moved or (
-                    seen is not None and record.seq > seen.seq and not isinstance(record.event, ev.Notified)
-                )
+                news = since is not None and record.seq > since and not isinstance(record.event, ev.Notified)
+                moved = moved or news
             if moved:
                 hint = tell("hint.run.see_run", run=run)
                 raise Refused(tell("refuse.run.changes_hands", run=run), "RUN_LIVE", hint=hint)
