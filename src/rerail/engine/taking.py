@@ -56,8 +56,8 @@ class Taker(Reader):
         """Become the owner of a run nobody drives; a dead owner's lease is taken over.
 
         With the head that was ``seen`` when it was decided, only if nothing happened since: of two who decide the same
-        at the same instant, the second must not do it again after the first. A ``known`` state is what was decided from,
-        and is folded on instead of anew.
+        at the same instant, the second must not do it again after the first. A ``known`` state was decided from, and
+        is folded on instead of anew.
         """
         with store_errors():
             lease = await self._claim(run, seen, take_over=take_over)
