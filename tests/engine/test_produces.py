@@ -486,6 +486,7 @@ def test_a_late_attempt_does_not_write_over_a_newer_one(tmp_path: Path) -> None:
                 ctx.write_text("a.txt", "old")
             finally:
                 late.set()
+            return 1
         ctx.write_text("a.txt", "new")
         return ctx.attempt
 
