@@ -100,8 +100,8 @@ def stamp(now: float) -> str:
 # -- Putting aside ------------------------------------------------------------------------------------------------
 
 
-def put_aside(folder: Path, names: Iterable[str], label: str) -> list[str]:
-    """Move a step's old files into the archive, each under its own name; returns those that were there."""
+def put_aside(folder: Path, names: Iterable[str], label: str, *, copy: bool = False) -> list[str]:
+    """Move a step's old files into the archive, or ``copy`` them, each under its own name; returns those there were."""
     target, moved = None, []
     for name in names:
         path = entry(folder, name)
@@ -110,7 +110,10 @@ def put_aside(folder: Path, names: Iterable[str], label: str) -> list[str]:
         if target is None:
             target = _new_folder(folder / ARCHIVE, label)
         (target / name).parent.mkdir(parents=True, exist_ok=True)
-        path.replace(target / name)
+        if copy:
+            _keep(path, target / name)
+        else:
+            path.replace(target / name)
         moved.append(name)
     return moved
 
@@ -175,6 +178,9 @@ def _all(folder: Path) -> Iterator[str]:
         folders[:] = [name for name in folders if not (top and name in RESERVED)]
         links = [name for name in folders if (Path(place) / name).is_symlink()]
         for name in (*files, *links):
+            path = Path(place) / name
+            if not (path.is_file() or path.is_symlink()):
+                continue  # a pipe or a socket holds nothing that could be kept
             if not (top and name in RESERVED) and not (name.startswith(".") and name.endswith(".part")):
                 yield (here / name).as_posix()
 
@@ -184,12 +190,17 @@ def kept_in(folder: Path) -> Backup:
     return Backup(folder, tuple(_all(folder)))
 
 
+def _is_copy(one: os.stat_result, other: os.stat_result) -> bool:
+    """Whether a file was not touched since it was copied: a copy keeps the time of the original."""
+    return (one.st_size, one.st_mtime_ns) == (other.st_size, other.st_mtime_ns)
+
+
 def remove(folder: Path, backup: Backup) -> None:
     """Take away what is kept in a backup, and nothing else; what cannot be taken away stays, and harms nobody."""
     for name in backup.names:
         with contextlib.suppress(OSError, Outside):
             path, copy = entry(folder, name), backup.folder / name
-            if not os.path.lexists(copy) or path.lstat().st_size != copy.lstat().st_size:
+            if not os.path.lexists(copy) or not _is_copy(path.lstat(), copy.lstat()):
                 continue
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)

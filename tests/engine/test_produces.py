@@ -14,7 +14,10 @@ import pytest
 
 import rerail
 from rerail.core.commands import confirm
-from rerail.core.events import FileMade, RetryBegin
+from rerail.core.events import FileMade, RetryBegin, StepSucceeded
+from rerail.core.fold import evolve
+from rerail.core.track import Phase
+from rerail.engine.files import damaged, files_of
 from rerail.engine.wishes import Wish
 from rerail.errors import PlanError, Refused, StoreError
 from rerail.ports import Batch, Lease, Unusable
@@ -472,6 +475,35 @@ def test_an_edit_on_record_is_put_in_place_by_whoever_comes(world: World) -> Non
 
     virtual_run(main)
     assert world.calls == {"a": 1, "b": 1, "c": 1}
+
+
+def test_a_draft_is_for_the_content_it_was_given_for(world: World) -> None:
+    """T2: once the step has made its file anew, an old draft does not take its place; nor does one from elsewhere."""
+
+    async def main() -> None:
+        async with world.engine() as engine:
+            run = (await engine.run({"steps": GATED})).run_id
+            folder = world.folder / "work" / run
+            (world.folder / "foreign.json").write_text("[9]")
+            draft = folder / ".rerail" / "edit" / "x" / "a.json"
+            draft.parent.mkdir(parents=True)
+            draft.write_bytes(b"[2]")
+            state = await engine.state(run)
+            file = FileMade("a.json", digest_of(draft)[0], "a", ".rerail/edit/x/a.json")
+            foreign = FileMade("sub/a.json", "", "b", "../../foreign.json")
+            for event in confirm(state, "c", "me", files=[file, foreign]):
+                evolve(state, event, state.at, state.seq + 1)
+            assert set(state.drafts) == {"a.json", "sub/a.json"}
+            damaged([item for track in state.tracks.values() for item in files_of(track)][1:2], folder, state.drafts)
+            assert (world.folder / "foreign.json").exists()
+            state.tracks["a"].attempt += 1
+            state.move(state.tracks["a"], Phase.RUNNING)
+            evolve(
+                state, StepSucceeded("a", state.tracks["a"].attempt, files={"a.json": "new"}), state.at, state.seq + 1
+            )
+            assert set(state.drafts) == {"sub/a.json"}
+
+    virtual_run(main)
 
 
 def test_a_late_attempt_does_not_write_over_a_newer_one(tmp_path: Path) -> None:

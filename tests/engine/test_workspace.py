@@ -176,6 +176,18 @@ def test_what_is_not_in_the_backup_is_not_taken_away(tmp_path: Path) -> None:
     assert sorted(kept_in(backup.folder).names) == ["b", "c"]
 
 
+def test_what_was_changed_since_is_not_taken_away(tmp_path: Path) -> None:
+    """T4: also if it is as long as before; a pipe is no file to keep, and no trouble."""
+    write_whole(tmp_path / "a", b"1")
+    os.mkfifo(tmp_path / "pipe")
+    backup = back_up(tmp_path, "now")
+    assert backup is not None
+    assert backup.names == ("a",)
+    os.utime(tmp_path / "a", ns=(1, 1))
+    remove(tmp_path, backup)
+    assert (tmp_path / "a").exists()
+
+
 def test_writing_into_an_old_file_does_not_reach_the_backup(tmp_path: Path) -> None:
     """T4: also if nobody came to take it away."""
     write_whole(tmp_path / "cache.db", b"1")

@@ -89,6 +89,8 @@ def _step_succeeded(state: State, event: ev.StepSucceeded, at: float) -> None:
     result = Result(event.output, event.digest, event.size, event.blob, event.attempt)
     result.effect, result.hole, result.by = track.call.effect, event.hole, event.by
     result.unverified, result.files = event.unverified, event.files
+    for path in event.files if state.drafts else ():
+        state.drafts.pop(path, None)  # what a person gave was for the content before this one
     if track.call.rung is Rung.FALLBACK:
         reason = track.error.message if track.error else ""
         result.degraded = f"fallback:{reason}"

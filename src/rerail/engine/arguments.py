@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rerail.core import events as ev
+from rerail.core.commands import FileDamage
 from rerail.core.refs import HOLE, MissingPath
 from rerail.core.state import State
 from rerail.core.track import Phase
 from rerail.core.values import pack, unpack
 from rerail.engine.failures import from_code
-from rerail.engine.files import Damage, told
+from rerail.engine.files import told
 from rerail.engine.outputs import Contents
 
 
@@ -65,7 +66,7 @@ def path_missing(missing: MissingPath) -> ev.Error:
     return from_code("PATH_MISSING", ref=str(missing.ref), step=missing.ref.step, there=missing.there)
 
 
-def files_damaged(found: list[Damage], parent: str) -> ev.Error:
+def files_damaged(found: list[FileDamage], parent: str) -> ev.Error:
     """Files that the step reads, and that are not as their steps left them."""
     files, steps = ", ".join(damage.path for damage in found), list(dict.fromkeys(damage.step for damage in found))
     if "" in steps:  # what this run follows has to be done again, and nothing here can do that

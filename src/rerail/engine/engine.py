@@ -269,7 +269,7 @@ class Engine(Taker):
     def _drive(self, run: str, loop: RunLoop, above: State | None = None) -> None:
         """Let a run go on in a task of its own; ``above`` is its parent, whose snapshot tells of both."""
         if loop.state.staged and loop.state.home == (above or loop.state).run:
-            loop.snapshot = Snapshot(loop.workspace, self._host.clock, above)
+            loop.snapshot = Snapshot(loop.workspace, above)
         task = asyncio.get_running_loop().create_task(self._driven(run, loop))
         task.add_done_callback(lambda done: None if done.cancelled() else done.exception())  # `wait` raises it
         self._live[run] = Live(loop, task)

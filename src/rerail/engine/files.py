@@ -12,13 +12,14 @@ from typing import Any
 
 import msgspec
 
+from rerail.core.commands import FileDamage
 from rerail.core.events import FileMade
 from rerail.core.plan import Check, Produced
 from rerail.core.schema import Schema
 from rerail.core.state import State
 from rerail.core.texts import tell
 from rerail.core.track import Phase, Track
-from rerail.workspace import Outside, digest_of, entry, inside, put_aside
+from rerail.workspace import OWN, Outside, digest_of, entry, inside, put_aside
 
 NO_DRAFTS: Mapping[str, FileMade] = {}
 MAX_PARSED = 64 * 1024 * 1024  # bytes of a file that is read as data
@@ -108,16 +109,7 @@ class Wanted:
     digest: str
 
 
-@dataclass(frozen=True, slots=True)
-class Damage:
-    """A file that cannot be relied on any more."""
-
-    step: str
-    path: str
-    reason: str
-
-
-def damaged(wanted: Iterable[Wanted], folder: Path, drafts: Mapping[str, FileMade] = NO_DRAFTS) -> list[Damage]:
+def damaged(wanted: Iterable[Wanted], folder: Path, drafts: Mapping[str, FileMade] = NO_DRAFTS) -> list[FileDamage]:
     """Which of these files are missing, changed or not valid; reads the disk.
 
     What a person gave instead is put in its place first: it is on record, and whoever was to do it may have died.
@@ -128,18 +120,19 @@ def damaged(wanted: Iterable[Wanted], folder: Path, drafts: Mapping[str, FileMad
             _put_in_place(folder, drafts[want.file.path])
         seen = look(want.file, folder)
         if seen.faults:
-            found.append(Damage(want.step, want.file.path, "; ".join(seen.faults)))
+            found.append(FileDamage(want.step, want.file.path, "; ".join(seen.faults)))
         elif seen.digest != want.digest:
-            found.append(Damage(want.step, want.file.path, tell("reason.file.changed")))
+            found.append(FileDamage(want.step, want.file.path, tell("reason.file.changed")))
     return found
 
 
 def _put_in_place(folder: Path, file: FileMade) -> None:
+    """Let a draft take a file's place, with the old content copied aside first: several may try, and one is enough."""
     draft = folder / file.draft
-    if not draft.is_file():
+    if not draft.resolve().is_relative_to((folder / OWN / "edit").resolve()) or not draft.is_file():
         return  # it was done before
     with contextlib.suppress(OSError, Outside):
-        put_aside(folder, [file.path], f"{file.step}-edited")
+        put_aside(folder, [file.path], f"{file.step}-edited", copy=True)
         draft.replace(entry(folder, file.path))
         draft.parent.rmdir()
 
@@ -160,6 +153,6 @@ def files_of(track: Track) -> list[Wanted]:
     return [Wanted(track.id, declared.get(path, Produced(path)), digest) for path, digest in made.items()]
 
 
-def told(damages: Sequence[Damage]) -> str:
+def told(damages: Sequence[FileDamage]) -> str:
     """What is wrong with some files, in one line."""
     return "; ".join(f"{damage.path}: {damage.reason}" for damage in damages)

@@ -21,7 +21,6 @@ from rerail.core.track import Phase, Track
 from rerail.engine.files import Wanted, damaged, files_of, look, look_at
 from rerail.engine.loop import Host
 from rerail.errors import Refused
-from rerail.ports import Clock
 from rerail.workspace import OWN, Backup, Outside, back_up, kept_in, remove, stamp, write_whole
 
 
@@ -40,8 +39,7 @@ async def _looked_at(host: Host, state: State, wanted: list[Wanted]) -> list[Fil
     if not wanted:
         return []
     with host.clock.external():
-        found = await asyncio.to_thread(damaged, wanted, host.workspaces(state.home), state.drafts)
-    return [FileDamage(item.step, item.path, item.reason) for item in found]
+        return await asyncio.to_thread(damaged, wanted, host.workspaces(state.home), state.drafts)
 
 
 async def backed_up(host: Host, state: State) -> Backup | None:
@@ -141,8 +139,8 @@ async def left_behind(host: Host, state: State, track: Track) -> tuple[FileMade,
 class Snapshot:
     """`task.json` in the workspace of a pipeline: written when it would read differently, never read back (T9)."""
 
-    def __init__(self, folder: Path, clock: Clock, parent: State | None = None) -> None:
-        self._path, self._clock, self._parent = folder / "task.json", clock, parent
+    def __init__(self, folder: Path, parent: State | None = None) -> None:
+        self._path, self._parent = folder / "task.json", parent
         self._seen: tuple[Any, ...] = ()
         self._written = b""
 

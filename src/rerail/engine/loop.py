@@ -24,7 +24,7 @@ import msgspec
 from rerail.context import Context
 from rerail.core import events as ev
 from rerail.core.codec import decode, encode
-from rerail.core.commands import Faulty, Refusal
+from rerail.core.commands import Faulty, FileDamage, Refusal
 from rerail.core.decide import Action, Ask, Call, Look, Note, decide
 from rerail.core.events import Event, Record
 from rerail.core.fold import evolve
@@ -40,7 +40,7 @@ from rerail.core.verdict import run_status
 from rerail.core.views import attempts_of, question_table
 from rerail.engine.arguments import Before, Lookup, NotYet, files_damaged, holes_in, nulled, path_missing, with_args
 from rerail.engine.failures import from_code
-from rerail.engine.files import Damage, Wanted, damaged, files_read
+from rerail.engine.files import Wanted, damaged, files_read
 from rerail.engine.limits import Limits, wanted
 from rerail.engine.outputs import INLINE, Contents, Gone
 from rerail.engine.perform import GRACE, Launch, Outcome, Performer
@@ -159,7 +159,7 @@ class RunLoop:
         self._due: dict[tuple[str, str, int], Coroutine[Any, Any, None]] = {}  # begins once all is durable
         self._fetched: dict[str, dict[str, bytes]] = {}
         self._probed: dict[tuple[str, int], Any] = {}
-        self._inspected: dict[tuple[str, int], list[Damage]] = {}  # what is wrong with the files that a step reads
+        self._inspected: dict[tuple[str, int], list[FileDamage]] = {}  # what is wrong with the files that a step reads
         self._progress: dict[tuple[str, bool], ev.StepProgress] = {}
         self._full: list[ev.StepProgress] = []  # what tools logged, in events that hold no more
         self._check_launched = False
