@@ -73,7 +73,7 @@ def test_finished_work_is_kept(answer: Any) -> None:
     phases = {name: track.phase for name, track in state.tracks.items()}
     assert phases == {"a": Phase.SUCCEEDED, "b": Phase.PENDING, "c": Phase.PENDING, "p": Phase.SUCCEEDED}
     assert state.tracks["b"].step.tool == "u"
-    assert [track.id for track, _ in state.ready.members.values()] == ["b"]
+    assert [track.id for track in state.ready.members.values()] == ["b"]
     assert (state.revision, state.replans, state.replan_wanted) == (2, 1, False)
 
 

@@ -18,7 +18,7 @@ from rerail.core.plan import Effect, Step, definition, servers_of
 from rerail.core.policy import LEAST_WAIT, Rung
 from rerail.core.recover import failed_args
 from rerail.core.state import State
-from rerail.core.track import Heal, Phase, Result, Track
+from rerail.core.track import PENDING, RUNNING, SKIPPED, SUCCEEDED, Heal, Phase, Result, Track
 
 MAX_FAILURES = 8  # failed attempts of a step that a mind gets to see
 
@@ -77,13 +77,13 @@ def _step_started(state: State, event: ev.StepStarted, at: float) -> None:
         state.round_calls[event.step] = state.round_calls.get(event.step, 0) + 1
     state.by_tool[event.tool] = state.by_tool.get(event.tool, 0) + 1
     _happened(state, track)  # it may, from now on
-    state.move(track, Phase.RUNNING)
+    state.move(track, RUNNING)
 
 
 def _step_succeeded(state: State, event: ev.StepSucceeded, at: float) -> None:
     state.tokens += event.tokens
     state.cost += event.cost
-    track = state.current(event.step, event.attempt, Phase.RUNNING)
+    track = state.current(event.step, event.attempt, RUNNING)
     if track is None or track.call is None:
         return
     result = Result(event.output, event.digest, event.size, event.blob, event.attempt)
@@ -124,17 +124,17 @@ def _step_failed(state: State, event: ev.StepFailed, at: float) -> None:
     if track is None:
         return
     if event.called:
-        if track.attempt != event.attempt or track.phase is not Phase.RUNNING or track.call is None:
+        if track.attempt != event.attempt or track.phase is not RUNNING or track.call is None:
             return
         track.elapsed = event.elapsed
         state.tool_seconds += event.elapsed
-    elif track.phase not in (Phase.PENDING, Phase.BACKOFF, Phase.DOUBT):
+    elif track.phase not in (PENDING, Phase.BACKOFF, Phase.DOUBT):
         return
     track.error = event.error
     track.ended_at = at
     unsafe = track.call is not None and track.call.effect is Effect.ONCE
     if event.error.code == "RUN_CANCELLED" and not (unsafe and _doubtful(track, event)):
-        state.move(track, Phase.PENDING)
+        state.move(track, PENDING)
         return
     if track.heal is not None:
         # An earlier "not now" has nothing to say about this failure, nor has what a mind thought of another one: a
@@ -208,7 +208,7 @@ def _step_skipped(state: State, event: ev.StepSkipped, at: float) -> None:
         track.skip, track.ended_at = event, at
         track.again = track.root = False
         track.result = None
-        state.move(track, Phase.SKIPPED)
+        state.move(track, SKIPPED)
     else:  # a consequence: derived, not stored; only that it was said is noted
         track.announced = event.code
         state.announce.pop(track.n, None)
@@ -216,16 +216,16 @@ def _step_skipped(state: State, event: ev.StepSkipped, at: float) -> None:
 
 def _step_kept(state: State, event: ev.StepKept, at: float) -> None:
     track = state.tracks.get(event.step)
-    if track is None or track.phase is not Phase.PENDING or track.result is None:
+    if track is None or track.phase is not PENDING or track.result is None:
         return
     track.again = track.root = False
     track.stale = event.stale
-    state.move(track, Phase.SUCCEEDED)
+    state.move(track, SUCCEEDED)
 
 
 def _step_renewed(state: State, event: ev.StepRenewed, at: float) -> None:
     track = state.tracks.get(event.step)
-    if track is not None and track.phase is Phase.PENDING:
+    if track is not None and track.phase is PENDING:
         track.root = True
         state.refresh(track)
 

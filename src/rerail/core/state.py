@@ -24,7 +24,14 @@ from rerail.core.track import (
     DEAD,
     DEAD_OPEN,
     MET,
+    NOWHERE,
     OPEN,
+    PENDING,
+    READY,
+    RUNNING,
+    SKIPPED,
+    SUCCEEDED,
+    UNDECIDED,
     VOID,
     WORTH,
     Phase,
@@ -85,7 +92,7 @@ class State:
         self.announce: dict[int, Track] = {}  # skipped as a consequence, and not yet said so
         self.by_tool: dict[str, int] = {}
         self._phases = {
-            Phase.RUNNING: self.running, Phase.BACKOFF: self.backoff, Phase.HURT: self.hurt,
+            RUNNING: self.running, Phase.BACKOFF: self.backoff, Phase.HURT: self.hurt,
             Phase.HELD: self.held, Phase.DOUBT: self.doubts,
         }  # fmt: skip
         self._places = {Place.KEEPERS: self.keepers, Place.GATES: self.gates, Place.ANNOUNCE: self.announce}
@@ -190,8 +197,8 @@ class State:
             return (track.step,)
         if len(track.needs) == 1:  # most steps
             need = track.needs[0][0]
-            return (track.step, need.result.made if need.phase is Phase.SUCCEEDED and need.result else "")
-        digests = [need.result.made if need.phase is Phase.SUCCEEDED and need.result else "" for need, _ in track.needs]
+            return (track.step, need.result.made if need.phase is SUCCEEDED and need.result else "")
+        digests = [need.result.made if need.phase is SUCCEEDED and need.result else "" for need, _ in track.needs]
         if len(digests) > 16:  # wide joins keep one digest of all
             return (track.step, blake2b("\n".join(digests).encode(), digest_size=16).digest())
         return (track.step, *digests)
@@ -199,14 +206,16 @@ class State:
     def tainted(self, track: Track) -> str:
         """The id of a need whose missing output this step had to do without, if there is one (H9)."""
         for need, when in track.needs:
-            if when is When.FAILURE:
-                continue
-            if need.phase is Phase.SKIPPED or (
-                need.result is not None and need.result.hole and need.phase is Phase.SUCCEEDED
-            ):
+            if need.phase is SUCCEEDED:
+                result = need.result
+                if result is None or when is When.FAILURE:
+                    continue
+                if result.hole:
+                    return need.id
+                if result.degraded.startswith("hole:"):
+                    return result.degraded[5:]
+            elif need.phase is SKIPPED and when is not When.FAILURE:
                 return need.id
-            if need.phase is Phase.SUCCEEDED and need.result is not None and need.result.degraded.startswith("hole:"):
-                return need.result.degraded[5:]
         return ""
 
     def quiet(self) -> bool:
@@ -248,7 +257,7 @@ class State:
             if until > now >= until - track.wait - 1e-3:
                 return
             heapq.heappop(self.timers)
-            self.move(track, Phase.PENDING)
+            self.move(track, PENDING)
 
     # -- Changing: only the fold calls what follows ---------------------------------------------------------------
 
@@ -258,7 +267,7 @@ class State:
         stack = [track]
         while stack:
             current = stack.pop()
-            if current.phase is Phase.PENDING or current.place is not Place.NONE:
+            if current.phase is PENDING or current.place is not NOWHERE:
                 self._place(current)
             old, new = current.standing, self._standing(current)
             if new is old:
@@ -270,14 +279,14 @@ class State:
                 if before != after:
                     _count(target, before, -1)
                     _count(target, after, 1)
-                    if target.phase is Phase.PENDING:
+                    if target.phase is PENDING:
                         stack.append(target)
 
     def _standing(self, track: Track) -> Standing:
         phase = track.phase
-        if phase is Phase.SUCCEEDED or phase is Phase.SKIPPED:
+        if phase is SUCCEEDED or phase is SKIPPED:
             return Standing.OK
-        if phase is Phase.PENDING:
+        if phase is PENDING:
             if track.dead:
                 return Standing.BLOCKED_OPEN if track.dead_open else Standing.BLOCKED
             if track.void and not track.open and not track.again:
@@ -285,39 +294,39 @@ class State:
         elif phase is Phase.FAILED:
             permanent = track.error is not None and track.error.category is Category.PERMANENT
             return Standing.FAILED if permanent or not self.rounds_left() else Standing.FAILED_OPEN
-        return Standing.OPEN
+        return UNDECIDED
 
     def _place(self, track: Track) -> None:
         """Put a step into the index where `decide` will look for it."""
-        place = Place.NONE if track.phase is not Phase.PENDING else self._place_of(track)
+        place = NOWHERE if track.phase is not PENDING else self._place_of(track)
         if place is not track.place:
             old = track.place
-            if old is Place.READY:
+            if old is READY:
                 self.ready.discard(track)
-            elif old is not Place.NONE:
+            elif old is not NOWHERE:
                 self._places[old].pop(track.n, None)
             track.place = place
-            if place is Place.READY:
+            if place is READY:
                 self.ready.add(track, self.queue_of(track))
-            elif place is not Place.NONE:
+            elif place is not NOWHERE:
                 self._places[place][track.n] = track
 
     def _place_of(self, track: Track) -> Place:
         if track.dead or (track.void and not track.open and not track.again):
             if track.again or track.announced:
-                return Place.NONE
+                return NOWHERE
             return Place.ANNOUNCE
         track.announced = ""
         if track.open:
-            return Place.NONE
+            return NOWHERE
         if track.again and not track.root:
             return Place.KEEPERS
-        return Place.GATES if track.step.confirm and not track.confirmed else Place.READY
+        return Place.GATES if track.step.confirm and not track.confirmed else READY
 
     def move(self, track: Track, phase: Phase) -> None:
         """Take a step from one phase to another, with its index and its standing."""
         old = track.phase
-        if old is Phase.RUNNING and track.call is not None:
+        if old is RUNNING and track.call is not None:
             self.by_tool[track.call.tool] -= 1
         index = self._phases.get(old)
         if index is not None:
@@ -328,7 +337,7 @@ class State:
         index = self._phases.get(phase)
         if index is not None:
             index[track.n] = track
-            if track.standing is Standing.OPEN:  # under way before and after: nobody else has to know
+            if track.standing is UNDECIDED:  # under way before and after: nobody else has to know
                 self.moves += 1
                 self._place(track)
                 return
@@ -349,7 +358,7 @@ class State:
             else:
                 self._unlink(track)
                 self.ready.discard(track)
-                track.place = Place.NONE if track.place is Place.READY else track.place
+                track.place = NOWHERE if track.place is READY else track.place
                 track.step, track.template = step, None
                 track.order = (-step.priority, track.n)
             changed.append(track)
@@ -417,7 +426,7 @@ class State:
             track.n, track.order = n, (-track.step.priority, n)
             if until is not None:
                 heapq.heappush(self.timers, (until, n, track.attempt))
-            if track.place is Place.READY:
+            if track.place is READY:
                 self.ready.add(track, self.queue_of(track))
         for index, inside in zip(self._indexes(), members, strict=True):
             index.clear()
@@ -467,7 +476,7 @@ class State:
                     continue
                 reset = self._resettable(target, automatic)
                 # A step that was skipped has nothing to reset, but what needed it `done` may have run.
-                if reset or (target.phase is Phase.PENDING and target.standing is not Standing.OPEN):
+                if reset or (target.phase is PENDING and target.standing is not UNDECIDED):
                     seen.add(target.n)
                     stack.append(target)
                     if reset:
@@ -475,15 +484,15 @@ class State:
         return found
 
     def _resettable(self, track: Track, automatic: bool) -> bool:
-        if track.phase is Phase.PENDING:
+        if track.phase is PENDING:
             return track.result is not None and not track.again
-        if track.phase is Phase.SKIPPED:
+        if track.phase is SKIPPED:
             # Accepted skips stay, except that a person's retry gives optional steps another chance.
             return not automatic and track.skip is not None and track.skip.code == "SKIP_OPTIONAL"
         return track.phase is not Phase.DOUBT
 
     def _reset(self, track: Track, *, root: bool, automatic: bool, new_round: bool) -> None:
-        if track.phase is Phase.RUNNING and not root:
+        if track.phase is RUNNING and not root:
             track.redo, track.automatic = True, automatic  # let it end; then it is checked against the new inputs
             return
         if automatic and track.phase is Phase.DOUBT:
@@ -503,7 +512,7 @@ class State:
             track.heal, track.calls = None, 0
         if root or new_round:
             track.probe = None
-        self.move(track, Phase.PENDING)
+        self.move(track, PENDING)
 
     # -- What folds share -----------------------------------------------------------------------------------------
 
@@ -521,9 +530,9 @@ class State:
         self.row.clear()
         if track.redo:
             track.redo, track.again = False, True
-            self.move(track, Phase.PENDING)
+            self.move(track, PENDING)
         else:
-            self.move(track, Phase.SUCCEEDED)
+            self.move(track, SUCCEEDED)
 
     def current(self, step: str, attempt: int, *phases: Phase) -> Track | None:
         """The step's track, if this attempt is the one it is waiting to hear from."""

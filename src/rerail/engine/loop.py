@@ -11,9 +11,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
-import gc
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -44,6 +43,7 @@ from rerail.engine.files import Wanted, damaged, files_read
 from rerail.engine.limits import Limits, wanted
 from rerail.engine.outputs import INLINE, Contents, Gone
 from rerail.engine.perform import GRACE, Launch, Outcome, Performer
+from rerail.engine.unswept import unswept
 from rerail.engine.wishes import Wish, error_for, grant
 from rerail.errors import RerailError, StoreError
 from rerail.mind import judge, reflect, repair, replan
@@ -67,6 +67,7 @@ from rerail.ports import (
 )
 
 T = TypeVar("T")
+CALLED, NOT_CALLED = (Phase.RUNNING, Phase.DOUBT), (Phase.PENDING, Phase.BACKOFF)  # who waits for an outcome
 MAX_FAULTS = 50  # of a change that was refused, in its event; whoever asked is told all of them
 STALLED = 1.0  # seconds between deciding on a call and making it, after which the lease is looked at again
 BREATH = 256  # calls that are started in one go
@@ -99,19 +100,6 @@ class Host:
     def specs_of(self, state: State) -> Mapping[str, ToolSpec]:
         """The tools that a run was given: nobody may use those of another plan's servers in it (H8)."""
         return self.given(state.mcp, state.brought) if state.mcp and self.given is not None else self.specs
-
-
-@contextlib.contextmanager
-def _unswept(count: int) -> Iterator[None]:
-    """Thousands of records are made at once, and none is garbage: no search for some in the middle of that."""
-    pause = count > 4 * BREATH and gc.isenabled()
-    if pause:
-        gc.disable()
-    try:
-        yield
-    finally:
-        if pause:
-            gc.enable()
 
 
 class View(Protocol):
@@ -172,8 +160,10 @@ class RunLoop:
     def note(self, *events: Event) -> None:
         """Write down events before the loop starts, or between its turns."""
         now = self.host.clock.now()
-        for event in events:
-            self._record(event, now)
+        steps = sum(len(event.plan.steps) for event in events if isinstance(event, ev.PlanAccepted))
+        with unswept(steps):
+            for event in events:
+                self._record(event, now)
 
     async def wish(self, wish: Wish) -> None:
         """Put a person's wish before the loop; returns once it is durable, raises if it is refused."""
@@ -198,7 +188,9 @@ class RunLoop:
     @property
     def specs(self) -> Mapping[str, ToolSpec]:
         """The tools that this run was given."""
-        if self._specs is None or not self.state.mcp:
+        if not self.state.mcp:
+            return self.host.specs
+        if self._specs is None:
             self._specs = self.host.specs_of(self.state)
         return self._specs
 
@@ -236,17 +228,14 @@ class RunLoop:
                     ) from self._broken
                 self._absorb()
                 self._obey()
-                with _unswept(len(self.state.ready)):
+                with unswept(len(self.state.ready)):
                     launches = self._advance()
                 begun = asyncio.get_running_loop().time()
                 await self._commit()
                 if launches and asyncio.get_running_loop().time() - begun > STALLED:
                     await self._hold()
                 self._begin_due()
-                for number, launch in enumerate(launches, 1):
-                    self.host.performer.launch(launch, self._deliver)
-                    if not number % BREATH:
-                        await asyncio.sleep(0)  # thousands at once must not keep everybody else on the loop waiting
+                await self._begin(launches)
                 if self._check_launched:
                     self._cancel_unwanted()
                 if (self.state.rest is not None or self.state.waiting) and not self._wishes:
@@ -256,6 +245,15 @@ class RunLoop:
         finally:
             self.ended = True
             self._stop()
+
+    async def _begin(self, launches: list[Launch]) -> None:
+        """Start calls; thousands at once must not keep everybody else on the loop waiting."""
+        for first in range(0, len(launches), BREATH):
+            if first:
+                await asyncio.sleep(0)
+            with unswept(len(launches)):
+                for launch in launches[first : first + BREATH]:
+                    self.host.performer.launch(launch, self._deliver)
 
     def _stop(self) -> None:
         """Leave as a crash would: calls are cancelled, nothing more is recorded."""
@@ -309,8 +307,7 @@ class RunLoop:
         if launch is not None and launch.attempt == outcome.attempt:
             del self._launched[outcome.step]
             self._over(launch)
-        phases = (Phase.RUNNING, Phase.DOUBT) if outcome.called else (Phase.PENDING, Phase.BACKOFF)
-        if self.state.current(outcome.step, outcome.attempt, *phases) is None:
+        if self.state.current(outcome.step, outcome.attempt, *(CALLED if outcome.called else NOT_CALLED)) is None:
             return  # a late word from an older attempt
         if outcome.blobs:
             self._blobs.update(outcome.blobs)

@@ -418,7 +418,7 @@ def _append(cursor: apsw.Cursor, batch: Batch) -> None:
     if batch.blobs:
         cursor.executemany(_BLOB, batch.blobs.items())
         cursor.executemany(_RUN_BLOB, [(digest, run) for digest in batch.blobs])
-    cursor.executemany(_EVENT, [(run, seq, at, data) for seq, (at, data) in enumerate(rows, after + 1)])
+    cursor.executemany(_EVENT, ((run, seq, at, data) for seq, (at, data) in enumerate(rows, after + 1)))
 
 
 def _accept_own(cursor: apsw.Cursor, batch: Batch) -> None:
