@@ -48,8 +48,20 @@ class SystemClock:
         yield
 
 
+@contextlib.contextmanager
+def _needs_extra(url: str, extra: str) -> Iterator[None]:
+    """Say what to install, where a store's driver is not there."""
+    try:
+        yield
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").startswith("rerail"):
+            raise
+        kind = url.partition("://")[0]
+        raise StoreError(tell("refuse.settings.store_extra", url=f"{kind}://", extra=extra)) from missing
+
+
 def make_store(url: str, settings: Settings | None = None) -> Store:
-    """The store that an address names: `memory://` or `sqlite:///path`."""
+    """The store that an address names: `memory://`, `sqlite:///path`, `postgresql://…` or `redis://…`."""
     settings = settings or Settings()
     if url == "memory://":
         from rerail.adapters.stores.memory import MemoryStore
@@ -62,6 +74,16 @@ def make_store(url: str, settings: Settings | None = None) -> Store:
         if not path:
             raise StoreError(tell("refuse.settings.store_without_file", url=url))
         return SqliteStore(path, durability="normal" if settings.store.durability == "normal" else "full")
+    if url.startswith(("postgresql://", "postgres://")):
+        with _needs_extra(url, "postgres"):
+            from rerail.adapters.stores.postgres import PostgresStore
+
+            return PostgresStore(url)
+    if url.startswith(("redis://", "rediss://", "unix://")):
+        with _needs_extra(url, "redis"):
+            from rerail.adapters.stores.redis import RedisStore
+
+            return RedisStore(url, keep_seconds=settings.artifacts.ttl_hours * 3600)
     raise StoreError(tell("refuse.settings.store_unknown", url=url))
 
 

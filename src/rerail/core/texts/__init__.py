@@ -26,6 +26,7 @@ from rerail.core.texts.runs import RUNS
 from rerail.core.texts.schemas import SCHEMAS
 from rerail.core.texts.setup import SETUP
 from rerail.core.texts.shell import SHELL
+from rerail.core.texts.stores import STORES
 from rerail.core.texts.stories import STORIES
 from rerail.core.texts.tools import TOOLS
 from rerail.core.texts.verdicts import VERDICTS
@@ -50,6 +51,7 @@ TEXTS: dict[str, dict[str, str]] = {
     **NOTIFY,
     **WORKERS,
     **SHELL,
+    **STORES,
 }
 
 

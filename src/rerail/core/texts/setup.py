@@ -95,8 +95,8 @@ SETUP: dict[str, dict[str, str]] = {
         "zh": "[{table}.{key}] 应为由键组成的表（来自 {source}）",
     },
     "refuse.settings.store_unknown": {
-        "en": "unknown store address {url!r}; write sqlite:///path/to/runs.db or memory://",
-        "zh": "未知的存储地址 {url!r}；请写 sqlite:///path/to/runs.db 或 memory://",
+        "en": "unknown store address {url!r}; write sqlite:///path/to/runs.db, postgresql://user@host/database, redis://host:6379/0 or memory://",
+        "zh": "未知的存储地址 {url!r}；请写 sqlite:///path/to/runs.db、postgresql://user@host/database、redis://host:6379/0 或 memory://",
     },
     "refuse.settings.model_unnamed": {
         "en": "model.base_url is set, but model.name is not; name the model to use there",

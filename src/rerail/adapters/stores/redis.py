@@ -1,0 +1,368 @@
+"""A store in a Redis server: for those who run one already (needs the `redis` extra).
+
+Rules of this file:
+- Whatever must not come apart is one script on the server; the scripts, and every key, are in `redis_scripts`.
+- Who waits for news hears of it on a channel; a message that is lost is made up for by a look every few seconds.
+- How safe an acknowledgement is, is up to the server's settings; what they can lose is said when the store is opened.
+- No error of Redis leaves this file; each becomes `Unavailable` or `Unusable`, with what to do next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, cast
+
+import redis.asyncio as redis
+from redis import exceptions as problems
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from rerail.adapters.stores import redis_scripts as scripts
+from rerail.adapters.stores.remote import accept_own, refused_claim, shown, wait_for_news
+from rerail.adapters.stores.waiting import Waiters
+from rerail.core.texts import tell
+from rerail.ports import Batch, Conflict, Fenced, Head, Lease, Owner, Row, Unavailable, Unusable
+
+TIME: Final = struct.Struct(">d")
+LOOK_SECONDS: Final = 2.0  # how often those who wait look for themselves
+PAGE: Final = 500  # runs that are looked at in one go
+
+# What an error means: the first type that fits.
+_MEANINGS: Final[Sequence[tuple[type[Exception], type[Unavailable] | type[Unusable], str]]] = (
+    (problems.AuthenticationError, Unusable, "refuse.store.redis_login"),
+    (problems.AuthorizationError, Unusable, "refuse.store.redis_login"),
+    (problems.NoPermissionError, Unusable, "refuse.store.redis_login"),
+    (problems.OutOfMemoryError, Unusable, "refuse.store.redis_full"),
+    (problems.BusyLoadingError, Unavailable, "refuse.store.redis_busy"),
+    (problems.ReadOnlyError, Unavailable, "refuse.store.redis_busy"),
+    (problems.TryAgainError, Unavailable, "refuse.store.redis_busy"),
+    (problems.ConnectionError, Unavailable, "refuse.store.redis_unreachable"),
+    (problems.TimeoutError, Unavailable, "refuse.store.redis_unreachable"),
+    (OSError, Unavailable, "refuse.store.redis_unreachable"),
+)
+# The same for errors that have no type of their own, by their first word.
+_WORDS: Final[Sequence[tuple[str, type[Unavailable] | type[Unusable], str]]] = (
+    ("NOAUTH", Unusable, "refuse.store.redis_login"),
+    ("WRONGPASS", Unusable, "refuse.store.redis_login"),
+    ("OOM", Unusable, "refuse.store.redis_full"),
+    ("MISCONF", Unavailable, "refuse.store.redis_busy"),  # it cannot write to its disk
+    ("BUSY", Unavailable, "refuse.store.redis_busy"),
+    ("MASTERDOWN", Unavailable, "refuse.store.redis_busy"),
+    ("NOREPLICAS", Unavailable, "refuse.store.redis_busy"),
+)
+
+
+def meaning(error: Exception, where: str) -> Unavailable | Unusable:
+    """An error of the driver in the words of the port."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    for word, become, key in _WORDS:
+        if text.startswith(word) or f"-{word}" in text:
+            return become(tell(key, where=where, error=text))
+    for kind, become, key in _MEANINGS:
+        if isinstance(error, kind):
+            return become(tell(key, where=where, error=text))
+    return Unusable(tell("refuse.store.redis_refused", where=where, error=text))
+
+
+class RedisStore:
+    """Histories in a Redis server, all keys under `rerail:`."""
+
+    def __init__(self, url: str, keep_seconds: float = 86_400.0) -> None:
+        self._url = url
+        self._where = shown(url)
+        self._keep = str(max(1, int(min(keep_seconds, 3e9) * 1000)))
+        self._client: redis.Redis | None = None
+        self._scripts: dict[str, Any] = {}
+        self._listening: asyncio.Task[None] | None = None
+        self._waiters = Waiters()
+        self.caveats: tuple[str, ...] = ()  # what the server's settings can lose
+
+    @property
+    def url(self) -> str:
+        """The address the store was opened with, without its password."""
+        return self._where
+
+    async def open(self) -> None:
+        """Connect and look at the server's settings; an open store is connected anew."""
+        await self.close()
+        with self._translated():
+            try:
+                # Nothing is sent twice behind our back: whoever asks knows whether it may.
+                client = redis.Redis.from_url(self._url, retry=Retry(NoBackoff(), 0), health_check_interval=30)
+            except ValueError as error:
+                raise Unusable(tell("refuse.store.redis_refused", where=self._where, error=error)) from error
+            try:
+                await client.ping()
+                self.caveats = tuple(await self._look_at(client))
+            except BaseException:
+                await client.aclose()
+                raise
+        self._client = client
+        self._scripts = {}
+        self._listening = asyncio.create_task(self._listen(client))
+
+    async def close(self) -> None:
+        """Let go of everything."""
+        client, self._client = self._client, None
+        if client is None:
+            return
+        if self._listening is not None:
+            self._listening.cancel()
+            await asyncio.gather(self._listening, return_exceptions=True)
+        with contextlib.suppress(problems.RedisError, OSError):
+            await client.aclose()
+        for run in self._waiters.runs():
+            self._waiters.ring(run)
+
+    async def _look_at(self, client: redis.Redis) -> Sequence[str]:
+        """What the server's settings can lose; servers that do not tell are taken at their word."""
+        info = await client.info("cluster")
+        if info.get("cluster_enabled"):
+            raise Unusable(tell("refuse.store.redis_cluster", where=self._where))
+        try:
+            said = await client.config_get("appendonly", "appendfsync", "save", "maxmemory-policy")
+        except problems.ResponseError:
+            return []
+        known = {_text(name): _text(value) for name, value in said.items()}
+        found = []
+        if known.get("appendonly") == "no":
+            key = "warn.store.redis_snapshots" if known.get("save") else "warn.store.redis_volatile"
+            found.append(tell(key, where=self._where))
+        elif known.get("appendfsync") not in (None, "always"):
+            found.append(tell("warn.store.redis_everysec", where=self._where))
+        policy = known.get("maxmemory-policy", "noeviction")
+        if policy not in ("noeviction", "volatile-ttl", "volatile-lru", "volatile-lfu", "volatile-random"):
+            found.append(tell("warn.store.redis_evicts", where=self._where, policy=policy))
+        return found
+
+    # -- Histories ------------------------------------------------------------------------------------------------
+
+    async def create(self, head: Head) -> None:
+        """Make a run with an empty history; `Conflict` if its id is taken."""
+        fields = {
+            "run": head.run, "status": head.status, "objective": head.objective, "parent": head.parent,
+            "created_at": repr(head.created_at), "updated_at": repr(head.updated_at), "fence": head.fence,
+            "renewed_at": repr(head.renewed_at), **_owned(head.owner),
+        }  # fmt: skip
+        flat = [part for pair in fields.items() for part in pair]
+        made = await self._run(scripts.CREATE, head.run, repr(head.created_at), head.status, head.parent, *flat)
+        if not made and (head.owner is None or await self.head(head.run) != head):
+            raise Conflict(f"there is a run {head.run} already")  # else our own, whose acknowledgement was lost
+
+    async def append(self, batch: Batch) -> None:
+        """Write all rows and contents, or nothing; one's own batch again is not doubled."""
+        rows = [TIME.pack(at) + data for at, data in batch.rows]
+        at = repr(batch.rows[-1][0]) if rows else ""
+        contents = [part for pair in batch.blobs.items() for part in pair]
+        arguments = (batch.run, batch.after, batch.fence, at, batch.status, batch.objective, self._keep, len(rows))
+        if not await self._run(scripts.APPEND, *arguments, *rows, *contents):
+            await accept_own(batch, self.head, self.read)
+        self._waiters.ring(batch.run, batch.after + len(rows))
+
+    async def read(self, run: str, after: int = 0, limit: int = 1000) -> list[Row]:
+        """The next rows of a history, in order; empty at its end."""
+        if limit <= 0:
+            return []
+        found = await self._ask("LRANGE", f"rerail:log:{run}", after, after + limit - 1)
+        return [Row(seq, TIME.unpack_from(entry)[0], entry[8:]) for seq, entry in enumerate(found, after + 1)]
+
+    async def head(self, run: str) -> Head | None:
+        """One run as lists show it."""
+        return _head(await self._ask("HGETALL", f"rerail:run:{run}"))
+
+    async def heads(
+        self, *, prefix: str = "", status: Sequence[str] = (), parent: str | None = None, limit: int = 1000
+    ) -> list[Head]:
+        """Runs, newest first; `prefix` is of the run id, `parent` an exact id."""
+
+        def fits(head: Head) -> bool:
+            return (not status or head.status in status) and (parent is None or head.parent == parent)
+
+        if prefix:
+            ids = await self._ask("ZRANGEBYLEX", "rerail:ids", b"[" + prefix.encode(), b"[" + prefix.encode() + b"\xff")
+            known = [pair for pair in await self._placed(ids) if fits(pair[1])]
+            known.sort(key=lambda pair: (pair[1].created_at, pair[0]), reverse=True)
+            return [head for _, head in known[:limit]]
+        if parent is not None:
+            lists = [f"rerail:children:{parent}"]
+        else:
+            lists = [f"rerail:status:{word}" for word in dict.fromkeys(status)] or ["rerail:runs"]
+        found = [pair for key in lists for pair in await self._listed(key, limit, fits)]
+        if len(lists) > 1:
+            found.sort(key=lambda pair: (pair[1].created_at, pair[0]), reverse=True)
+        return [head for _, head in found[:limit]]
+
+    async def _listed(self, key: str, limit: int, fits: Any) -> list[tuple[bytes, Head]]:
+        """The newest runs of a list that fit."""
+        found: list[tuple[bytes, Head]] = []
+        first = 0
+        while len(found) < limit:
+            places = await self._ask("ZREVRANGE", key, first, first + PAGE - 1)
+            found += [pair for pair in await self._placed([place[17:] for place in places]) if fits(pair[1])]
+            first += PAGE
+            if len(places) < PAGE:
+                break
+        return found[:limit]
+
+    async def _placed(self, ids: Sequence[bytes]) -> list[tuple[bytes, Head]]:
+        """Runs with their places, in one go over the wire; those that are gone are left out."""
+        found: list[tuple[bytes, Head]] = []
+        for first in range(0, len(ids), PAGE):
+            with self._translated():
+                pipe = self._open().pipeline(transaction=False)
+                for run in ids[first : first + PAGE]:
+                    pipe.hgetall(b"rerail:run:" + run)
+                answers = await pipe.execute()
+            found += [(fields[b"place"], head) for fields in answers if (head := _head(fields)) is not None]
+        return found
+
+    # -- Leases ---------------------------------------------------------------------------------------------------
+
+    async def claim(self, run: str, owner: Owner, now: float, *, over: int | None = None) -> Lease:
+        """Take the lease if nobody has it, or if its fence is `over`; `Taken` otherwise."""
+        fields = {**_owned(owner), "renewed_at": repr(now)}
+        flat = [part for pair in fields.items() for part in pair]
+        fence = await self._run(scripts.CLAIM, run, "" if over is None else over, *flat)
+        if fence:
+            return Lease(run, owner, fence)
+        return await refused_claim(run, owner, now, over, self.head)
+
+    async def renew(self, lease: Lease, now: float) -> None:
+        """Say that the holder lives; `Fenced` if it is not the holder any more."""
+        if not await self._run(scripts.RENEW, lease.run, lease.fence, repr(now)):
+            raise Fenced(f"run {lease.run} is not held with fence {lease.fence} any more")
+
+    async def release(self, lease: Lease) -> None:
+        """Give the lease back; nothing happens if it was lost already."""
+        await self._run(scripts.RELEASE, lease.run, lease.fence)
+
+    # -- People's actions -----------------------------------------------------------------------------------------
+
+    async def post(self, run: str, data: bytes) -> int:
+        """Put a person's action into the run's inbox; returns its number."""
+        number = await self._run(scripts.POST, run, data)
+        if not number:
+            raise Conflict(f"there is no run {run}")
+        self._waiters.ring(run)
+        return int(number)
+
+    async def inbox(self, run: str) -> list[tuple[int, bytes]]:
+        """The actions nobody has answered yet, in order."""
+        found = await self._ask("HGETALL", f"rerail:inbox:{run}")
+        return sorted((int(number), data) for number, data in found.items())
+
+    async def answer(self, run: str, number: int, data: bytes) -> None:
+        """Answer an action; it leaves the inbox. The first answer stays."""
+        await self._run(scripts.ANSWER, run, number, data)
+
+    async def answered(self, run: str, number: int) -> bytes | None:
+        """The answer to an action, once there is one."""
+        return cast("bytes | None", await self._ask("HGET", f"rerail:answers:{run}", number))
+
+    # -- Contents -------------------------------------------------------------------------------------------------
+
+    async def blob(self, digest: str) -> bytes | None:
+        """A content by its digest; None if it is not there (any more)."""
+        return cast("bytes | None", await self._ask("GET", f"rerail:blob:{digest}"))
+
+    async def sweep(self, before: float) -> int:
+        """Drop contents that only runs completed before that time refer to; returns how many."""
+        completed = await self.heads(status=("completed",), limit=10**9)
+        old = [head for head in completed if head.updated_at < before]
+        flat = [part for head in old for part in (head.run, repr(head.updated_at))]
+        return int(await self._run(scripts.SWEEP, *flat)) if flat else 0
+
+    # -- News -----------------------------------------------------------------------------------------------------
+
+    async def changed(
+        self,
+        run: str,
+        after: int,
+        timeout: float,  # noqa: ASYNC109 - a time limit, not an error
+        *,
+        inbox: bool = False,
+    ) -> bool:
+        """Wait until the history goes past `after`, or, if asked, the inbox has something; False once time is over."""
+
+        async def look() -> bool:
+            if int(await self._ask("HGET", f"rerail:run:{run}", "seq") or 0) > after:
+                return True
+            return inbox and bool(await self._ask("HLEN", f"rerail:inbox:{run}"))
+
+        return await wait_for_news(self._waiters, look, run, after, timeout)
+
+    async def _listen(self, client: redis.Redis) -> None:
+        """Hear what other processes wrote, and look once in a while; for as long as the store is open."""
+        while self._client is client:  # the driver may swallow a cancellation
+            try:
+                async with client.pubsub(ignore_subscribe_messages=True) as heard:
+                    await heard.subscribe("rerail:news")
+                    self._ring_all()
+                    quiet = asyncio.get_running_loop().time()
+                    while self._client is client:
+                        message = await heard.get_message(timeout=LOOK_SECONDS)
+                        if message is not None:
+                            seq, _, run = _text(message["data"]).partition(" ")
+                            self._waiters.ring(run, int(seq) if seq != "-1" else None)
+                        if asyncio.get_running_loop().time() - quiet > LOOK_SECONDS:
+                            quiet = asyncio.get_running_loop().time()
+                            self._ring_all()
+            except (problems.RedisError, OSError):
+                # Each of those who wait looks for itself, and raises to whom it concerns.
+                self._ring_all()
+                await asyncio.sleep(0.5)
+
+    def _ring_all(self) -> None:
+        for run in self._waiters.runs():
+            self._waiters.ring(run)
+
+    # -- Asking the server ----------------------------------------------------------------------------------------
+
+    def _open(self) -> redis.Redis:
+        if self._client is None:
+            raise Unavailable(tell("refuse.store.redis_closed", where=self._where))
+        return self._client
+
+    async def _ask(self, *command: Any) -> Any:
+        with self._translated():
+            return await self._open().execute_command(*command)  # type: ignore[no-untyped-call]
+
+    async def _run(self, script: str, *arguments: Any) -> Any:
+        with self._translated():
+            known = self._scripts.get(script)
+            if known is None:
+                known = self._scripts[script] = self._open().register_script(script)
+            return await known(args=list(arguments), client=self._open())
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (problems.RedisError, OSError) as error:
+            raise meaning(error, self._where) from error
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _owned(owner: Owner | None) -> dict[str, Any]:
+    if owner is None:
+        return {}
+    return {"host": owner.host, "pid": owner.pid, "started": repr(owner.started), "worker": int(owner.worker)}
+
+
+def _head(fields: dict[bytes, bytes]) -> Head | None:
+    if not fields:
+        return None
+    known = {name.decode(): value.decode() for name, value in fields.items()}
+    owner = None
+    if "host" in known:
+        owner = Owner(known["host"], int(known["pid"]), float(known["started"]), known["worker"] == "1")
+    return Head(
+        known["run"], int(known["seq"]), known["status"], known["objective"], known["parent"],
+        float(known["created_at"]), float(known["updated_at"]), owner, int(known["fence"]), float(known["renewed_at"]),
+    )  # fmt: skip

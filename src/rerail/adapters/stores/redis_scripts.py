@@ -1,0 +1,178 @@
+"""What a Redis server does in one go: the scripts of the Redis store, and the keys they use.
+
+Rules of this file:
+- A script checks before it writes. What it wrote before an error it takes back: Redis itself would keep it.
+- Numbers with fractions (times) pass through as texts; a script never calculates with them.
+
+The keys (`{run}` is a run's id, `{place}` its number in order of making, 16 digits, a colon and its id):
+
+    rerail:number            a counter: the number of the run made last
+    rerail:run:{run}         a hash: the run as lists show it
+    rerail:log:{run}         a list: its history; each entry is the time (8 bytes, a big-endian double) and the event
+    rerail:runs              a sorted set of places by the time of making
+    rerail:status:{status}   the same, of the runs with this status
+    rerail:children:{run}    the same, of the runs that have this one as parent; with no id: those that have none
+    rerail:ids               a sorted set of all ids, in the order of the alphabet
+    rerail:blob:{digest}     a content; it expires once every run that needs it has completed long enough ago
+    rerail:blobs:{run}       a set: the contents that a run needs
+    rerail:refs:{digest}     a set: the runs that need a content
+    rerail:actions           a counter: the number of the action posted last
+    rerail:inbox:{run}       a hash: actions that nobody has answered yet, by number
+    rerail:answers:{run}     a hash: answers, by number
+    rerail:news              a channel: "SEQ RUN" for each append, "-1 RUN" for each action
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+CREATE: Final = """
+local run, created, status, parent = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local head = 'rerail:run:' .. run
+if redis.call('EXISTS', head) == 1 then return 0 end
+local place = string.format('%016d', redis.call('INCR', 'rerail:number')) .. ':' .. run
+redis.call('HSET', head, 'seq', 0, 'place', place, unpack(ARGV, 5))
+redis.call('ZADD', 'rerail:runs', created, place)
+redis.call('ZADD', 'rerail:status:' .. status, created, place)
+redis.call('ZADD', 'rerail:children:' .. parent, created, place)
+redis.call('ZADD', 'rerail:ids', 0, run)
+return 1
+"""
+
+# run, after, fence, time of the last row, status, objective, milliseconds to keep, number of rows, rows, then digests
+# and contents in turn. Answers 1, or 0 if there is no such run, or the run is elsewhere; the caller looks why.
+APPEND: Final = """
+local run, after, fence, at, status, objective, keep = unpack(ARGV, 1, 7)
+local count = tonumber(ARGV[8])
+local head, log, mine = 'rerail:run:' .. run, 'rerail:log:' .. run, 'rerail:blobs:' .. run
+local now = redis.call('HMGET', head, 'seq', 'fence', 'status', 'place', 'created_at', 'updated_at', 'objective')
+if not now[1] or now[1] ~= after or now[2] ~= fence then return 0 end
+local undo = {}
+
+local function completed(digest)
+    for _, other in ipairs(redis.call('SMEMBERS', 'rerail:refs:' .. digest)) do
+        local known = redis.call('HGET', 'rerail:run:' .. other, 'status')
+        if known and known ~= 'completed' then return false end
+    end
+    return true
+end
+
+local function write()
+    for i = 9 + count, #ARGV, 2 do
+        local digest = ARGV[i]
+        local key, refs = 'rerail:blob:' .. digest, 'rerail:refs:' .. digest
+        if redis.call('SET', key, ARGV[i + 1], 'NX') then
+            undo[#undo + 1] = function() redis.call('DEL', key) end
+        else
+            redis.call('PERSIST', key)
+        end
+        if redis.call('SADD', refs, run) == 1 then
+            undo[#undo + 1] = function() redis.call('SREM', refs, run) end
+        end
+        if redis.call('SADD', mine, digest) == 1 then
+            undo[#undo + 1] = function() redis.call('SREM', mine, digest) end
+        end
+    end
+    if count > 0 then
+        undo[#undo + 1] = function()
+            if after == '0' then redis.call('DEL', log) else redis.call('LTRIM', log, 0, after - 1) end
+        end
+        for first = 9, 8 + count, 1000 do
+            redis.call('RPUSH', log, unpack(ARGV, first, math.min(first + 999, 8 + count)))
+        end
+    end
+    undo[#undo + 1] = function()
+        redis.call('HSET', head, 'seq', now[1], 'status', now[3], 'updated_at', now[6], 'objective', now[7])
+    end
+    redis.call('HSET', head, 'seq', string.format('%.0f', after + count))
+    if count > 0 then redis.call('HSET', head, 'updated_at', at) end
+    if objective ~= '' then redis.call('HSET', head, 'objective', objective) end
+    if status ~= '' and status ~= now[3] then
+        redis.call('HSET', head, 'status', status)
+        undo[#undo + 1] = function()
+            redis.call('ZREM', 'rerail:status:' .. status, now[4])
+            redis.call('ZADD', 'rerail:status:' .. now[3], now[5], now[4])
+        end
+        redis.call('ZADD', 'rerail:status:' .. status, now[5], now[4])
+        redis.call('ZREM', 'rerail:status:' .. now[3], now[4])
+    end
+end
+
+local done, problem = pcall(write)
+if not done then
+    for i = #undo, 1, -1 do pcall(undo[i]) end
+    return redis.error_reply(type(problem) == 'table' and problem.err or tostring(problem))
+end
+if status == 'completed' then
+    for _, digest in ipairs(redis.call('SMEMBERS', mine)) do
+        if completed(digest) then redis.call('PEXPIRE', 'rerail:blob:' .. digest, keep) end
+    end
+elseif status ~= '' and now[3] == 'completed' then
+    for _, digest in ipairs(redis.call('SMEMBERS', mine)) do redis.call('PERSIST', 'rerail:blob:' .. digest) end
+end
+redis.call('PUBLISH', 'rerail:news', string.format('%.0f', after + count) .. ' ' .. run)
+return 1
+"""
+
+# run, the fence that may be taken over or nothing, then names and values of the owner. Answers the new fence, or 0.
+CLAIM: Final = """
+local head = 'rerail:run:' .. ARGV[1]
+local now = redis.call('HMGET', head, 'host', 'fence')
+if not now[2] or (now[1] and now[2] ~= ARGV[2]) then return 0 end
+redis.call('HSET', head, unpack(ARGV, 3))
+return redis.call('HINCRBY', head, 'fence', 1)
+"""
+
+RENEW: Final = """
+local head = 'rerail:run:' .. ARGV[1]
+local now = redis.call('HMGET', head, 'host', 'fence')
+if not now[1] or now[2] ~= ARGV[2] then return 0 end
+redis.call('HSET', head, 'renewed_at', ARGV[3])
+return 1
+"""
+
+RELEASE: Final = """
+local head = 'rerail:run:' .. ARGV[1]
+if redis.call('HGET', head, 'fence') ~= ARGV[2] then return 0 end
+return redis.call('HDEL', head, 'host', 'pid', 'started', 'worker')
+"""
+
+POST: Final = """
+if redis.call('EXISTS', 'rerail:run:' .. ARGV[1]) == 0 then return 0 end
+local number = redis.call('INCR', 'rerail:actions')
+redis.call('HSET', 'rerail:inbox:' .. ARGV[1], number, ARGV[2])
+redis.call('PUBLISH', 'rerail:news', '-1 ' .. ARGV[1])
+return number
+"""
+
+ANSWER: Final = """
+if redis.call('HDEL', 'rerail:inbox:' .. ARGV[1], ARGV[2]) == 1 then
+    redis.call('HSET', 'rerail:answers:' .. ARGV[1], ARGV[2], ARGV[3])
+end
+return 1
+"""
+
+# Runs that completed long enough ago, as the caller saw them. Drops what only such runs need; answers how much that is.
+SWEEP: Final = """
+local old, dropped = {}, 0
+for i = 1, #ARGV, 2 do
+    local now = redis.call('HMGET', 'rerail:run:' .. ARGV[i], 'status', 'updated_at')
+    if now[1] == 'completed' and now[2] == ARGV[i + 1] then old[ARGV[i]] = true end
+end
+for run in pairs(old) do
+    for _, digest in ipairs(redis.call('SMEMBERS', 'rerail:blobs:' .. run)) do
+        local needed = false
+        for _, other in ipairs(redis.call('SMEMBERS', 'rerail:refs:' .. digest)) do
+            needed = needed or not old[other]
+        end
+        if not needed then
+            dropped = dropped + redis.call('DEL', 'rerail:blob:' .. digest)
+            for _, other in ipairs(redis.call('SMEMBERS', 'rerail:refs:' .. digest)) do
+                redis.call('SREM', 'rerail:blobs:' .. other, digest)
+            end
+            redis.call('DEL', 'rerail:refs:' .. digest)
+        end
+    end
+end
+return dropped
+"""

@@ -1,0 +1,65 @@
+"""What stores that are servers have in common: lost acknowledgements, waiting for news, addresses with passwords."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from urllib.parse import urlsplit, urlunsplit
+
+from rerail.adapters.stores.waiting import Waiters
+from rerail.ports import Batch, Conflict, Fenced, Head, Lease, Owner, Row, Taken
+
+ReadHead = Callable[[str], Awaitable[Head | None]]
+ReadRows = Callable[[str, int, int], Awaitable[list[Row]]]
+
+
+async def accept_own(batch: Batch, head_of: ReadHead, read: ReadRows) -> None:
+    """Accept rows that are there already: the holder of a fence is one writer, so the same rows are its own."""
+    head = await head_of(batch.run)
+    if head is None:
+        raise Conflict(f"there is no run {batch.run}")
+    if head.fence != batch.fence:
+        raise Fenced(f"run {batch.run} is at fence {head.fence}, not {batch.fence}")
+    there = await read(batch.run, batch.after, len(batch.rows)) if batch.rows else []
+    if not there or [(row.at, row.data) for row in there] != list(batch.rows):
+        raise Conflict(f"run {batch.run} is at {head.seq}, not {batch.after}")
+
+
+async def refused_claim(run: str, owner: Owner, now: float, over: int | None, head_of: ReadHead) -> Lease:
+    """What a claim that took nothing comes to: our own, if only its acknowledgement was lost, or `Taken`."""
+    head = await head_of(run)
+    if head is None:
+        raise Conflict(f"there is no run {run}")
+    if head.owner == owner and head.renewed_at == now and (over is None or head.fence == over + 1):
+        return Lease(run, owner, head.fence)  # nobody else is this process at this very moment
+    raise Taken(head)
+
+
+async def wait_for_news(
+    waiters: Waiters, look: Callable[[], Awaitable[bool]], run: str, after: int, seconds: float
+) -> bool:
+    """Wait until a look finds news; False once the time is over."""
+    await asyncio.sleep(0)  # a caller that asks again and again must leave the loop to others
+    loop = asyncio.get_running_loop()
+    until = loop.time() + seconds
+    while True:
+        # Whoever waits is on the list before it looks: what is written meanwhile rings.
+        woken = asyncio.ensure_future(waiters.wait(run, after, max(0.0, until - loop.time())))
+        await asyncio.sleep(0)
+        try:
+            if await look():
+                return True
+            if loop.time() >= until:
+                return False
+            await woken
+        finally:
+            woken.cancel()
+
+
+def shown(url: str) -> str:
+    """The address as it may be shown: without its password."""
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url
+    where = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{where}"))

@@ -1,0 +1,90 @@
+"""What people read about stores that are servers (SPEC I5, I6, E4)."""
+
+from __future__ import annotations
+
+STORES: dict[str, dict[str, str]] = {
+    "refuse.store.pg_closed": {
+        "en": "the store {where} is closed",
+        "zh": "存储 {where} 已关闭",
+    },
+    "refuse.store.pg_unreachable": {
+        "en": "Postgres at {where} is out of reach ({error}). Is the server running, and is the address right?",
+        "zh": "无法访问位于 {where} 的 Postgres（{error}）。服务器在运行吗？地址正确吗？",
+    },
+    "refuse.store.pg_overloaded": {
+        "en": "Postgres at {where} cannot take this now ({error})",
+        "zh": "位于 {where} 的 Postgres 现在无法处理（{error}）",
+    },
+    "refuse.store.pg_disk_full": {
+        "en": "the disk of Postgres at {where} is full ({error}). Free some space there; nothing written before is lost.",
+        "zh": "位于 {where} 的 Postgres 的磁盘已满（{error}）。请在那里腾出空间；之前写入的内容没有丢失。",
+    },
+    "refuse.store.pg_login": {
+        "en": "Postgres at {where} does not let us in ({error}). Check user and password in the address, or in ~/.pgpass.",
+        "zh": "位于 {where} 的 Postgres 拒绝登录（{error}）。请检查地址或 ~/.pgpass 中的用户名和密码。",
+    },
+    "refuse.store.pg_no_database": {
+        "en": "there is no such database at {where} ({error}). Make it: createdb NAME",
+        "zh": "{where} 没有这个数据库（{error}）。请先创建：createdb NAME",
+    },
+    "refuse.store.pg_forbidden": {
+        "en": "the user of {where} may not do this ({error}). Let an owner of the database open the store once, and grant the use of schema rerail.",
+        "zh": "{where} 的用户没有权限（{error}）。请由数据库所有者先打开一次存储，并授予 schema rerail 的使用权限。",
+    },
+    "refuse.store.pg_read_only": {
+        "en": "Postgres at {where} only lets us read ({error}). Is it a standby?",
+        "zh": "位于 {where} 的 Postgres 只允许读取（{error}）。它是备用服务器吗？",
+    },
+    "refuse.store.pg_refused": {
+        "en": "Postgres at {where} refused: {error}",
+        "zh": "位于 {where} 的 Postgres 拒绝了请求：{error}",
+    },
+    "refuse.store.redis_closed": {
+        "en": "the store {where} is closed",
+        "zh": "存储 {where} 已关闭",
+    },
+    "refuse.store.redis_unreachable": {
+        "en": "Redis at {where} is out of reach ({error}). Is the server running, and is the address right?",
+        "zh": "无法访问位于 {where} 的 Redis（{error}）。服务器在运行吗？地址正确吗？",
+    },
+    "refuse.store.redis_busy": {
+        "en": "Redis at {where} cannot take this now ({error})",
+        "zh": "位于 {where} 的 Redis 现在无法处理（{error}）",
+    },
+    "refuse.store.redis_full": {
+        "en": "the memory of Redis at {where} is used up ({error}). Raise maxmemory or remove other data; nothing written before is lost.",
+        "zh": "位于 {where} 的 Redis 内存已用尽（{error}）。请提高 maxmemory 或删除其他数据；之前写入的内容没有丢失。",
+    },
+    "refuse.store.redis_login": {
+        "en": "Redis at {where} does not let us in ({error}). Check user and password in the address.",
+        "zh": "位于 {where} 的 Redis 拒绝登录（{error}）。请检查地址中的用户名和密码。",
+    },
+    "refuse.store.redis_cluster": {
+        "en": "{where} is a Redis cluster; a history and its lists must be on one server. Use a single server, with replicas if you like.",
+        "zh": "{where} 是 Redis 集群；历史和列表必须在同一台服务器上。请使用单台服务器（可以带副本）。",
+    },
+    "refuse.store.redis_refused": {
+        "en": "Redis at {where} refused: {error}",
+        "zh": "位于 {where} 的 Redis 拒绝了请求：{error}",
+    },
+    "warn.store.redis_volatile": {
+        "en": "Redis at {where} keeps nothing on disk: when it stops, every run is gone. Set appendonly yes in its configuration.",
+        "zh": "位于 {where} 的 Redis 不写入磁盘：它停止后所有任务都会丢失。请在其配置中设置 appendonly yes。",
+    },
+    "warn.store.redis_snapshots": {
+        "en": "Redis at {where} writes to disk only now and then: when it stops hard, minutes of history are lost. Set appendonly yes in its configuration.",
+        "zh": "位于 {where} 的 Redis 只是偶尔写入磁盘：异常停止时会丢失几分钟的历史。请在其配置中设置 appendonly yes。",
+    },
+    "warn.store.redis_everysec": {
+        "en": "Redis at {where} writes to disk once a second: when its machine stops hard, the last second of history is lost. Set appendfsync always.",
+        "zh": "位于 {where} 的 Redis 每秒写入一次磁盘：所在机器异常停止时会丢失最后一秒的历史。请设置 appendfsync always。",
+    },
+    "warn.store.redis_evicts": {
+        "en": "Redis at {where} removes keys when its memory is full (maxmemory-policy {policy}): histories may lose parts. Set maxmemory-policy noeviction.",
+        "zh": "位于 {where} 的 Redis 在内存不足时会删除键（maxmemory-policy {policy}）：历史可能不完整。请设置 maxmemory-policy noeviction。",
+    },
+    "refuse.settings.store_extra": {
+        "en": "the store {url} needs another package. Install it: pip install 'rerail[{extra}]'",
+        "zh": "存储 {url} 需要另一个软件包。请安装：pip install 'rerail[{extra}]'",
+    },
+}

@@ -1,0 +1,29 @@
+"""Servers for the tests of this folder, one of each kind per test process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from tests.contracts.servers import NamedPostgres, NamedRedis, PostgresServer, RedisServer, own_postgres, own_redis
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer | NamedPostgres]:
+    """A real Postgres."""
+    if named := os.environ.get("RERAIL_TEST_POSTGRES"):
+        yield NamedPostgres(named)
+        return
+    with own_postgres() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[RedisServer | NamedRedis]:
+    """A real Redis."""
+    if named := os.environ.get("RERAIL_TEST_REDIS"):
+        yield NamedRedis(named)
+        return
+    with own_redis() as server:
+        yield server
