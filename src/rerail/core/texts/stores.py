@@ -87,4 +87,50 @@ STORES: dict[str, dict[str, str]] = {
         "en": "the store {url} needs another package. Install it: pip install 'rerail[{extra}]'",
         "zh": "存储 {url} 需要另一个软件包。请安装：pip install 'rerail[{extra}]'",
     },
+    "reason.copy.driven": {
+        "en": "{owner} is driving it; wait until it is at rest, or pause it",
+        "zh": "{owner} 正在运行它；请等它停下来，或先暂停",
+    },
+    "reason.copy.differs": {
+        "en": "the target has another history under this id, from event {seq} on",
+        "zh": "目标中同名任务的历史从事件 {seq} 起不同",
+    },
+    "reason.copy.damaged": {
+        "en": "the content {digest} is not what its name says",
+        "zh": "内容 {digest} 与其摘要不符",
+    },
+    "cli.command.store": {
+        "en": "Copy runs from one store to another.",
+        "zh": "把任务从一个存储复制到另一个。",
+    },
+    "cli.about.store": {
+        "en": "Copy runs from one store to another: histories and contents, compared on arrival. Files of runs stay where they are.",
+        "zh": "把任务从一个存储复制到另一个：历史和内容，到达后逐一核对。任务的文件留在原处。",
+    },
+    "cli.arg.store.action": {"en": "copy.", "zh": "copy。"},
+    "cli.arg.store.source": {"en": "The store to read from: a file or an address.", "zh": "要读取的存储：文件或地址。"},
+    "cli.arg.store.target": {"en": "The store to write to: a file or an address.", "zh": "要写入的存储：文件或地址。"},
+    "cli.arg.store.run": {"en": "Only this run; may be given several times.", "zh": "只复制这个任务；可以给出多次。"},
+    "cli.store.action": {
+        "en": "store has one action, copy, and no {action!r}: rerail store copy FROM TO",
+        "zh": "store 只有 copy 一个动作，没有 {action!r}：rerail store copy FROM TO",
+    },
+    "cli.store.same": {"en": "{url} cannot be copied onto itself", "zh": "{url} 不能复制到自身"},
+    "cli.store.unknown": {"en": "{url} has no run {runs}", "zh": "{url} 中没有任务 {runs}"},
+    "cli.store.progress": {"en": "{n} runs …", "zh": "{n} 个任务……"},
+    "cli.store.copied": {"en": "copied", "zh": "已复制"},
+    "cli.store.same_there": {"en": "there already", "zh": "此前已在"},
+    "cli.store.driven": {"en": "left out", "zh": "已略过"},
+    "cli.store.differs": {"en": "differs", "zh": "不一致"},
+    "cli.store.damaged": {"en": "damaged", "zh": "已损坏"},
+    "cli.store.expired": {
+        "en": "{n:content|contents} had expired before",
+        "zh": "{n} 项内容此前已过期",
+    },
+    "cli.store.done": {
+        "en": "{copied:run|runs} copied and compared, {same} there already, {others} to look at",
+        "zh": "已复制并核对 {copied} 个任务，{same} 个此前已在，{others} 个需要查看",
+    },
+    "cli.head.outcome": {"en": "outcome", "zh": "结果"},
+    "cli.head.reason": {"en": "reason", "zh": "原因"},
 }

@@ -1,0 +1,133 @@
+"""Copying runs from one store to another: histories, contents, open actions; checked on arrival.
+
+Rules of this file:
+- It speaks to stores by their port alone, so any two can be copied between.
+- What arrived is read again and compared; a content must have the digest it is named by.
+- A run that is there already is left alone: if it is the same that is said, if it differs that is a fault.
+- A run that somebody drives is not copied: its history would be cut off in the middle of a call.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rerail.core.texts import say
+from rerail.core.values import digest
+from rerail.ports import Batch, Conflict, Head, Row, Store
+
+PAGE: Final = 500  # rows that travel in one go
+_DIGEST: Final = re.compile(rb'"([0-9a-f]{32})"')
+_EXPECTED: Final = re.compile(rb'"blob":true|"args_blob":"')
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """What became of one run."""
+
+    run: str
+    outcome: str  # copied | same | differs | driven | damaged
+    events: int = 0
+    contents: int = 0
+    expired: int = 0  # contents that its events name and the source has no longer
+    reason: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The row as plain data."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    @property
+    def ok(self) -> bool:
+        """Whether the target has the run now, whole."""
+        return self.outcome in ("copied", "same")
+
+
+async def copy_runs(
+    source: Store, target: Store, runs: list[str], is_dead: Callable[[Head], bool]
+) -> AsyncIterator[Copied]:
+    """Copy these runs, oldest first, or all of them; `is_dead` tells whether a run's owner is gone."""
+    heads = await source.heads(limit=1_000_000_000)
+    wanted = [head for head in reversed(heads) if not runs or head.run in runs]
+    for head in wanted:
+        if head.owner is not None and head.status == "running" and not is_dead(head):
+            yield Copied(head.run, "driven", reason=say("reason.copy.driven", owner=head.owner))
+        else:
+            yield await _copy(source, target, head)
+
+
+async def _copy(source: Store, target: Store, head: Head) -> Copied:
+    after, fence = 0, head.fence
+    try:
+        await target.create(_unowned(head))
+    except Conflict:
+        there = await target.head(head.run)
+        # A copy that was cut off goes on where it stopped.
+        if there is None or there.seq >= head.seq or there.owner is not None:
+            return await _compared(source, target, head)
+        begun = await _compared(source, target, head, there.seq)
+        if begun.outcome != "same":
+            return begun
+        after, fence = there.seq, there.fence
+    contents = expired = 0
+    while rows := await source.read(head.run, after, PAGE):
+        blobs, missing, damaged = await _contents(source, rows)
+        if damaged:
+            return Copied(head.run, "damaged", after, contents, expired, say("reason.copy.damaged", digest=damaged))
+        last = after + len(rows) >= head.seq
+        batch = Batch(
+            head.run, after, [(row.at, row.data) for row in rows], fence, blobs,
+            head.status if last else "", head.objective if last else "",
+        )  # fmt: skip
+        await target.append(batch)
+        after, contents, expired = after + len(rows), contents + len(blobs), expired + missing
+    for _, data in await source.inbox(head.run):
+        await target.post(head.run, data)
+    seen = await _compared(source, target, head)
+    return Copied(head.run, "copied", after, contents, expired) if seen.outcome == "same" else seen
+
+
+def _unowned(head: Head) -> Head:
+    """The head of a run that nobody drives, with an empty history; nobody may take it for a finished one yet."""
+    return Head(head.run, 0, "pending", head.objective, head.parent, head.created_at, head.updated_at, None, head.fence)
+
+
+async def _compared(source: Store, target: Store, head: Head, most: int = 1_000_000_000) -> Copied:
+    """Whether the target has the same history, row for row, and every content it names; so far, or to its end."""
+    after = contents = 0
+    while True:
+        page = min(PAGE, most - after)
+        ours = await source.read(head.run, after, page) if page else []
+        theirs = await target.read(head.run, after, page) if page else []
+        if ours != theirs:
+            return Copied(head.run, "differs", after, contents, reason=say("reason.copy.differs", seq=after + 1))
+        if not ours:
+            return Copied(head.run, "same", after, contents)
+        for name in _named(ours):
+            here, there = await source.blob(name), await target.blob(name)
+            if here is not None and here != there:
+                return Copied(head.run, "differs", after, contents, reason=say("reason.copy.damaged", digest=name))
+            contents += here is not None
+        after += len(ours)
+
+
+async def _contents(source: Store, rows: list[Row]) -> tuple[dict[str, bytes], int, str]:
+    """The contents that rows name, how many are gone, and one that is not what its name says, if there is one."""
+    found: dict[str, bytes] = {}
+    missing = 0
+    for row in rows:
+        names = _named([row])
+        here = {name: data for name in names if (data := await source.blob(name)) is not None}
+        for name, data in here.items():
+            if digest(data) != name:
+                return found, missing, name
+        if _EXPECTED.search(row.data) and not here:
+            missing += 1
+        found |= here
+    return found, missing, ""
+
+
+def _named(rows: list[Row]) -> list[str]:
+    """Everything in these events that may be the name of a content: what none is, is in no store."""
+    return list(dict.fromkeys(name.decode() for row in rows for name in _DIGEST.findall(row.data)))
