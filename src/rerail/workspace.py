@@ -22,7 +22,7 @@ from pathlib import Path
 from rerail.core.plan import RESERVED, path_fault
 
 OWN = Path(".rerail")
-ARCHIVE, BACKUP = OWN / "archive", OWN / "backup"
+ARCHIVE, BACKUP, STAGE, EDIT = OWN / "archive", OWN / "backup", OWN / "stage", OWN / "edit"
 CHUNK = 1 << 20
 
 
@@ -54,6 +54,16 @@ def entry(folder: Path, name: str) -> Path:
     if not path.parent.resolve().is_relative_to(base):
         raise Outside(name)
     return path
+
+
+def plain_name(name: str) -> str:
+    """A file's name as it is compared: the same for every way to spell it."""
+    return "/".join(part for part in name.replace("\\", "/").split("/") if part not in ("", "."))
+
+
+def stage_for(step: str, attempt: int) -> str:
+    """The name of a folder, in the workspace, that one attempt alone writes its declared files to."""
+    return (STAGE / f"{_label(step)[:60]}-{attempt}-{secrets.token_hex(4)}").as_posix()
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -100,8 +110,11 @@ def stamp(now: float) -> str:
 # -- Putting aside ------------------------------------------------------------------------------------------------
 
 
-def put_aside(folder: Path, names: Iterable[str], label: str, *, copy: bool = False) -> list[str]:
-    """Move a step's old files into the archive, or ``copy`` them, each under its own name; returns those there were."""
+def put_aside(folder: Path, names: Iterable[str], label: str, *, copy: bool = False, leftover: str = "") -> list[str]:
+    """Move a step's old files into the archive, or ``copy`` them, each under its own name; returns those there were.
+
+    With what an attempt that did not succeed wrote to its own folder, ``leftover``, if there is any.
+    """
     target, moved = None, []
     for name in names:
         path = entry(folder, name)
@@ -115,12 +128,18 @@ def put_aside(folder: Path, names: Iterable[str], label: str, *, copy: bool = Fa
         else:
             path.replace(target / name)
         moved.append(name)
+    if leftover and (folder / leftover).is_dir():
+        (folder / leftover).replace(_new_folder(folder / ARCHIVE, f"{label}-unfinished"))
     return moved
+
+
+def _label(text: str) -> str:
+    return re.sub(r"[^\w.-]+", "_", text, flags=re.ASCII)[:100].strip(".") or "_"
 
 
 def _new_folder(base: Path, label: str) -> Path:
     """A folder that was not there before, named for people to read."""
-    plain = re.sub(r"[^\w.-]+", "_", label, flags=re.ASCII)[:100].strip(".") or "_"
+    plain = _label(label)
     for number in range(1, 10_000):
         folder = base / (plain if number == 1 else f"{plain}-{number}")
         with contextlib.suppress(FileExistsError):

@@ -501,7 +501,8 @@ def test_a_draft_is_for_the_content_it_was_given_for(world: World) -> None:
             evolve(
                 state, StepSucceeded("a", state.tracks["a"].attempt, files={"a.json": "new"}), state.at, state.seq + 1
             )
-            assert set(state.drafts) == {"sub/a.json"}
+            assert state.drafts["a.json"].digest == "new"
+            assert not state.drafts["a.json"].draft.startswith(".rerail/edit/")
 
     virtual_run(main)
 

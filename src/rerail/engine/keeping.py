@@ -15,13 +15,14 @@ import msgspec
 from rerail.core.commands import FileDamage
 from rerail.core.events import FileMade
 from rerail.core.pipeline import task_view
+from rerail.core.plan import Produced
 from rerail.core.state import State
 from rerail.core.texts import tell
 from rerail.core.track import Phase, Track
-from rerail.engine.files import Wanted, damaged, files_of, look, look_at
+from rerail.engine.files import Seen, Wanted, damaged, files_of, look, look_at, put_all_in_place
 from rerail.engine.loop import Host
 from rerail.errors import Refused
-from rerail.workspace import OWN, Backup, Outside, back_up, kept_in, remove, stamp, write_whole
+from rerail.workspace import EDIT, Backup, Outside, back_up, kept_in, remove, stamp, write_whole
 
 
 async def damage_of(host: Host, state: State) -> list[FileDamage]:
@@ -54,6 +55,7 @@ async def backed_up(host: Host, state: State) -> Backup | None:
     try:
         with host.clock.external():
             label = stamp(host.clock.now())
+            await asyncio.to_thread(put_all_in_place, folder, list(state.drafts.values()))
             return await asyncio.to_thread(back_up, folder, label, own if state.home != state.run else None)
     except (OSError, Outside) as error:
         hint = tell("hint.run.no_backup", folder=folder)
@@ -102,7 +104,7 @@ class Edit:
             message = tell("refuse.run.no_such_file", step=gate.id, name=name, files=names)
             raise Refused(message, "FILE_UNKNOWN", hint=hint)
         self._wanted = found
-        self._draft = OWN / "edit" / secrets.token_hex(4) / Path(found.file.path).name
+        self._draft = EDIT / secrets.token_hex(4) / Path(found.file.path).name
 
     async def draft(self, content: bytes) -> FileMade:
         """Check the content and leave it where the owner finds it; the file itself is not touched."""
@@ -125,11 +127,21 @@ class Edit:
         shutil.rmtree((self._folder / self._draft).parent, ignore_errors=True)
 
 
+def _left(file: Produced, folder: Path, staging: Path | None) -> Seen:
+    seen = look(file, folder)
+    own = look(file, staging) if seen.faults and staging is not None else seen
+    return seen if own.faults else own
+
+
 async def left_behind(host: Host, state: State, track: Track) -> tuple[FileMade, ...]:
-    """The files of a step that a person declares to have succeeded; `Refused` if one of them does not do."""
+    """The files of a step that a person declares to have succeeded; `Refused` if one of them does not do.
+
+    What lies in the workspace counts, else what the latest attempt wrote, whose answer was lost.
+    """
     folder = host.workspaces(state.home)
+    staging = folder / track.call.staged if track.call is not None and track.call.staged else None
     with host.clock.external():
-        seen = [await asyncio.to_thread(look, file, folder) for file in track.step.produces]
+        seen = [await asyncio.to_thread(_left, file, folder, staging) for file in track.step.produces]
     reason = "; ".join(f"{one.path}: {fault}" for one in seen for fault in one.faults)
     if reason:
         raise Refused(tell("refuse.run.no_files", step=track.id, reason=reason), "FILE_DAMAGED")

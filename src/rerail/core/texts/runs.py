@@ -86,6 +86,10 @@ RUNS: dict[str, dict[str, str]] = {
         "zh": "另一个进程接管了任务 {run}；本进程已停止",
     },
     "refuse.run.broken": {"en": "run {run} stopped: {broken}", "zh": "任务 {run} 已停止：{broken}"},
+    "refuse.run.not_in_place": {
+        "en": "run {run} stopped: a finished step's files could not be put in place: {reason}",
+        "zh": "任务 {run} 已停止：已完成步骤的文件无法放到位：{reason}",
+    },
     "refuse.run.stopped_by_store": {"en": "run {run} stopped: {error}", "zh": "任务 {run} 已停止：{error}"},
     "refuse.run.stopped_out_of_reach": {
         "en": "run {run} stopped: the store is out of reach: {error}",
