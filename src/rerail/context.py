@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from rerail.core.codes import Category
 from rerail.core.texts import say, tell
-from rerail.workspace import Outside, inside, plain_name, write_whole
+from rerail.workspace import Outside, inside, make_home, plain_name, write_whole
 
 # Takes "log" or "progress" and what was said; called from the tool's thread, so it must be safe to call from any.
 Sink: TypeAlias = Callable[[str, Mapping[str, Any]], None]
@@ -133,7 +133,7 @@ class Context:
         with _LOCK:
             if not self._workspace_made:
                 folder = Path(tempfile.mkdtemp(prefix="rerail-") if self._workspace is None else self._workspace)
-                folder.mkdir(parents=True, exist_ok=True)
+                make_home(folder)
                 self._workspace, self._workspace_made = folder, True
 
     def path(self, name: str) -> Path:

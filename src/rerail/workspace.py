@@ -56,6 +56,12 @@ def entry(folder: Path, name: str) -> Path:
     return path
 
 
+def make_home(folder: Path) -> None:
+    """Make a run's folder, and the one that holds them all, for nobody but its owner: as the store is (T1)."""
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+
+
 def plain_name(name: str) -> str:
     """A file's name as it is compared: the same for every way to spell it."""
     return "/".join(part for part in name.replace("\\", "/").split("/") if part not in ("", "."))

@@ -26,6 +26,7 @@ from rerail.workspace import EDIT, STAGE, Outside, digest_of, entry, inside, pla
 
 NO_DRAFTS: Mapping[str, FileMade] = {}
 MAX_PARSED = 64 * 1024 * 1024  # bytes of a file that is read as data
+MAX_NODES = 1_000_000  # values of a YAML file that has aliases, each counted as often as it is named
 
 
 def unmet(check: Check | Produced, output: Any) -> list[str]:
@@ -98,9 +99,42 @@ def _invalid_yaml(file: Produced, data: bytes) -> list[str]:
     import yaml
 
     try:
-        return unmet(file, yaml.safe_load(data))
+        loader = yaml.SafeLoader(data)
+        try:
+            node = loader.get_single_node()
+            if node is not None and _swells(node):
+                return [tell("reason.file.aliases", limit=MAX_NODES)]
+            return unmet(file, loader.construct_document(node) if node is not None else None)
+        finally:
+            loader.dispose()
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         return [tell("reason.file.not_yaml", reason=" ".join(str(error).split())[:200])]
+
+
+def _swells(document: Any) -> bool:
+    """Whether aliases make a document far larger than it was written, or contain themselves.
+
+    A few lines can stand for billions of values, and whoever looks at each of them, as a schema does, is not done in a
+    lifetime. Counted on the nodes, which aliases share: that takes as long as reading the file did.
+    """
+    sizes: dict[int, int] = {}
+    under: set[int] = set()
+
+    def size(node: Any) -> int:
+        known = sizes.get(id(node))
+        if known is not None:
+            return known
+        if id(node) in under:
+            return MAX_NODES + 1  # it contains itself: it has no end
+        under.add(id(node))
+        parts = node.value if not isinstance(node.value, str) else ()
+        total = 1 + sum(size(part) if not isinstance(part, tuple) else size(part[0]) + size(part[1]) for part in parts)
+        under.discard(id(node))
+        sizes[id(node)] = total
+        return total
+
+    whole = size(document)
+    return whole > MAX_NODES and whole > len(sizes)
 
 
 @dataclass(frozen=True, slots=True)

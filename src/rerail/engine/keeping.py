@@ -22,7 +22,7 @@ from rerail.core.track import Phase, Track
 from rerail.engine.files import Seen, Wanted, damaged, files_of, look, look_at, put_all_in_place
 from rerail.engine.loop import Host
 from rerail.errors import Refused
-from rerail.workspace import EDIT, Backup, Outside, back_up, kept_in, remove, stamp, write_whole
+from rerail.workspace import EDIT, Backup, Outside, back_up, kept_in, make_home, remove, stamp, write_whole
 
 
 async def damage_of(host: Host, state: State) -> list[FileDamage]:
@@ -133,6 +133,20 @@ def _left(file: Produced, folder: Path, staging: Path | None) -> Seen:
     return seen if own.faults else own
 
 
+def old_drafts(folder: Path, before: float) -> list[Path]:
+    """The folders of edits that were begun before a moment, and are still there."""
+    with contextlib.suppress(OSError):
+        return [path for path in (folder / EDIT).iterdir() if path.lstat().st_mtime < before]
+    return []
+
+
+def sweep(folder: Path, old: Collection[Path], named: Collection[str]) -> None:
+    """Take away edits that nobody agreed to, and nobody can agree to any more."""
+    for path in old:
+        if not any(Path(draft).is_relative_to(path.relative_to(folder)) for draft in named):
+            shutil.rmtree(path, ignore_errors=True)
+
+
 async def left_behind(host: Host, state: State, track: Track) -> tuple[FileMade, ...]:
     """The files of a step that a person declares to have succeeded; `Refused` if one of them does not do.
 
@@ -172,5 +186,6 @@ class Snapshot:
         data = msgspec.json.format(msgspec.json.encode(view), indent=2) + b"\n"
         if data != self._written:
             with contextlib.suppress(OSError):
+                make_home(self._path.parent)
                 write_whole(self._path, data)
                 self._written = data

@@ -27,6 +27,10 @@ FILES: dict[str, dict[str, str]] = {
     "reason.file.no_file": {"en": "it is no file", "zh": "它不是普通文件"},
     "reason.file.empty": {"en": "it is empty", "zh": "文件为空"},
     "reason.file.not_json": {"en": "it is not JSON: {reason}", "zh": "不是有效的 JSON：{reason}"},
+    "reason.file.aliases": {
+        "en": "its aliases stand for more than {limit} values, or for themselves: it is not read",
+        "zh": "其中的别名展开后超过 {limit} 个值，或引用了自身：不予读取",
+    },
     "reason.file.not_yaml": {"en": "it is not YAML: {reason}", "zh": "不是有效的 YAML：{reason}"},
     "reason.file.not_text": {"en": "it is not UTF-8 text", "zh": "不是 UTF-8 文本"},
     "reason.file.lacks": {"en": "it lacks {keys}", "zh": "它缺少 {keys}"},
