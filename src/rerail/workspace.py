@@ -162,13 +162,18 @@ class Backup:
     names: tuple[str, ...]
 
 
+def would_back_up(folder: Path, names: Iterable[str] | None = None) -> list[str]:
+    """The files of the workspace, or those of these that are there."""
+    return [name for name in (_all(folder) if names is None else names) if os.path.lexists(entry(folder, name))]
+
+
 def back_up(folder: Path, label: str, names: Iterable[str] | None = None) -> Backup | None:
     """Keep a copy of every file of the workspace, or of these; None if there is none to keep.
 
     The files stay where they are: they are removed once it is on record that the run starts over. Whoever is killed
     before that has lost nothing.
     """
-    found = [name for name in (_all(folder) if names is None else names) if os.path.lexists(entry(folder, name))]
+    found = would_back_up(folder, names)
     if not found:
         return None
     base = folder / BACKUP

@@ -28,7 +28,7 @@ def test_one_is_not_many(here: Here) -> None:
     assert f"retry of {run}: 1 of 1 step," in here("retry", run, "--dry-run", code=0).out
     here.place.touch("there")
     assert "done again in 1 round\n" in here("retry", run, "-q", code=0).out
-    assert "· 1 retry ·" in here("show", run, code=0).out
+    assert "· retried 1 time ·" in here("show", run, code=0).out
     log = here("logs", run, code=0).out
     assert "plan of 1 step (" in log and "; 1 step in the chain" in log and "1 step ended well" in log
     assert "; 1 step in the chain" in here("why", run, code=0).out
@@ -57,7 +57,7 @@ def test_a_step_that_was_refused_has_no_attempt_and_no_retries(here: Here) -> No
     assert "ok, never called: " in said and "attempt 0" not in said
     run = here.run({"id": "gate", "tool": "ok", "confirm": True, "critical": False}, code=3)
     said = here("confirm", run, "gate", "--refuse", "-q", code=0).out
-    assert "optional step skipped without a retry: " in said and "0 retries" not in said
+    assert "optional step skipped without another attempt: " in said and "0 retries" not in said
     assert "可选步骤未重试即跳过：" in here("show", run, "--lang", "zh", code=0).out
 
 

@@ -34,6 +34,7 @@ from rerail.engine.keeping import (
     discard,
     left_behind,
     refuse_unseen,
+    to_back_up,
 )
 from rerail.engine.loop import Ended, Host, RunLoop
 from rerail.engine.notices import Notices
@@ -574,7 +575,8 @@ class Engine(Family):
         """What a retry would do, found out on a state of its own."""
         state = await self.state(aim.state.run)
         pretend_mended(state)
-        return self._foreseen(state, who, aim.asked)
+        preview = self._foreseen(state, who, aim.asked)
+        return replace(preview, backs_up=await to_back_up(self._host, state)) if aim.asked.get("clean") else preview
 
     async def _set_going(self, aim: Aim, who: str, *, take_over: bool) -> Preview:
         """Keep what has to be kept, take the run, write the retry down, and let it go on."""
@@ -616,7 +618,7 @@ class Engine(Family):
         self, run: str, head: Head, steps: Sequence[str] | None, *, force: bool, dry_run: bool, by: str
     ) -> Preview | None:
         if not steps:
-            raise self._is_live(head, tell("hint.run.driven_by"))
+            raise self._is_live(head, tell("hint.run.driven_by", run=run))
         if dry_run:
             state = await self.state(run)
             with _refusals():

@@ -22,7 +22,18 @@ from rerail.core.track import Phase, Track
 from rerail.engine.files import Seen, Wanted, damaged, files_of, look, look_at, put_all_in_place
 from rerail.engine.loop import Host
 from rerail.errors import Refused
-from rerail.workspace import EDIT, Backup, Outside, back_up, kept_in, make_home, remove, stamp, write_whole
+from rerail.workspace import (
+    EDIT,
+    Backup,
+    Outside,
+    back_up,
+    kept_in,
+    make_home,
+    remove,
+    stamp,
+    would_back_up,
+    write_whole,
+)
 
 
 async def damage_of(host: Host, state: State) -> list[FileDamage]:
@@ -43,20 +54,33 @@ async def _looked_at(host: Host, state: State, wanted: list[Wanted]) -> list[Fil
         return await asyncio.to_thread(damaged, wanted, host.workspaces(state.home), state.drafts)
 
 
+async def to_back_up(host: Host, state: State) -> tuple[str, ...]:
+    """The files that would be backed up, and taken away, if the run started over."""
+    folder = host.workspaces(state.home)
+    with host.clock.external():
+        return tuple(await asyncio.to_thread(would_back_up, folder, _own_files(state)))
+
+
+def _own_files(state: State) -> list[str] | None:
+    """The files that a run may start over with; None: all. A follow-up works in its parent's folder (T6)."""
+    if state.home == state.run:
+        return None
+    return [file.path for track in state.tracks.values() for file in track.step.produces]
+
+
 async def backed_up(host: Host, state: State) -> Backup | None:
     """Keep all files of a run that starts over; `Refused`, and nothing has changed, if that cannot be done.
 
     A follow-up works in its parent's folder, and only what it made itself is its own to start over (T6).
     """
     folder = host.workspaces(state.home)
-    own = [file.path for track in state.tracks.values() for file in track.step.produces]
     if not folder.is_dir():
         return None
     try:
         with host.clock.external():
             label = stamp(host.clock.now())
             await asyncio.to_thread(put_all_in_place, folder, list(state.drafts.values()))
-            return await asyncio.to_thread(back_up, folder, label, own if state.home != state.run else None)
+            return await asyncio.to_thread(back_up, folder, label, _own_files(state))
     except (OSError, Outside) as error:
         hint = tell("hint.run.no_backup", folder=folder)
         raise Refused(tell("refuse.run.no_backup", reason=error), "BACKUP_FAILED", hint=hint) from error
