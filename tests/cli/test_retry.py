@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Here, Place
 
+from rerail.cli.commands_many import _table
+from rerail.cli.output import Output
+
 MENDABLE: tuple[dict[str, Any], ...] = (
     {"id": "a", "tool": "ok"},
     {"id": "b", "tool": "needs_file", "args": {"name": "fix.txt"}, "needs": ["a"]},
