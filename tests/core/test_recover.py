@@ -769,7 +769,7 @@ def test_the_text_of_an_optional_skip() -> None:
     assert "3 retries" in result.steps["a"].error["message"]
     assert "down" in result.steps["a"].error["message"]
     result, _ = history(World(a=[ToolError("no key", category="permanent_error")]), one(critical=False))
-    assert result.steps["a"].error["message"] == "optional step skipped without another attempt: no key"
+    assert result.steps["a"].error["message"] == "optional step skipped without a retry: no key"
 
 
 def test_verified_after_a_lost_answer_without_the_output_is_a_hole() -> None:

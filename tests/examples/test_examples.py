@@ -15,7 +15,7 @@ README = ROOT / "README.md"
 
 STORIES = {
     "quickstart.py": [
-        "completed: 2 steps, all succeeded, after 2 retries",
+        "completed: 2 steps, all succeeded, after 2 more attempts",
         "look: succeeded, calls: 3, output: {'sky': 'northern lights over Reykjavik'}",
     ],
     "retry_chain.py": [

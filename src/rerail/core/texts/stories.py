@@ -68,8 +68,8 @@ STORIES: dict[str, dict[str, str]] = {
         "zh": "          → 重新调用，不计次数：进程中断不是它的错",
     },
     "why.not_now": {
-        "en": "          → the tool said 'not now': waiting {delay} (counts neither as a failure nor as an attempt)",
-        "zh": "          → 工具表示“暂时不可用”：等待 {delay}（既不算失败也不算尝试）",
+        "en": "          → the tool said 'not now': waiting {delay} (counts neither as failure nor as retry)",
+        "zh": "          → 工具表示“暂时不可用”：等待 {delay}（既不算失败也不算重试）",
     },
     "why.rung.adjusted_arguments": {
         "en": "          → adjusted arguments: {args}",

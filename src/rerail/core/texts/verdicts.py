@@ -8,12 +8,12 @@ VERDICTS: dict[str, dict[str, str]] = {
     "skip.upstream_part": {"en": "step {step} ({tool}): {reason}", "zh": "步骤{step}({tool}): {reason}"},
     "skip.upstream": {"en": "{words} - {parts}", "zh": "{words} - {parts}"},
     "skip.SKIP_OPTIONAL": {
-        "en": "optional step skipped after {retries:more attempt|more attempts}: {reason}",
-        "zh": "可选步骤又尝试 {retries} 次后跳过：{reason}",
+        "en": "optional step skipped after {retries:retry|retries}: {reason}",
+        "zh": "可选步骤在重试 {retries} 次后跳过：{reason}",
     },
     "skip.SKIP_OPTIONAL_UNTRIED": {
-        "en": "optional step skipped without another attempt: {reason}",
-        "zh": "可选步骤未再尝试即跳过：{reason}",
+        "en": "optional step skipped without a retry: {reason}",
+        "zh": "可选步骤未重试即跳过：{reason}",
     },
     "skip.SKIP_USER": {"en": "skipped by {by}", "zh": "由 {by} 跳过"},
     "skip.SKIP_CONDITION": {"en": "not needed: it runs only if {steps} fails", "zh": "不需要：仅当 {steps} 失败时执行"},
