@@ -14,6 +14,7 @@ from rerail.context import Context
 from rerail.core.events import FileMade
 from rerail.engine.files import put_in_place
 from rerail.errors import Refused, StoreError
+from rerail.ports import Owner
 from rerail.testing import VirtualClock, virtual_run
 from rerail.workspace import digest_of, plain_name
 
@@ -322,3 +323,31 @@ def test_names_are_compared_however_they_are_spelt(tmp_path: Path) -> None:
     (tmp_path / "out").symlink_to("/tmp")
     with pytest.raises(ValueError, match=r"out/b\.txt"):
         Context(workspace=tmp_path, staging=tmp_path / STAGE / "x", files=("out/b.txt",)).path("out/b.txt")
+
+
+def test_nothing_is_put_in_place_by_one_who_may_not_write(tmp_path: Path) -> None:
+    """T7, E1: on record first. An owner that lost its run in the middle of a call leaves the newer file alone."""
+    begun, gate = asyncio.Event(), asyncio.Event()
+
+    @rerail.tool
+    async def slow(ctx: rerail.Context) -> str:
+        ctx.write_text("a.txt", "old")
+        begun.set()
+        await gate.wait()
+        return "done"
+
+    async def main() -> None:
+        async with engine_in(tmp_path, slow) as engine:
+            run = await engine.start({"steps": [{"id": "a", "tool": "slow", "produces": ["a.txt"]}]})
+            await begun.wait()
+            store, head = engine._host.store, await engine.head(run)
+            await store.claim(run, Owner("elsewhere", 1, 1.0), engine._host.clock.now(), over=head.fence)
+            place = tmp_path / "work" / run / "a.txt"
+            place.write_text("new")
+            gate.set()
+            with pytest.raises(StoreError) as lost:
+                await engine.wait(run)
+            assert lost.value.code == "LEASE_LOST"
+            assert place.read_text() == "new"
+
+    virtual_run(main)
