@@ -274,6 +274,9 @@ def test_our_own_english_is_known_by_its_shape(key: str) -> None:
     """T12: what a history holds as text is the Chinese sentence again, with what stood in its gaps."""
     entry = TEXTS[key]
     values = {**filled(entry["zh"], 2000), **filled(entry["en"], 2000)}
+    if key == "notice.worker.residual":  # its Chinese is agreed to the letter, and names nobody
+        assert recalled(say(key, **values), "zh") == entry["zh"]
+        return
     said = recalled(say(key, **values), "zh")
     assert CHINESE.search(said) or key in THE_SAME
     assert not [word for word in values.values() if isinstance(word, str) and word not in said]

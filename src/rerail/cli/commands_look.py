@@ -28,7 +28,7 @@ from rerail.cli.session import Session, ownership
 from rerail.cli.style import moment, size, table
 from rerail.cli.worker_log import LogReader, Printed, log_file
 from rerail.core.events import Record
-from rerail.core.pipeline import shown_status
+from rerail.core.pipeline import PAUSED, shown_status
 from rerail.core.state import State
 from rerail.core.texts import tell
 from rerail.core.views import RunRow
@@ -59,6 +59,7 @@ async def ls(
             row for row in rows[: limit or None] if row.status in ("running", "waiting") and row.events < FEW_EVENTS
         ]
         stages = {row.run_id: shown_status(await engine.state(row.run_id)) for row in live}
+        paused = {run: Picture.of(run, await engine.events(run)) for run, stage in stages.items() if stage == PAUSED}
     more = len(rows) > limit > 0
     rows = rows[:limit] if limit > 0 else rows
     if out.json:
@@ -67,7 +68,9 @@ async def ls(
         out.print(out.say("cli.ls.none"))
         out.note(Text("  rerail run plan.yaml --tools tools.py", "cyan"))
     else:
-        out.print(*runs_table(out, rows, stages))
+        out.print(*runs_table(out, rows, stages, {run: picture.paused_by for run, picture in paused.items()}))
+        for run in list(paused)[:3]:
+            out.note(Text(out.say("cli.ls.paused", run=run), "dim"), Text(f"  rerail resume {run}{out.where}", "cyan"))
         if more:
             out.note(Text(out.say("cli.ls.more"), "dim"))
     return 0
@@ -253,7 +256,8 @@ class _Log:
 
     def _lines(self, one: Record | Printed) -> list[Text]:
         if isinstance(one, Printed):
-            return [self._teller.beside(one.at, "act" if one.worker else "say", one.text)]
+            words = self._out.told(one.text) if one.worker else one.text
+            return [self._teller.beside(one.at, "act" if one.worker else "say", words)]
         line = self._teller.line(one)
         details = self._teller.details(one) if self._out.verbose else []
         return [line, *details] if line is not None else []

@@ -165,7 +165,9 @@ async def retry(
 ) -> int:
     """Do again exactly what failed and what depends on it."""
     wanted = _Wanted(step, stage, clean, force, take_over)
-    if (run is None) is not all_failed:
+    if run is not None and all_failed:
+        return out.usage(tell("cli.retry.not_both", run=run), f"rerail retry {run}")
+    if run is None and not all_failed:
         return out.usage(tell("cli.retry.which"), "rerail ls --status failed")
     session = Session(common, out)
     if run is None:

@@ -40,6 +40,7 @@ class Picture:
         self.state = State(run)
         self.mendings: dict[str, Mending] = {}
         self.progress: dict[str, ev.StepProgress] = {}
+        self.paused_by = ""
         self.version = 0  # changes when a view would look different
 
     @classmethod
@@ -60,6 +61,8 @@ class Picture:
         evolve(self.state, record.event, record.at, record.seq)
         self.version += 1
         match record.event:
+            case ev.Acted(action="pause") as paused:
+                self.paused_by = paused.by
             case ev.StepProgress() as told if not told.log:
                 self.progress[told.step] = told
             case ev.StepStarted() as started:

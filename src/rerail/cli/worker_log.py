@@ -23,6 +23,7 @@ from rerail.cli.output import Output
 from rerail.cli.picture import Picture
 from rerail.core.events import Record
 from rerail.wiring import Engine
+from rerail.workspace import make_home
 
 NAME = "worker.log"
 EVENT, WORKER = "event", "worker"
@@ -56,8 +57,8 @@ class Scribe:
             return
         file = self.place(run)
         try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            log = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            make_home(file.parent)
+            log = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         except OSError as problem:
             self.word("-", self.out.say("cli.worker.no_log", file=file, reason=problem.strerror))
             return  # a run is worth more than its log

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -39,7 +39,7 @@ from rerail.core.verdict import run_status
 from rerail.core.views import attempts_of, question_table
 from rerail.engine.arguments import Before, Lookup, NotYet, files_damaged, holes_in, nulled, path_missing, with_args
 from rerail.engine.failures import from_code
-from rerail.engine.files import Wanted, damaged, files_read
+from rerail.engine.files import Wanted, damaged, declared, files_read, place
 from rerail.engine.limits import Limits, wanted
 from rerail.engine.outputs import INLINE, Contents, Gone
 from rerail.engine.perform import GRACE, Launch, Outcome, Performer
@@ -64,7 +64,9 @@ from rerail.ports import (
     Tool,
     Unavailable,
     Unusable,
+    View,
 )
+from rerail.workspace import stage_for
 
 T = TypeVar("T")
 CALLED, NOT_CALLED = (Phase.RUNNING, Phase.DOUBT), (Phase.PENDING, Phase.BACKOFF)  # who waits for an outcome
@@ -100,14 +102,6 @@ class Host:
     def specs_of(self, state: State) -> Mapping[str, ToolSpec]:
         """The tools that a run was given: nobody may use those of another plan's servers in it (H8)."""
         return self.given(state.mcp, state.brought) if state.mcp and self.given is not None else self.specs
-
-
-class View(Protocol):
-    """Something that shows a run's state to people, outside of the store."""
-
-    def write(self, state: State) -> None:
-        """The state is this now, and durable."""
-        ...
 
 
 @dataclass(slots=True)
@@ -148,6 +142,7 @@ class RunLoop:
         self._fetched: dict[str, dict[str, bytes]] = {}
         self._probed: dict[tuple[str, int], Any] = {}
         self._inspected: dict[tuple[str, int], list[FileDamage]] = {}  # what is wrong with the files that a step reads
+        self._made: dict[str, ev.FileMade] = {}  # files of steps that just succeeded, still where they were written
         self._progress: dict[tuple[str, bool], ev.StepProgress] = {}
         self._full: list[ev.StepProgress] = []  # what tools logged, in events that hold no more
         self._check_launched = False
@@ -221,12 +216,17 @@ class RunLoop:
     async def drive(self) -> None:
         """Run until the run is at rest, waits for a person, or may not be written any more."""
         try:
+            await place(self.host.clock, self.state, self.workspace, self.state.drafts)
             while True:
                 if self._broken is not None:
                     raise StoreError(
                         tell("refuse.run.broken", run=self.state.run, broken=self._broken)
                     ) from self._broken
                 self._absorb()
+                if self._made:  # on record first, then in place, and only then whatever follows
+                    await self._commit()
+                    await place(self.host.clock, self.state, self.workspace, self._made)
+                    self._made = {}
                 self._obey()
                 with unswept(len(self.state.ready)):
                     launches = self._advance()
@@ -315,6 +315,9 @@ class RunLoop:
                 self.contents.remember(name, data)
         for event in outcome.events:
             self._record(event, now)
+        if launch is not None and launch.files:
+            drafts = self.state.drafts
+            self._made.update((path, drafts[path]) for path in launch.files if path in drafts)
 
     def _over(self, launch: Launch) -> None:
         """A call is under way no longer."""
@@ -545,7 +548,7 @@ class RunLoop:
                 self._blobs[blob] = packed.data
         return ev.StepStarted(
             track.id, action.attempt, action.tool, launch.effect, inline, blob,
-            action.rung, launch.before, launch.spec.verifiable or track.step.verify is not None,
+            action.rung, launch.before, launch.spec.verifiable or track.step.verify is not None, launch.staged,
         )  # fmt: skip
 
     def _fail_before(self, track: Track, error: ev.Error, now: float) -> bool:
@@ -613,15 +616,18 @@ class RunLoop:
         timeout = step.timeout or spec.timeout or self.state.policy.step_timeout
         effect = self.state.effect_of(track, spec.name, spec.effect)
         launch = Launch(step, attempt, tool, spec, args, None, timeout, effect)
-        if getattr(tool, "wants_context", True) or step.verify is not None or spec.verifiable or spec.probes:
-            launch.ctx = self._context(track, attempt, args, timeout)
         if step.produces:
             launch.workspace = self.workspace
+            launch.leftover = track.call.staged if track.call is not None else ""
+            if step.verify is None and not spec.verifiable:  # who looks for an effect looks where files are to be
+                launch.staged = stage_for(track.id, attempt)
+        if getattr(tool, "wants_context", True) or step.verify is not None or spec.verifiable or spec.probes:
+            launch.ctx = self._context(track, attempt, args, timeout, launch.staged)
         if step.verify is not None:
             launch.verify_args = self._verify_args(track)
         return launch
 
-    def _context(self, track: Track, attempt: int, args: dict[str, Any], timeout: float) -> Context:
+    def _context(self, track: Track, attempt: int, args: dict[str, Any], timeout: float, staged: str = "") -> Context:
         run, step = self.state.run, track.id
         key = f"{run}-{pack([step, track.generation, args]).digest}"
         loop = asyncio.get_running_loop()
@@ -631,7 +637,10 @@ class RunLoop:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is listening any more
                 loop.call_soon_threadsafe(self._hear, event)
 
-        return Context(run, step, attempt, key, self.workspace, sink, timeout)
+        folder = self.workspace
+        if not staged:
+            return Context(run, step, attempt, key, folder, sink, timeout)
+        return Context(run, step, attempt, key, folder, sink, timeout, folder / staged, declared(track.step.produces))
 
     def _hear(self, event: ev.StepProgress) -> None:
         """What a tool says while it works. Of progress the latest word counts; log lines that come at once are one."""
