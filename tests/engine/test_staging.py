@@ -151,7 +151,7 @@ def test_a_late_attempt_writes_over_nothing_with_its_own_hands(tmp_path: Path, h
     """X4, T1: a thread that nobody can stop has an old path, or asks for one; the file is the newer attempt's."""
     gate, late = threading.Event(), threading.Event()
 
-    @rerail.tool(timeout=0.2)
+    @rerail.tool(timeout=1.5)
     def scribble(ctx: rerail.Context) -> int:
         path = ctx.path("a.txt")
         if ctx.attempt == 1:
