@@ -151,7 +151,7 @@ def test_a_late_attempt_writes_over_nothing_with_its_own_hands(tmp_path: Path, h
     """X4, T1: a thread that nobody can stop has an old path, or asks for one; the file is the newer attempt's."""
     gate, late = threading.Event(), threading.Event()
 
-    @rerail.tool(timeout=0.2)
+    @rerail.tool(timeout=1.5)
     def scribble(ctx: rerail.Context) -> int:
         path = ctx.path("a.txt")
         if ctx.attempt == 1:
@@ -237,8 +237,9 @@ def test_files_that_no_attempt_left_are_not_agreed_to(tmp_path: Path) -> None:
     virtual_run(main)
 
 
-def test_a_place_that_cannot_be_taken_stops_the_run_and_resuming_goes_on(tmp_path: Path) -> None:
-    """E4, T1: no success without its file; once the way is free it is put in place, and nothing runs again."""
+@pytest.mark.parametrize("how", ["resume", "retry"])
+def test_a_place_that_cannot_be_taken_stops_the_run_and_then_it_goes_on(tmp_path: Path, how: str) -> None:
+    """E4, T1, T5: no success without its file; once the way is free it is put in place, and nothing runs again."""
 
     @rerail.tool
     async def make(ctx: rerail.Context) -> str:
@@ -253,7 +254,7 @@ def test_a_place_that_cannot_be_taken_stops_the_run_and_resuming_goes_on(tmp_pat
                 await engine.wait(run)
             assert stopped.value.code == "FILE_NOT_PLACED"
             (tmp_path / "work" / run / "sub").unlink()
-            return await engine.resume(run)
+            return await getattr(engine, how)(run)
 
     result = virtual_run(main)
     assert (result.success, result.steps["a"].attempts) == (True, 1)

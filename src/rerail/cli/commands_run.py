@@ -226,9 +226,9 @@ async def _report(engine: Engine, run: str, wanted: _Wanted) -> RetryReport | No
     try:
         target, preview = await engine.begin_retry(run, **wanted.arguments(), take_over=wanted.take_over, dry_run=True)
     except Refused as refused:
-        if refused.code != "RUN_COMPLETED":
+        if refused.code not in ("RUN_COMPLETED", "NOTHING_TO_RETRY"):
             raise
-        return None  # unless its follow-up was never started
+        return None  # unless its follow-up was never started, or its end never written down
     return RetryReport(run, await engine.state(target), preview) if preview is not None else None
 
 

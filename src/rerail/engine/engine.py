@@ -554,7 +554,13 @@ class Engine(Family):
         if dry_run or clean:
             preview = await self._pretended(aim, who)
         if not dry_run:
-            preview = await self._set_going(aim, who, take_over=take_over)
+            try:
+                preview = await self._set_going(aim, who, take_over=take_over)
+            except Refused as refused:
+                if refused.code != "NOTHING_TO_RETRY" or aim.state.rest is not None or aim.state.waiting:
+                    raise
+                # Every step is done, and whoever was to say so died before: there is only that left to do.
+                return await self.begin_resume(aim.state.run, take_over=take_over, by=by), None
         return aim.state.run, replace(preview, once=(*preview.once, *again))
 
     async def _aimed(self, run: str, asked: dict[str, Any], *, take_over: bool) -> Aim:
