@@ -8,12 +8,12 @@ from typing import Any
 
 from rich.text import Text
 
-from rerail.cli.lines import bare, waited_for_one
 from rerail.cli.live import degraded_words, step_cells
 from rerail.cli.output import Output, one_line
-from rerail.cli.picture import Mending, Picture, rung_said
+from rerail.cli.picture import Mending, Picture
 from rerail.cli.style import fitted, icon, moment, style_of, table
 from rerail.core.commands import Preview, Refusal, retry
+from rerail.core.lines import bare, rung_said, waited_for_one
 from rerail.core.state import State
 from rerail.core.texts import has, span
 from rerail.core.track import RunStatus, Status
@@ -52,7 +52,7 @@ def report(
     if found.disputed:
         lines += _section(out, "cli.report.disputed", [_named(out, "succeeded", step, "") for step in found.disputed])
     if picture.state.waiting:
-        waits = [Text.assemble(icon("waiting", fancy=out.fancy), " ", one_line(waited_for_one(out, item)))
+        waits = [Text.assemble(icon("waiting", fancy=out.fancy), " ", one_line(waited_for_one(item, out.lang)))
                  for item in waits_for or waiting_on(picture.state)]  # fmt: skip
         lines += _section(out, "cli.report.waiting", waits)
     return lines + _next(out, next_commands(picture, interrupted=interrupted))
@@ -159,7 +159,7 @@ def mended(out: Output, mending: Mending) -> str:
         words.append(out.say("cli.healed.waits", count=mending.waits))
     if mending.retries:
         words.append(out.say("cli.healed.retries", count=mending.retries))
-    words += [rung_said(out, event) for event in mending.rungs]
+    words += [rung_said(event, out.lang) for event in mending.rungs]
     if mending.verified:
         words.append(out.say("cli.healed.verified"))
     if mending.rounds:
