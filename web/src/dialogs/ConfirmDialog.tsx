@@ -11,17 +11,10 @@ import { Feet, useAct } from "./ActionDialog";
 export function ConfirmDialog({ step, onClose }: { step: string; onClose: () => void }): ReactNode {
   const { store } = useScope();
   const seen = store.run?.waiting_on.find((item) => item.step === step && item.for === "confirm");
-  const [call, setCall] = useState<WaitingOn | null>(seen?.args !== undefined ? seen : null);
   const [detail, setDetail] = useState<StepDetail | null>(null);
   const { busy, act } = useAct("confirm", onClose);
-  useEffect(() => {
-    // The arguments as they would be passed stand in the run's result; the drawer's view has those of calls made.
-    get<{ waiting_on?: WaitingOn[] }>(at("runs", store.id)).then((result) => {
-      const found = result.waiting_on?.find((item) => item.step === step && item.for === "confirm");
-      if (found) setCall(found);
-    }, bad);
-    get<StepDetail>(at("runs", store.id, "steps", step)).then(setDetail, bad);
-  }, [store.id, step]);
+  useEffect(() => void get<StepDetail>(at("runs", store.id, "step"), { id: step }).then(setDetail, bad), [store.id, step]);
+  const call: WaitingOn | undefined = detail?.waiting_on ?? seen;
   const args = call?.args ?? detail?.args;
   const poor = Object.entries(call?.made_from_degraded ?? {});
   return (

@@ -16,7 +16,7 @@ export function RepairDialog({ step, onClose }: { step: string; onClose: () => v
   const [args, setArgs] = useState("");
   const { busy, act } = useAct("repair", onClose);
   useEffect(() => {
-    get<StepDetail>(at("runs", store.id, "steps", step)).then((detail) => {
+    get<StepDetail>(at("runs", store.id, "step"), { id: step }).then((detail) => {
       const plan = (detail.plan_step ?? {}) as { tool?: string; args?: Json };
       const was = { tool: plan.tool ?? detail.tool, args: pretty(plan.args ?? detail.args ?? {}) };
       setBefore(was);

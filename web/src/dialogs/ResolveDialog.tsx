@@ -27,7 +27,7 @@ export function ResolveDialog({ step, onClose }: { step: string; onClose: () => 
   const [typed, setTyped] = useState("");
   const { busy, act } = useAct("resolve", onClose);
   const answers: Answer[] = doubt ? ["succeeded", "failed", "rerun"] : ["succeeded"];
-  const body = answer === "succeeded" ? { step, succeeded: valueOf(typed) } : answer === "failed" ? { step, failed: true } : { step, rerun: true };
+  const body = { step, outcome: answer, ...(answer === "succeeded" ? { value: valueOf(typed) } : {}) };
   return (
     <Dialog title={t("resolve.title", { step })} onClose={onClose}>
       <form onSubmit={(event) => { event.preventDefault(); void act(body); }}>

@@ -30,7 +30,7 @@ export function RetryDialog({ steps, onClose }: { steps: string[] | null; onClos
   }, [store.id, wanted]);
   return (
     <Dialog wide title={steps ? t("retry.title_step", { step: steps.join(", ") }) : t("retry.title")} onClose={onClose}>
-      <form onSubmit={(event) => { event.preventDefault(); void act(body); }}>
+      <form onSubmit={(event) => { event.preventDefault(); void act(clean ? { ...body, confirmed: true } : body); }}>
         <p className="muted">{t("retry.text")}</p>
         <div className="retry-options">
           {!steps && <label className="check"><input type="checkbox" checked={clean} onChange={(event) => setClean(event.target.checked)} /> {t("retry.clean")}</label>}

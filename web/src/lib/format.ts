@@ -3,7 +3,7 @@ import { language, t } from "./i18n";
 
 export function duration(seconds: number): string {
   if (!Number.isFinite(seconds) || seconds < 0) return "–";
-  if (seconds < 0.001) return t("unit.ms", { n: 0 });
+  if (seconds < 0.0005) return t("unit.ms", { n: seconds === 0 ? 0 : "<1" });
   if (seconds < 1) return t("unit.ms", { n: Math.round(seconds * 1000) });
   if (seconds < 60) return t("unit.s", { n: seconds < 10 ? seconds.toFixed(1) : Math.round(seconds) });
   const minutes = Math.floor(seconds / 60);

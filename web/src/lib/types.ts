@@ -206,6 +206,7 @@ export interface StepDetail extends StepView {
   artifacts?: ArtifactRow[];
   tries?: Try[];
   reflections?: Json[];
+  waiting_on?: WaitingOn | null;
   why?: string;
   plan_step?: Json;
   downstream?: string[];

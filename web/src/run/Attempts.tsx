@@ -13,12 +13,14 @@ export function Attempts({ tries }: { tries: Try[] }): ReactNode {
   return (
     <ol className="attempts">
       {tries.length > shown.length && <li className="muted">{t("common.and_more", { n: tries.length - shown.length })}</li>}
-      {shown.map((one, index) => <Attempt key={`${one.attempt} ${one.at}`} one={one} latest={index === shown.length - 1} alone={shown.length === 1} />)}
+      {shown.map((one, index) => (
+        <Attempt key={`${one.attempt} ${one.at}`} one={one} before={shown[index - 1]} latest={index === shown.length - 1} alone={shown.length === 1} />
+      ))}
     </ol>
   );
 }
 
-function Attempt({ one, latest, alone }: { one: Try; latest: boolean; alone: boolean }): ReactNode {
+function Attempt({ one, before, latest, alone }: { one: Try; before: Try | undefined; latest: boolean; alone: boolean }): ReactNode {
   const changed = Object.entries(one.changed ?? {});
   const took = one.elapsed ?? (one.ended_at === null ? null : one.ended_at - one.at);
   return (
@@ -31,7 +33,7 @@ function Attempt({ one, latest, alone }: { one: Try; latest: boolean; alone: boo
         {one.rung && <Tag tone="accent" title={t("step.rung")}>{word("rung", one.rung)}</Tag>}
         <span className="attempt-time muted">{clock(one.at)}{took === null ? "" : ` · ${duration(took)}`}</span>
       </p>
-      {one.why && <p className="muted">{one.why}</p>}
+      {one.why && one.why !== before?.error?.message && <p className="muted">{one.why}</p>}
       {one.called === false && <p className="muted">{t("step.not_called")}</p>}
       {changed.length > 0 && (
         <table className="changes">
@@ -46,7 +48,7 @@ function Attempt({ one, latest, alone }: { one: Try; latest: boolean; alone: boo
       )}
       {one.error && <p className="attempt-error"><code>{one.error.code}</code> <span className="message">{one.error.message}</span></p>}
       {one.verified && <p className="muted">{t("step.verified", { effect: word("verified", one.verified.effect) })} {one.verified.reason}</p>}
-      {one.reflection && <Thought thought={one.reflection} />}
+      {one.reflection && <Thought thought={one.reflection} said={one.error?.message ?? ""} />}
       {one.logs && one.logs.length > 0 && (
         <details className="attempt-more"><summary>{t("step.logs", { n: one.logs.length })}</summary><pre>{one.logs.map((line) => `${clock(line.at)}  ${line.text}`).join("\n")}</pre></details>
       )}
@@ -57,16 +59,16 @@ function Attempt({ one, latest, alone }: { one: Try; latest: boolean; alone: boo
   );
 }
 
-function Thought({ thought }: { thought: Reflection }): ReactNode {
+function Thought({ thought, said }: { thought: Reflection; said: string }): ReactNode {
   return (
     <div className="thought">
       <p>
         <b>{t("step.reflection")}</b> {thought.category && <Tag>{word("category", thought.category)}</Tag>}
         {thought.rung && <Tag tone="accent">{word("rung", thought.rung)}</Tag>}
         {thought.by && <span className="muted"> {thought.by}</span>}
-        {typeof thought.confidence === "number" && <span className="muted"> {t("step.confidence", { n: Math.round(thought.confidence * 100) })}</span>}
+        {typeof thought.confidence === "number" && <span className="muted"> {t("step.confidence", { n: Math.round(thought.confidence <= 1 ? thought.confidence * 100 : thought.confidence) })}</span>}
       </p>
-      {thought.root_cause && <p>{thought.root_cause}</p>}
+      {thought.root_cause && thought.root_cause !== said && <p>{thought.root_cause}</p>}
       {thought.suggestion !== null && thought.suggestion !== undefined && <p className="mono small">{short(thought.suggestion)}</p>}
       {(thought.refused ?? []).map((reason, index) => <p key={index} className="muted">{t("step.refused", { reason })}</p>)}
     </div>

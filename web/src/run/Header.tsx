@@ -25,8 +25,8 @@ export function Header({ run, readOnly }: { run: RunView; readOnly: boolean }): 
         <StatusChip status={status} text={named} />
         <span className="visually-hidden" role="status" aria-live="polite">{t("a11y.run_status", { status: word("status", status) })}</span>
         <code className="run-id" title={run.run_id}>{shortId(run.run_id)}</code>
-        <span className="muted" title={moment(run.created_at)}>{ago(run.created_at, store.now())}</span>
-        <span className="muted">{duration(took)}</span>
+        {over && <span className="muted" title={moment(run.created_at)}>{ago(run.created_at, store.now())}</span>}
+        <span className="muted" title={moment(run.created_at)}>{t(over ? "run.took" : "run.since", { span: duration(took) })}</span>
         {run.round > 0 && <Tag>{t("run.round", { n: run.round + 1 })}</Tag>}
         {run.revision > 1 && <Tag>{t("run.revision", { n: run.revision })}</Tag>}
         {run.degraded && <Tag tone="warn">{t("run.degraded")}</Tag>}
@@ -40,7 +40,7 @@ export function Header({ run, readOnly }: { run: RunView; readOnly: boolean }): 
       {!readOnly && run.waiting_on.map((item) => <Waiting key={`${item.for} ${item.step}`} item={item} />)}
       <div className="run-measures">
         <Progress counts={run.counts} legend />
-        <Budgets budgets={run.budgets} />
+        <Budgets budgets={budgetsNow(run, store.now())} />
       </div>
     </header>
   );
@@ -136,6 +136,12 @@ function Waiting({ item }: { item: WaitingOn }): ReactNode {
       {action && <Button small kind="primary" name={`waiting-${item.for}`} onClick={() => ask(action)}>{t(`waiting.${item.for as "paused" | "confirm" | "in_doubt"}.do`)}</Button>}
     </div>
   );
+}
+
+/** Time goes on between two patches, while something runs. */
+function budgetsNow(run: RunView, now: number): Budget[] {
+  const more = run.status === "running" && !run.interrupted && run.at ? Math.max(0, now - run.at) : 0;
+  return run.budgets.map((budget) => (budget.name === "time" ? { ...budget, used: budget.used + more } : budget));
 }
 
 function Budgets({ budgets }: { budgets: Budget[] }): ReactNode {

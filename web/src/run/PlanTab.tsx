@@ -54,12 +54,17 @@ export function PlanTab(): ReactNode {
           </>}
       </div>
       {!alone && <Why revision={revisions[right]!} />}
-      <div className="plan-rows">
+      <div className={alone ? "plan-rows alone" : "plan-rows"}>
         {shown.length === 0 && <Empty title={t("plan.same")} />}
         {shown.map((row) => <Row key={row.id} row={row} alone={alone} />)}
       </div>
     </div>
   );
+}
+
+function briefOf(args: unknown): string {
+  const text = args && typeof args === "object" && Object.keys(args).length > 0 ? JSON.stringify(args) : "";
+  return text.length > 200 ? `${text.slice(0, 200)}…` : text;
 }
 
 function titleOf(revision: Revision): string {
@@ -78,7 +83,10 @@ function Row({ row, alone }: { row: RevisionRow<PlanStep>; alone: boolean }): Re
   if (alone) {
     return (
       <details className="plan-row">
-        <summary><code>{row.id}</code> <span className="muted">{String(row.after?.tool ?? "")}</span></summary>
+        <summary>
+          <code>{row.id}</code> <code className="muted">{String(row.after?.tool ?? "")}</code>
+          <span className="muted plan-brief">{briefOf(row.after?.["args"])}</span>
+        </summary>
         <pre>{linesOf(row.after).join("\n")}</pre>
       </details>
     );

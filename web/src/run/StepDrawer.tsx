@@ -7,7 +7,7 @@ import { useSettled, useTick } from "../lib/hooks";
 import { t, word } from "../lib/i18n";
 import { useStep } from "../lib/store";
 import { bad } from "../lib/toasts";
-import type { StepDetail, StepView, Try } from "../lib/types";
+import type { StepDetail, StepView } from "../lib/types";
 import { Button, Section, StatusChip, Tag, Value } from "../parts/basics";
 import { Icon, type IconName } from "../parts/icons";
 import { Attempts } from "./Attempts";
@@ -20,7 +20,7 @@ export function StepDrawer({ id, readOnly }: { id: string; readOnly: boolean }):
   const head = useRef<HTMLHeadingElement>(null);
   useEffect(() => {
     const abort = new AbortController();
-    get<StepDetail>(at("runs", store.id, "steps", id), {}, abort.signal)
+    get<StepDetail>(at("runs", store.id, "step"), { id }, abort.signal)
       .then(setDetail, (error: unknown) => { if (!abort.signal.aborted) bad(error); });
     return () => abort.abort();
   }, [store.id, id, settled]);
@@ -93,7 +93,8 @@ function StepActions({ step }: { step: StepView }): ReactNode {
 
 function Trouble({ step, detail, now }: { step: StepView; detail: StepDetail | null; now: number }): ReactNode {
   const tries = detail?.tries ?? [];
-  const hint = step.error?.hint ?? hintOf(tries[tries.length - 1]);
+  const thought = tries[tries.length - 1]?.reflection?.root_cause ?? "";
+  const hint = step.error?.hint || (thought !== step.error?.message ? thought : "");
   return (
     <>
       {step.error && (
@@ -110,10 +111,6 @@ function Trouble({ step, detail, now }: { step: StepView; detail: StepDetail | n
       )}
     </>
   );
-}
-
-function hintOf(last: Try | undefined): string {
-  return last?.reflection?.root_cause ?? "";
 }
 
 function Facts({ step, detail, now }: { step: StepView; detail: StepDetail | null; now: number }): ReactNode {

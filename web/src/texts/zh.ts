@@ -126,6 +126,8 @@ export const zh: Record<keyof typeof en, string> = {
   "run.follows": "承接 {run}",
   "run.followed_by": "后续 {run}",
   "run.round": "第 {n} 轮",
+  "run.took": "耗时 {span}",
+  "run.since": "已进行 {span}",
   "run.revision": "计划第 {n} 版",
   "verdict.more": "查看异常项（{n}）",
   "verdict.less": "收起",
