@@ -55,6 +55,6 @@ class Files:
 
 
 def _bare(lang: str) -> Response:
-    title, words = escape(say("server.page.title", lang)), escape(say("server.page.missing", lang))
-    text = f'<!doctype html><html lang="{lang}"><meta charset="utf-8"><title>{title}</title><h1>{title}</h1><p>{words}'
+    words, name = escape(say("server.page.missing", lang)), "Rerail"
+    text = f'<!doctype html><html lang="{lang}"><meta charset="utf-8"><title>{name}</title><h1>{name}</h1><p>{words}'
     return Response(text, media_type="text/html; charset=utf-8")

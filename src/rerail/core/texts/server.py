@@ -68,16 +68,11 @@ SERVER: dict[str, dict[str, str]] = {
         "en": "the request is not as it should be: {problems}",
         "zh": "请求不符合要求：{problems}",
     },
-    "refuse.server.no_json": {"en": "the body is no JSON: {error}", "zh": "请求正文不是 JSON：{error}"},
     "refuse.server.internal": {"en": "the server made a mistake", "zh": "服务器内部出错"},
     "hint.server.internal": {"en": "its log tells more", "zh": "详情见服务器日志"},
     "refuse.server.plan_or_objective": {
         "en": "a run needs a plan or an objective, and one of them only",
         "zh": "启动运行需要计划或目标，两者只能给一个",
-    },
-    "refuse.server.withheld": {
-        "en": "{names} may not be used by plans from outside",
-        "zh": "外来计划不能使用 {names}",
     },
     "hint.server.withheld": {
         "en": "start the server with {option}",
@@ -100,7 +95,6 @@ SERVER: dict[str, dict[str, str]] = {
         "zh": '{name!r} 的新内容必须是文本，或写成 {{"base64": …}}',
     },
     "refuse.server.cursor": {"en": "that is no cursor of this list", "zh": "这不是本列表的游标"},
-    "server.page.title": {"en": "Rerail", "zh": "Rerail"},
     "server.page.missing": {
         "en": "The page is not built. `make web` builds it; the API is at /api/v1, described in /openapi.json.",
         "zh": "网页尚未构建，可用 `make web` 构建；API 位于 /api/v1，说明见 /openapi.json。",
