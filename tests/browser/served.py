@@ -101,9 +101,12 @@ class Served:
             data=None if body is None else json.dumps(body).encode(), headers={"content-type": "application/json"},
         )  # fmt: skip
         if self.token:
-            request.add_header("authorization", f"Bearer {self.token}")
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            return json.loads(answer.read())
+            request.add_header("authorization", f"Bearer {self.token.encode().decode('latin-1')}")
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                return json.loads(answer.read())
+        except urllib.error.HTTPError as error:
+            raise AssertionError(f"{method} {path}: {error.code} {error.read().decode(errors='replace')}") from None
 
     def begin(self, steps: list[dict[str, Any]], objective: str = "", **plan: Any) -> str:
         """Start a run; gives its id."""

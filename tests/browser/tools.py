@@ -37,10 +37,11 @@ async def note(text: Any = "", gate: str = "") -> dict[str, Any]:
     return {"text": text}
 
 
-async def flaky(name: str, fails: int = 1, gate: str = "") -> dict[str, Any]:
-    """Fail a few times with a broken connection, then work."""
+async def flaky(name: str, ctx: rerail.Context, fails: int = 1, gate: str = "") -> dict[str, Any]:
+    """Fail a few times in each run with a broken connection, then work."""
     await _through(gate)
-    if (count := _count(name)) <= fails:
+    _count(name)
+    if (count := _count(f"{ctx.run}-{name}")) <= fails:
         raise ConnectionError(f"connection reset by {name}")
     return {"name": name, "calls": count}
 
@@ -57,6 +58,14 @@ async def broken(name: str = "broken", message: str = "the key is missing") -> d
     _count(name)
     if not (GATES / f"mended-{name}").exists():
         raise PermissionError(message)
+    return {"name": name, "mended": True}
+
+
+async def closed(name: str = "closed") -> dict[str, Any]:
+    """The same, with an error that trying again may mend."""
+    _count(name)
+    if not (GATES / f"mended-{name}").exists():
+        raise rerail.ToolError(f"{name} is closed", category="tool_error")
     return {"name": name, "mended": True}
 
 
@@ -97,4 +106,4 @@ async def shout(text: str) -> None:
     raise rerail.ToolError(text, category="permanent_error", code=text[:40])
 
 
-TOOLS = [note, flaky, forecast, broken, spare, down, send, report, echo, shout]
+TOOLS = [note, flaky, forecast, broken, closed, spare, down, send, report, echo, shout]

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { takeToken } from "../src/lib/api";
+import { asBytes, takeToken } from "../src/lib/api";
 import { fill } from "../src/lib/i18n";
 import { address, parse } from "../src/lib/route";
 import { type Connection, follow, SseParser } from "../src/lib/sse";
@@ -63,6 +63,11 @@ describe("addresses", () => {
     expect(takeToken("#token=s3cret%2Fx")).toBe("s3cret/x");
     expect(takeToken("#/runs/r/steps?step=token")).toBeNull();
     expect(takeToken("")).toBeNull();
+  });
+
+  it("and tokens of any letters fit into a header", () => {
+    expect(asBytes("aä")).toBe("a\u00c3\u00a4");
+    expect(() => new Headers({ Authorization: asBytes("令牌") })).not.toThrow();
   });
 });
 

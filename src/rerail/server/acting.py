@@ -20,7 +20,7 @@ from rerail.core.holes import hole_warnings
 from rerail.core.plan import Fault, servers_of
 from rerail.core.texts import tell
 from rerail.errors import PlanError, Refused
-from rerail.plans import Plan, parse_data
+from rerail.plans import Plan, parse_data, steps_in
 from rerail.server.looking import shown
 from rerail.server.plain import Json
 from rerail.server.serving import Serving, language, serving_of
@@ -229,7 +229,8 @@ async def repair(request: Request, run: RunPath, body: RepairBody, by: By = None
 async def add(request: Request, run: RunPath, body: AddBody, by: By = None) -> Response:
     """Add steps to a run that is not at rest; a change with faults is refused, and the plan stays as it was."""
     serving = _changing(request)
-    await serving.engine.add(run, body.steps, by=by)
+    steps = steps_in(parse_data(body.steps)) if isinstance(body.steps, str) else body.steps
+    await serving.engine.add(run, steps, by=by)
     return await _now(serving, run)
 
 

@@ -131,7 +131,11 @@ class AddBody(_Body):
     """Steps to add to a run that is not at rest."""
 
     steps: Annotated[
-        list[Any], Field(min_length=1, max_length=100_000, examples=[[{"id": "more", "tool": "greet", "args": {}}]])
+        Annotated[list[Any], Field(min_length=1, max_length=100_000)] | str,
+        Field(
+            description="The steps; or the same as YAML or JSON text.",
+            examples=[[{"id": "more", "tool": "greet", "args": {}}]],
+        ),
     ]
 
 

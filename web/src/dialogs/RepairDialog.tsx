@@ -39,8 +39,8 @@ export function RepairDialog({ step, onClose }: { step: string; onClose: () => v
     <Dialog wide title={t("repair.title", { step })} onClose={onClose}>
       <form onSubmit={(event) => { event.preventDefault(); send(); }}>
         <p className="muted">{t("repair.text")}</p>
-        <Field label={t("steps.tool")}><input className="mono" value={tool} spellCheck={false} onChange={(event) => setTool(event.target.value)} /></Field>
-        <Field label={t("step.args")}><textarea className="mono" rows={10} value={args} spellCheck={false} aria-invalid={parsed === undefined} onChange={(event) => setArgs(event.target.value)} /></Field>
+        <Field label={t("steps.tool")}><input className="mono" disabled={before === null} value={tool} spellCheck={false} onChange={(event) => setTool(event.target.value)} /></Field>
+        <Field label={t("step.args")}><textarea className="mono" rows={10} disabled={before === null} value={args} spellCheck={false} aria-invalid={parsed === undefined} onChange={(event) => setArgs(event.target.value)} /></Field>
         {parsed === undefined && <p className="notice bad" role="alert">{t("common.not_json")}</p>}
         <Feet onClose={onClose}><Button submit kind="primary" icon="wrench" disabled={busy || same || parsed === undefined} name="send">{t("action.repair")}</Button></Feet>
       </form>

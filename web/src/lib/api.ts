@@ -35,8 +35,11 @@ const token = (): string | null => sessionStorage.getItem(KEPT);
 
 function headers(extra: Record<string, string> = {}): Record<string, string> {
   const kept = token();
-  return { "Accept-Language": language(), ...(kept ? { Authorization: `Bearer ${kept}` } : {}), ...extra };
+  return { "Accept-Language": language(), ...(kept ? { Authorization: `Bearer ${asBytes(kept)}` } : {}), ...extra };
 }
+
+/** A header holds bytes: letters beyond ASCII go as their UTF-8. */
+export const asBytes = (text: string): string => Array.from(new TextEncoder().encode(text), (byte) => String.fromCharCode(byte)).join("");
 
 export const at = (...parts: string[]): string => `/${parts.map(encodeURIComponent).join("/")}`;
 

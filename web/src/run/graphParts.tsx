@@ -33,7 +33,7 @@ export const StepNode = memo(function StepNode({ data, sourcePosition, targetPos
   const classes = ["step-node", `s-${step.status}`, critical.has(id) ? "critical" : "", selected === id ? "selected" : "", step.optional ? "optional" : ""];
   return (
     <>
-      <button type="button" className={classes.join(" ")} onClick={() => select(id)} data-step={id} aria-label={labelOf(step)} aria-pressed={selected === id}>
+      <button type="button" className={classes.join(" ")} onClick={() => select(id)} data-step={id} data-status={step.status} aria-label={labelOf(step)} aria-pressed={selected === id}>
         <StatusIcon status={step.status} size={18} />
         <span className="node-text">
           <span className="node-title">{step.title || step.id}</span>
