@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from playwright.sync_api import Page, expect
-
 from tests.browser.looks import act, address, drawer, is_now, node, run_is, send
 from tests.browser.served import Served
 
@@ -39,7 +38,7 @@ def test_a_retry_is_shown_before_it_happens(shared: Served, window: Open) -> Non
     send(page)
     run_is(page, "completed")
     is_now(page, "after", "succeeded")
-    expect(page.locator(".run-line")).to_contain_text("round 2")
+    expect(page.locator(".run-line")).to_contain_text("round 3")
     assert shared.count("retried") == called + 1
     assert shared.count("kept") == 1
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Page, expect
-
 from tests.browser.looks import address, drawer, live, run_is
 from tests.browser.served import Served
 
@@ -31,15 +30,19 @@ def large() -> list[dict[str, Any]]:
     wide = SIZE // 4 - 1
     rows: list[dict[str, Any]] = [{"id": "split", "tool": "echo"}]
     for n in range(wide):
-        rows += [{"id": f"{what}{n}", "tool": tool, "needs": [need]} for what, tool, need in (
-            ("filter", "echo", "split"), ("map", "note", f"filter{n}"), ("sort", "spare", f"map{n}"), ("check", "echo", f"sort{n}"),
-        )]  # fmt: skip
+        last = "split"
+        for what, tool in (("filter", "echo"), ("map", "note"), ("sort", "spare"), ("check", "echo")):
+            rows.append({"id": f"{what}{n}", "tool": tool, "needs": [last]})
+            last = f"{what}{n}"
     return [*rows, {"id": "merge", "tool": "echo", "needs": [f"check{n}" for n in range(wide)]}]
 
 
-# What the page did for longer than a frame should take, and how long it took to draw one.
-WATCH = """() => { window.slow = []; new PerformanceObserver(list => window.slow.push(...list.getEntries().map(e => e.duration)))
-    .observe({type: 'longtask', buffered: true}) }"""
+# What the page did for longer than a frame should take.
+WATCH = """() => {
+  window.slow = [];
+  const note = (list) => window.slow.push(...list.getEntries().map((entry) => entry.duration));
+  new PerformanceObserver(note).observe({ type: "longtask", buffered: true });
+}"""
 
 
 def test_two_thousand_steps(shared: Served, window: Open) -> None:

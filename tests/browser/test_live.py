@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable
 
 from playwright.sync_api import Page, expect
-
 from tests.browser.looks import act, address, drawer, is_now, live, node, run_is, send
 from tests.browser.served import TOOLS, Served
 from tests.browser.stories import trip
@@ -91,8 +90,8 @@ def test_runs_of_other_programs_appear_in_the_list_and_can_be_searched(shared: S
 
 
 def test_a_failing_step_shows_its_ladder(shared: Served, window: Open) -> None:
-    """H1, H3, H5: each attempt with its error, what was thought of it, the rung taken, and the arguments that changed."""
-    run = shared.begin(trip(gated=False), "A trip north")
+    """H1, H3, H5: each attempt with its error, what was thought of it, the rung, the changed arguments."""
+    run = shared.begin(trip(), "A trip north")
     shared.wait(run, "waiting")
     page = window(address(shared.url, run))
 
@@ -128,8 +127,7 @@ def test_a_failing_step_shows_its_ladder(shared: Served, window: Open) -> None:
 
 def test_the_other_views_tell_the_same_run(shared: Served, window: Open) -> None:
     """I1, I4: the timeline has every attempt and wait, the events are all there once, files can be saved."""
-    shared.open("slow")
-    run = shared.begin(trip(gated=False), "The same in other words")
+    run = shared.begin(trip(), "The same in other words")
     view = shared.wait(run, "waiting")
     page = window(address(shared.url, run, "timeline"))
     expect(page.locator(".span.o-succeeded")).to_have_count(

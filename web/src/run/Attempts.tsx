@@ -30,7 +30,7 @@ function Attempt({ one, before, latest, alone }: { one: Try; before: Try | undef
         <b>{t("step.attempt", { n: one.attempt })}</b>
         <span>{word("outcome", one.outcome)}</span>
         <code>{one.tool}</code>
-        {one.rung && <Tag tone="accent" title={t("step.rung")}>{word("rung", one.rung)}</Tag>}
+        {one.rung && one.rung !== "fail" && <Tag tone="accent" title={t("step.rung")}>{word("rung", one.rung)}</Tag>}
         <span className="attempt-time muted">{clock(one.at)}{took === null ? "" : ` · ${duration(took)}`}</span>
       </p>
       {one.why && one.why !== before?.error?.message && <p className="muted">{one.why}</p>}

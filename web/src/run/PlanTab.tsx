@@ -10,7 +10,8 @@ import { bad } from "../lib/toasts";
 import type { PlanStep, Revision } from "../lib/types";
 import { Empty, Tag } from "../parts/basics";
 
-const revisionOf = (store: RunStore): number => store.run?.revision ?? 0;
+// A repair may begin a round without being a revision of its own; a new tool or need changes the shape.
+const revisionOf = (store: RunStore): string => `${store.run?.revision} ${store.run?.round} ${store.shape}`;
 
 export function PlanTab(): ReactNode {
   const { store } = useScope();
