@@ -21,7 +21,12 @@ TRIP = """
   tool: broken
   args: {name: permit, message: the office wants another key}
   needs: [wishes]
-- {id: budget, title: Add it all up, tool: report, args: {name: budget.md}, needs: [flights, hotel], produces: [budget.md]}
+- id: budget
+  title: Add it all up
+  tool: report
+  args: {name: budget.md}
+  needs: [flights, hotel]
+  produces: [budget.md]
 - id: book
   title: Book it
   tool: send

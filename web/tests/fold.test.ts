@@ -47,6 +47,11 @@ describe("groups", () => {
     expect(groups.every((group) => group.kind === "tool")).toBe(true);
   });
 
+  it("tell kinds of one tool apart by what their steps are called", () => {
+    const steps = many(600, (i) => step(`s${i}`, [], { title: i % 2 ? `Fetch page ${i}` : `Save row ${i}` }));
+    expect(groupsOf(steps).map((group) => [group.label, group.members.length])).toEqual([["Save row #", 300], ["Fetch page #", 300]]);
+  });
+
   it("open one at a time and lose no step and no need", () => {
     const steps = many(900, (i) => step(`s${i}`, i >= 450 ? [`s${i - 450}`] : []));
     const groups = groupsOf(steps);

@@ -63,6 +63,16 @@ describe("a layout", () => {
     expect(performance.now() - begun).toBeLessThan(1500);
   });
 
+  it("makes a block of a layer that is too tall, in which nothing overlaps", () => {
+    const ids = ["root", ...Array.from({ length: 500 }, (_, i) => `s${i}`), "end"];
+    const edges = ids.slice(1, -1).flatMap((id) => [edge("root", id), edge(id, "end")]);
+    const { places, width, height } = layered(ids, edges, sizes);
+    expect(new Set([...places.values()].map(({ x, y }) => `${Math.round(x)} ${Math.round(y)}`)).size).toBe(502);
+    expect(height).toBeLessThan(sizes.across * 60);
+    expect(width / height).toBeGreaterThan(0.5);
+    for (const { from, to } of edges) expect(places.get(from)!.x).toBeLessThan(places.get(to)!.x);
+  });
+
   it("is nothing for nothing", () => {
     expect(layered([], [], sizes)).toMatchObject({ width: 0, height: 0 });
   });

@@ -34,6 +34,7 @@ export function groupsOf(steps: readonly StepView[]): Group[] {
   const band = Math.ceil((deepest + 1) / 40);
   const ways: [Group["kind"], (step: StepView) => string | null, (step: StepView) => string][] = [
     ["stage", (step) => step.stage || null, (step) => step.stage],
+    ["tool", (step) => `${depth(step)} ${step.tool} ${kindOf(step)}`, (step) => kindOf(step) || step.tool],
     ["tool", (step) => `${depth(step)} ${step.tool}`, (step) => step.tool],
     ["band", (step) => String(Math.floor(depth(step) / band)), (step) => String(Math.floor(depth(step) / band) + 1)],
   ];
@@ -45,6 +46,11 @@ export function groupsOf(steps: readonly StepView[]): Group[] {
     if (kind === "band" || isAcyclic(folded.nodes, folded.edges)) return found;
   }
   return [];
+}
+
+/** What a step is called, without what counts it: "Fetch page 12" and "Fetch page 13" are of one kind. */
+function kindOf(step: StepView): string {
+  return step.title.replace(/\d+/g, "#").slice(0, 60);
 }
 
 function gather(

@@ -1,6 +1,7 @@
 // A layered layout of a graph: longest-path layers, a few barycentre sweeps, and positions by isotonic regression, which
 // keeps the order and the distances and puts every node as near to its neighbours as they allow. O(V + E) but for the
 // sorting inside layers. Long edges are led through the layers between by way points, as long as there are not too many.
+// A layer of hundreds of nodes becomes a block of several columns: a tower of them could not be looked at.
 
 export interface Edge {
   from: string;
@@ -27,6 +28,7 @@ export interface Sizes {
 
 const SWEEPS = 4;
 const MOST_WAYPOINTS = 6000;
+const TALLEST = 40; // nodes of a layer in one column
 
 export const edgeKey = (from: string, to: string): string => JSON.stringify([from, to]);
 
@@ -90,20 +92,46 @@ export function layered(ids: readonly string[], edges: readonly Edge[], sizes: S
   const known = edges.filter(({ from, to }) => (layers.get(from) ?? 0) < (layers.get(to) ?? 0));
   const graph = withWaypoints(ids, known, layers);
   order(graph);
-  const y = settle(graph, sizes.across);
-  const places = new Map<string, Point>();
-  const routes = new Map<string, Point[]>();
+  const blocks = graph.rows.map((row) => blockOf(row, sizes));
+  const y = settle(graph, sizes.across, blocks);
+  const starts: number[] = [];
+  let width = 0;
+  for (const block of blocks) {
+    starts.push(width);
+    width += (block ? block.columns : 1) * sizes.along;
+  }
   let low = Infinity;
   let high = -Infinity;
   for (const value of y.values()) {
     low = Math.min(low, value);
     high = Math.max(high, value);
   }
-  const at = (node: string, layer: number): Point => ({ x: layer * sizes.along, y: (y.get(node) ?? 0) - low });
-  for (const id of ids) places.set(id, at(`n${id}`, layers.get(id) ?? 0));
-  for (const [key, points] of graph.routes) routes.set(key, points.map((node) => at(node, graph.layer.get(node) ?? 0)));
-  const width = Math.max(0, graph.rows.length - 1) * sizes.along;
-  return { places, routes, layers, width, height: ids.length === 0 ? 0 : high - low };
+  const at = (node: string): Point => {
+    const layer = graph.layer.get(node) ?? 0;
+    const column = blocks[layer]?.column.get(node) ?? 0;
+    return { x: starts[layer]! + column * sizes.along, y: (y.get(node) ?? 0) - low };
+  };
+  const places = new Map(ids.map((id) => [id, at(`n${id}`)]));
+  const routes = new Map([...graph.routes].map(([key, nodes]) => [key, nodes.map(at)]));
+  return { places, routes, layers, width: Math.max(0, width - sizes.along), height: ids.length === 0 ? 0 : high - low };
+}
+
+interface Block {
+  columns: number;
+  column: Map<string, number>;
+  y: Map<string, number>;
+}
+
+/** A layer as a block of columns, about as wide as it is tall, if it is too tall for one. */
+function blockOf(row: readonly string[], sizes: Sizes): Block | null {
+  if (row.length <= TALLEST || row.some((node) => node.startsWith("w"))) return null;
+  const tall = Math.max(12, Math.ceil(Math.sqrt((row.length * sizes.along) / sizes.across / 1.6)));
+  const block: Block = { columns: Math.ceil(row.length / tall), column: new Map(), y: new Map() };
+  row.forEach((node, index) => {
+    block.column.set(node, Math.floor(index / tall));
+    block.y.set(node, ((index % tall) - (tall - 1) / 2) * sizes.across);
+  });
+  return block;
 }
 
 interface Graph {
@@ -127,8 +155,9 @@ function withWaypoints(ids: readonly string[], edges: readonly Edge[], layers: M
   for (const id of ids) put(`n${id}`, layers.get(id) ?? 0);
   const span = ({ from, to }: Edge): number => (layers.get(to) ?? 0) - (layers.get(from) ?? 0);
   const total = edges.reduce((sum, edge) => sum + span(edge) - 1, 0);
+  const straight = total > MOST_WAYPOINTS || graph.rows.some((row) => row.length > TALLEST); // no way leads through a block
   for (const edge of edges) {
-    if (total > MOST_WAYPOINTS) {
+    if (straight) {
       link(`n${edge.from}`, `n${edge.to}`);
       continue;
     }
@@ -172,14 +201,16 @@ function order(graph: Graph): void {
   }
 }
 
-function settle(graph: Graph, across: number): Map<string, number> {
+function settle(graph: Graph, across: number, blocks: readonly (Block | null)[]): Map<string, number> {
   const y = new Map<string, number>();
-  for (const row of graph.rows) row.forEach((node, index) => y.set(node, (index - (row.length - 1) / 2) * across));
+  graph.rows.forEach((row, layer) => {
+    row.forEach((node, index) => y.set(node, blocks[layer]?.y.get(node) ?? (index - (row.length - 1) / 2) * across));
+  });
   const ways = [graph.before, graph.after];
   for (let sweep = 0; sweep < SWEEPS * 2; sweep++) {
     const neighbours = ways[sweep % 2]!;
-    const rows = sweep % 2 === 0 ? graph.rows : [...graph.rows].reverse();
-    for (const row of rows) {
+    const loose = graph.rows.filter((_, layer) => !blocks[layer]);
+    for (const row of sweep % 2 === 0 ? loose : loose.reverse()) {
       const wanted = row.map((node) => mean(neighbours.get(node), y) ?? y.get(node)!);
       spread(wanted, across).forEach((value, index) => y.set(row[index]!, value));
     }

@@ -147,10 +147,12 @@ export function Value({ value, name }: { value: unknown; name: string }): ReactN
   return (
     <div className="value">
       <pre tabIndex={0} aria-label={name}>{isText || shown.length > 60_000 ? shown : coloured(shown)}</pre>
-      <div className="value-tools">
-        {text.length > shown.length && !whole && (
+      {text.length > shown.length && !whole && (
+        <div className="value-more">
           <Button small kind="quiet" onClick={() => setWhole(true)}>{t("value.more", { n: text.length - shown.length })}</Button>
-        )}
+        </div>
+      )}
+      <div className="value-tools">
         <Button small kind="quiet" icon="copy" label={t("value.copy")} onClick={() => {
           void navigator.clipboard?.writeText(text).then(() => good(t("value.copied")));
         }} />

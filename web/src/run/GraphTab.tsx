@@ -20,8 +20,9 @@ import { GraphContext, GroupNode, StepNode, WayEdge } from "./graphParts";
 
 const nodeTypes: NodeTypes = { step: StepNode, group: GroupNode };
 const edgeTypes: EdgeTypes = { way: WayEdge };
-const STEP = { width: 212, height: 54 };
-const GROUP = { width: 212, height: 76 };
+const WIDE = { step: { width: 212, height: 54 }, group: { width: 212, height: 76 } };
+const NARROW = { step: { width: 158, height: 54 }, group: { width: 158, height: 76 } };
+const FIT = { padding: 0.06, maxZoom: 1.1 };
 
 interface Drawn {
   nodes: Node[];
@@ -35,14 +36,14 @@ export default function GraphTab(): ReactNode {
   return <ReactFlowProvider><Graph /></ReactFlowProvider>;
 }
 
-function draw(folded: Folded, across: boolean, critical: ReadonlySet<string>): Drawn {
-  const size = folded.groups.size > 0 ? GROUP : STEP;
+function draw(folded: Folded, across: boolean, critical: ReadonlySet<string>, boxes: typeof WIDE): Drawn {
+  const size = folded.groups.size > 0 ? boxes.group : boxes.step;
   const sizes = across ? { along: size.width + 76, across: size.height + 18 } : { along: size.height + 52, across: size.width + 22 };
   const plan = layered(folded.nodes, folded.edges, sizes);
   const turned = ({ x, y }: Point): Point => (across ? { x, y } : { x: y, y: x });
   const nodes = folded.nodes.map((id): Node => {
     const group = folded.groups.get(id);
-    const { width, height } = group ? GROUP : STEP;
+    const { width, height } = group ? boxes.group : boxes.step;
     const middle = turned(plan.places.get(id)!);
     return {
       id, type: group ? "group" : "step", position: { x: middle.x - width / 2, y: middle.y - height / 2 }, width, height,
@@ -75,21 +76,27 @@ function Graph(): ReactNode {
   const [unfolded, setUnfolded] = useState(false);
   const across = wide !== turned;
   const flow = useReactFlow();
+  const opened = useRef<string[]>([]);
 
   const steps = useMemo(() => Object.values(store.run?.steps ?? {}), [store, shape]);
   const groups = useMemo(() => groupsOf(steps), [steps]);
   const folded = useMemo(() => fold(steps, unfolded ? [] : groups, open), [steps, groups, open, unfolded]);
   const critical = useMemo(() => new Set(showCritical ? (JSON.parse(path) as string[]) : []), [path, showCritical]);
-  const { nodes, edges } = useMemo(() => draw(folded, across, critical), [folded, across, critical]);
-  const scope = useMemo(() => ({ critical, toggle: (group: Group) => setOpen((old) => new Set([...old, group.id])) }), [critical]);
+  const { nodes, edges } = useMemo(() => draw(folded, across, critical, wide ? WIDE : NARROW), [folded, across, critical, wide]);
+  const scope = useMemo(() => ({ critical, toggle: (group: Group) => {
+    opened.current = group.members;
+    setOpen((old) => new Set([...old, group.id]));
+  } }), [critical]);
 
-  // A new drawing is looked at as a whole, but for one that somebody is in the middle of.
+  // A new drawing is looked at as a whole; after a group was opened, what was in it.
   const laid = useRef("");
   const drawing = `${across} ${unfolded} ${nodes.length}`;
   useEffect(() => {
     if (laid.current === drawing) return;
     laid.current = drawing;
-    const timer = setTimeout(() => void flow.fitView({ padding: 0.08, maxZoom: 1.1 }), 60);
+    const members = opened.current.map((id) => ({ id: stepNode(id) }));
+    opened.current = [];
+    const timer = setTimeout(() => void flow.fitView(members.length > 0 ? { ...FIT, nodes: members } : FIT), 60);
     return () => clearTimeout(timer);
   }, [drawing, flow]);
   useEffect(() => {
@@ -101,12 +108,12 @@ function Graph(): ReactNode {
     const box = document.querySelector(".view-graph")?.getBoundingClientRect();
     const left = node.position.x * zoom + x;
     const top = node.position.y * zoom + y;
-    const seen = box && left > 0 && top > 0 && left + 212 * zoom < box.width && top + 54 * zoom < box.height;
+    const seen = box && left > 0 && top > 0 && left + 160 * zoom < box.width && top + 54 * zoom < box.height;
     if (!seen) void flow.setCenter(node.position.x + 106, node.position.y + 27, { zoom: Math.max(zoom, 0.7), duration: calm() ? 0 : 200 });
   }, [selected, folded, flow]);
   useKeys({
     "+": () => void flow.zoomIn(), "=": () => void flow.zoomIn(), "-": () => void flow.zoomOut(),
-    f: () => void flow.fitView({ padding: 0.08, maxZoom: 1.1 }),
+    f: () => void flow.fitView(FIT),
     c: () => setShowCritical((old) => !old),
   });
   if (steps.length === 0) return <Empty title={t("graph.empty")} text={t("graph.empty_text")} />;
@@ -115,7 +122,7 @@ function Graph(): ReactNode {
       <ReactFlow
         nodes={nodes} edges={edges} nodeTypes={nodeTypes} edgeTypes={edgeTypes} onlyRenderVisibleElements
         nodesDraggable={false} nodesConnectable={false} nodesFocusable={false} edgesFocusable={false} elementsSelectable={false}
-        minZoom={0.04} maxZoom={1.6} proOptions={{ hideAttribution: true }} fitView fitViewOptions={{ padding: 0.08, maxZoom: 1.1 }}
+        minZoom={0.04} maxZoom={1.6} proOptions={{ hideAttribution: true }} fitView fitViewOptions={FIT}
         deleteKeyCode={null} onPaneClick={() => select(null)} aria-label={t("graph.label")} panOnScroll={false}
         disableKeyboardA11y
       >
@@ -124,7 +131,7 @@ function Graph(): ReactNode {
         <Panel position="top-left" className="graph-tools">
           <Button small kind="quiet" icon="plus" label={t("graph.in")} onClick={() => void flow.zoomIn()} />
           <Button small kind="quiet" icon="minus" label={t("graph.out")} onClick={() => void flow.zoomOut()} />
-          <Button small kind="quiet" icon="fit" label={t("graph.fit")} onClick={() => void flow.fitView({ padding: 0.08, maxZoom: 1.1 })} />
+          <Button small kind="quiet" icon="fit" label={t("graph.fit")} onClick={() => void flow.fitView(FIT)} />
           <Button small kind="quiet" icon="turn" label={t("graph.turn")} onClick={() => setTurned(!turned)} />
           <Button small kind="quiet" icon="path" label={t("graph.critical")} pressed={showCritical} onClick={() => setShowCritical(!showCritical)} />
           {groups.length > 0 && (

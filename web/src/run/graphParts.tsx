@@ -36,16 +36,16 @@ export const StepNode = memo(function StepNode({ data, sourcePosition, targetPos
       <button type="button" className={classes.join(" ")} onClick={() => select(id)} data-step={id} data-status={step.status} aria-label={labelOf(step)} aria-pressed={selected === id}>
         <StatusIcon status={step.status} size={18} />
         <span className="node-text">
-          <span className="node-title">{step.title || step.id}</span>
-          <span className="node-sub">{step.tool}</span>
-        </span>
-        <span className="node-side">
-          <span className="node-marks">
+          <span className="node-line">
+            <span className="node-title">{step.title || step.id}</span>
             {step.confirm ? <Icon name="gate" size={12} /> : null}
             {step.effect === "once" ? <Icon name="once" size={12} /> : null}
             {step.attempts > 1 && <span className="times">×{step.attempts}</span>}
           </span>
-          {step.elapsed > 0 && <span className="node-time">{duration(step.elapsed)}</span>}
+          <span className="node-line">
+            <span className="node-sub">{step.tool}</span>
+            {step.elapsed > 0 && <span className="node-time">{duration(step.elapsed)}</span>}
+          </span>
         </span>
       </button>
       <Ends source={sourcePosition} target={targetPosition} />

@@ -233,7 +233,7 @@ export const en = {
   "step.gone": "This step is not in the plan any more.",
   "step.attempt": "Attempt {n}",
   "step.attempts": "Attempts",
-  "step.retries_left": "({n} retries left)",
+  "step.retries_left": "({n} {n|retry|retries} left)",
   "step.started": "Started",
   "step.rung": "Last measure",
   "step.needs": "Needs",

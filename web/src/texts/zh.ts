@@ -33,7 +33,7 @@ export const zh: Record<keyof typeof en, string> = {
   "problem.unreachable": "无法连接服务器，页面会继续重试。",
   "time.now": "刚刚",
   "time.ago": "{span}前",
-  "unit.ms": "{n} 毫秒",
+  "unit.ms": "{n} ms",
   "unit.s": "{n} 秒",
   "unit.m": "{m} 分 {s} 秒",
   "unit.h": "{h} 小时 {m} 分",
