@@ -66,11 +66,11 @@ export function layersOf(ids: readonly string[], edges: readonly Edge[]): Map<st
   }
 }
 
-/** Positions that keep the order, stay `gap` apart, and are as near as possible to what each wants (pool adjacent violators). */
-export function spread(wanted: readonly number[], gap: number): number[] {
+/** Positions that keep the order and the distances between `marks`, as near as possible to what each wants (pool adjacent violators). */
+export function spread(wanted: readonly number[], marks: readonly number[]): number[] {
   const blocks: { sum: number; count: number }[] = [];
   wanted.forEach((want, index) => {
-    let block = { sum: want - index * gap, count: 1 };
+    let block = { sum: want - marks[index]!, count: 1 };
     while (blocks.length > 0) {
       const last = blocks[blocks.length - 1]!;
       if (last.sum / last.count <= block.sum / block.count) break;
@@ -81,9 +81,17 @@ export function spread(wanted: readonly number[], gap: number): number[] {
   });
   const out: number[] = [];
   for (const block of blocks) {
-    for (let i = 0; i < block.count; i++) out.push(block.sum / block.count + out.length * gap);
+    for (let i = 0; i < block.count; i++) out.push(block.sum / block.count + marks[out.length]!);
   }
   return out;
+}
+
+/** Where the nodes of a layer would stand side by side; a line that passes through needs less room than a node. */
+function marksOf(row: readonly string[], across: number): number[] {
+  const room = (node: string): number => (node.startsWith("w") ? across * 0.3 : across);
+  const marks: number[] = [];
+  row.forEach((node, index) => marks.push(index === 0 ? 0 : marks[index - 1]! + (room(row[index - 1]!) + room(node)) / 2));
+  return marks;
 }
 
 /** Places for all nodes, layers from left to right; the caller turns it for another direction. */
@@ -203,8 +211,10 @@ function order(graph: Graph): void {
 
 function settle(graph: Graph, across: number, blocks: readonly (Block | null)[]): Map<string, number> {
   const y = new Map<string, number>();
+  const marks = new Map(graph.rows.map((row) => [row, marksOf(row, across)]));
   graph.rows.forEach((row, layer) => {
-    row.forEach((node, index) => y.set(node, blocks[layer]?.y.get(node) ?? (index - (row.length - 1) / 2) * across));
+    const own = marks.get(row)!;
+    row.forEach((node, index) => y.set(node, blocks[layer]?.y.get(node) ?? own[index]! - own[own.length - 1]! / 2));
   });
   const ways = [graph.before, graph.after];
   for (let sweep = 0; sweep < SWEEPS * 2; sweep++) {
@@ -212,7 +222,7 @@ function settle(graph: Graph, across: number, blocks: readonly (Block | null)[])
     const loose = graph.rows.filter((_, layer) => !blocks[layer]);
     for (const row of sweep % 2 === 0 ? loose : loose.reverse()) {
       const wanted = row.map((node) => mean(neighbours.get(node), y) ?? y.get(node)!);
-      spread(wanted, across).forEach((value, index) => y.set(row[index]!, value));
+      spread(wanted, marks.get(row)!).forEach((value, index) => y.set(row[index]!, value));
     }
   }
   return y;
