@@ -246,7 +246,7 @@ def _mark(state: State, track: Track, life: Life | None) -> tuple[Any, ...]:
     return (
         track.phase, track.place, track.standing, track.attempt, track.calls, track.until, track.dead, track.stale,
         track.again, track.question, id(track.step), id(track.needs), id(track.error), id(track.result),
-        life.version if life is not None else 0,
+        life.version if life is not None else 0, track.id in state.disputed,
     )  # fmt: skip
 
 

@@ -43,8 +43,9 @@ from rerail.server.shapes import (
     StartBody,
     gives,
 )
+from rerail.server.strict import StrictRoute
 
-router = APIRouter(tags=["acting"])
+router = APIRouter(route_class=StrictRoute, tags=["acting"])
 
 By = Annotated[str | None, Header(alias="X-Rerail-By", max_length=200, description="Who does it, for the history.")]
 _TAKEN = gives(RUN_EXAMPLE, "It was done; the run goes on.", 202)

@@ -7,9 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import msgspec
 from fastapi import FastAPI, Request
-from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp
@@ -31,31 +29,6 @@ Bodies are what the command line prints with `--json`. Times are seconds since t
 needs `Authorization: Bearer TOKEN`. Socket.IO is at `/socket.io`: `subscribe` with `{run, after?, protocol?}`."""
 
 
-class _Body(Request):
-    """A request whose JSON is read as strictly as histories are."""
-
-    async def json(self) -> Any:
-        """The body; what cannot be written down is refused here."""
-        data = await self.body()
-        try:
-            return msgspec.json.decode(data)
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-            raise json.JSONDecodeError(str(error), "", 0) from error
-
-
-class _Route(APIRoute):
-    """A route whose requests are read so."""
-
-    def get_route_handler(self) -> Any:
-        """What answers a request."""
-        handle = super().get_route_handler()
-
-        async def strictly(request: Request) -> Response:
-            return await handle(_Body(request.scope, request.receive))
-
-        return strictly
-
-
 def make_api(serving: Serving, files: Files) -> FastAPI:
     """The routes, without the gate and the sockets."""
 
@@ -71,7 +44,6 @@ def make_api(serving: Serving, files: Files) -> FastAPI:
     api.state.serving = serving
     problems.install(api)
     for router in (looking.router, acting.router, streams.router):
-        router.route_class = _Route
         api.include_router(router, prefix=PREFIX)
 
     @api.get("/openapi.json", include_in_schema=False)

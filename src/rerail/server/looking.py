@@ -36,10 +36,11 @@ from rerail.server.shapes import (
     StatusWord,
     gives,
 )
+from rerail.server.strict import StrictRoute
 from rerail.version import __version__
 from rerail.wiring import Engine
 
-router = APIRouter(tags=["looking"])
+router = APIRouter(route_class=StrictRoute, tags=["looking"])
 
 StepPath = Annotated[str, Path(description="The id of a step.")]
 

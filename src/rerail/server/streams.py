@@ -22,9 +22,10 @@ from rerail.errors import Refused
 from rerail.server.plain import encode
 from rerail.server.serving import Serving, language, serving_of
 from rerail.server.shapes import MOST, PROBLEMS, SSE, RunPath
+from rerail.server.strict import StrictRoute
 from rerail.server.tails import Behind
 
-router = APIRouter(tags=["streams"])
+router = APIRouter(route_class=StrictRoute, tags=["streams"])
 
 PATIENCE = 30.0  # seconds that a reader may take nothing, before its stream is closed
 ALIVE = b": alive\n\n"
