@@ -117,13 +117,10 @@ def test_the_page_speaks_chinese(shared: Served, window: Open, stuck: str) -> No
     expect(page.locator(".run-line .chip")).to_have_text("等待中")
     expect(page.locator(".verdict-text")).to_contain_text("等待确认")
     expect(drawer(page).locator(".story")).to_contain_text("失败")
-    given = [step["title"] for step in trip()] + [
-        "A trip for everybody",
-        "Book the trip for",
-        "the office wants another key",
-    ]
+    said_by_tools = ["the office wants another key", "is out of service", "connection reset by"]
+    given = [*(step["title"] for step in trip()), "A trip for everybody", "Book the trip for", *said_by_tools]
     data = "|".join([*given, r"rerail retry [a-z0-9]+ [-\w ]+"])
-    for tab in TABS:
+    for tab in set(TABS) - {"events"}:  # the history is shown as it is written
         page.goto(address(shared.url, stuck, tab, "permit"))
         expect(drawer(page).locator(".attempt").first).to_be_visible()
         said = re.sub(data, "", page.locator("body").inner_text())

@@ -22,6 +22,7 @@ const nodeTypes: NodeTypes = { step: StepNode, group: GroupNode };
 const edgeTypes: EdgeTypes = { way: WayEdge };
 const WIDE = { step: { width: 212, height: 54 }, group: { width: 212, height: 76 } };
 const NARROW = { step: { width: 158, height: 54 }, group: { width: 158, height: 76 } };
+const MANY = 500; // boxes that are not looked at all at once: the map shows the whole
 const FIT = { padding: 0.06, maxZoom: 1.1 };
 
 interface Drawn {
@@ -76,6 +77,7 @@ function Graph(): ReactNode {
   const [unfolded, setUnfolded] = useState(false);
   const across = wide !== turned;
   const flow = useReactFlow();
+  const fit = (): void => void flow.fitView(FIT);
   const opened = useRef<string[]>([]);
 
   const steps = useMemo(() => Object.values(store.run?.steps ?? {}), [store, shape]);
@@ -96,7 +98,15 @@ function Graph(): ReactNode {
     laid.current = drawing;
     const members = opened.current.map((id) => ({ id: stepNode(id) }));
     opened.current = [];
-    const timer = setTimeout(() => void flow.fitView(members.length > 0 ? { ...FIT, nodes: members } : FIT), 60);
+    const look = (): void => {
+      if (members.length > 0 && members.length <= MANY) void flow.fitView({ ...FIT, nodes: members });
+      else if (nodes.length <= MANY) void flow.fitView(FIT);
+      else {
+        const first = flow.getNode(members[0]?.id ?? nodes[0]!.id) ?? nodes[0]!;
+        void flow.setViewport({ x: 40 - first.position.x * 0.6, y: 80 - first.position.y * 0.6, zoom: 0.6 });
+      }
+    };
+    const timer = setTimeout(look, 60);
     return () => clearTimeout(timer);
   }, [drawing, flow]);
   useEffect(() => {
@@ -113,7 +123,7 @@ function Graph(): ReactNode {
   }, [selected, folded, flow]);
   useKeys({
     "+": () => void flow.zoomIn(), "=": () => void flow.zoomIn(), "-": () => void flow.zoomOut(),
-    f: () => void flow.fitView(FIT),
+    f: fit,
     c: () => setShowCritical((old) => !old),
   });
   if (steps.length === 0) return <Empty title={t("graph.empty")} text={t("graph.empty_text")} />;
@@ -122,7 +132,7 @@ function Graph(): ReactNode {
       <ReactFlow
         nodes={nodes} edges={edges} nodeTypes={nodeTypes} edgeTypes={edgeTypes} onlyRenderVisibleElements
         nodesDraggable={false} nodesConnectable={false} nodesFocusable={false} edgesFocusable={false} elementsSelectable={false}
-        minZoom={0.04} maxZoom={1.6} proOptions={{ hideAttribution: true }} fitView fitViewOptions={FIT}
+        minZoom={nodes.length > MANY ? 0.14 : 0.04} maxZoom={1.6} proOptions={{ hideAttribution: true }} fitView fitViewOptions={FIT}
         deleteKeyCode={null} onPaneClick={() => select(null)} aria-label={t("graph.label")} panOnScroll={false}
         disableKeyboardA11y
       >
@@ -131,7 +141,7 @@ function Graph(): ReactNode {
         <Panel position="top-left" className="graph-tools">
           <Button small kind="quiet" icon="plus" label={t("graph.in")} onClick={() => void flow.zoomIn()} />
           <Button small kind="quiet" icon="minus" label={t("graph.out")} onClick={() => void flow.zoomOut()} />
-          <Button small kind="quiet" icon="fit" label={t("graph.fit")} onClick={() => void flow.fitView(FIT)} />
+          <Button small kind="quiet" icon="fit" label={t("graph.fit")} onClick={fit} />
           <Button small kind="quiet" icon="turn" label={t("graph.turn")} onClick={() => setTurned(!turned)} />
           <Button small kind="quiet" icon="path" label={t("graph.critical")} pressed={showCritical} onClick={() => setShowCritical(!showCritical)} />
           {groups.length > 0 && (
