@@ -17,6 +17,7 @@ import { StatusIcon } from "../parts/icons";
 import { word } from "../lib/i18n";
 import type { StepStatus } from "../lib/types";
 import { GraphContext, GroupNode, StepNode, WayEdge } from "./graphParts";
+import { type Line, ManyEdges } from "./ManyEdges";
 
 const nodeTypes: NodeTypes = { step: StepNode, group: GroupNode };
 const edgeTypes: EdgeTypes = { way: WayEdge };
@@ -25,9 +26,12 @@ const NARROW = { step: { width: 158, height: 54 }, group: { width: 158, height: 
 const MANY = 500; // boxes that are not looked at all at once: the map shows the whole
 const FIT = { padding: 0.06, maxZoom: 1.1 };
 
+const MOST_EDGES = 500; // as elements of the page
+
 interface Drawn {
   nodes: Node[];
   edges: Edge[];
+  lines: Line[]; // edges for the canvas, if there are too many for elements
 }
 
 const shapeOf = (store: RunStore): string => store.shape;
@@ -49,12 +53,22 @@ function draw(folded: Folded, across: boolean, critical: ReadonlySet<string>, bo
     return {
       id, type: group ? "group" : "step", position: { x: middle.x - width / 2, y: middle.y - height / 2 }, width, height,
       data: group ? { group } : { step: id.slice(5) },
+      // A node whose ends are known is not drawn once, out of sight, to find out where they are.
+      ...(folded.edges.length > MOST_EDGES ? { handles: [] } : {}),
       draggable: false, connectable: false, selectable: false, focusable: false,
       sourcePosition: across ? Position.Right : Position.Bottom, targetPosition: across ? Position.Left : Position.Top,
     };
   });
   const ways = [...critical];
   const chain = new Set(ways.slice(1).map((id, index) => edgeKey(folded.home.get(ways[index]!) ?? "", folded.home.get(id) ?? "")));
+  if (folded.edges.length > MOST_EDGES) {
+    const half = across ? { x: size.width / 2, y: 0 } : { x: 0, y: size.height / 2 };
+    const lines = folded.edges.map(({ from, to }): Line => {
+      const [a, b] = [turned(plan.places.get(from)!), turned(plan.places.get(to)!)];
+      return { from: { x: a.x + half.x, y: a.y + half.y }, to: { x: b.x - half.x, y: b.y - half.y }, critical: chain.has(edgeKey(from, to)) };
+    });
+    return { nodes, edges: [], lines };
+  }
   const edges = folded.edges.map(({ from, to }): Edge => {
     const key = edgeKey(from, to);
     const points = plan.routes.get(key)?.map(turned) ?? [];
@@ -63,7 +77,7 @@ function draw(folded: Folded, across: boolean, critical: ReadonlySet<string>, bo
       data: { points, across, size, critical: chain.has(key) }, zIndex: chain.has(key) ? 1 : 0,
     };
   });
-  return { nodes, edges };
+  return { nodes, edges, lines: [] };
 }
 
 function Graph(): ReactNode {
@@ -84,11 +98,11 @@ function Graph(): ReactNode {
   const groups = useMemo(() => groupsOf(steps), [steps]);
   const folded = useMemo(() => fold(steps, unfolded ? [] : groups, open), [steps, groups, open, unfolded]);
   const critical = useMemo(() => new Set(showCritical ? (JSON.parse(path) as string[]) : []), [path, showCritical]);
-  const { nodes, edges } = useMemo(() => draw(folded, across, critical, wide ? WIDE : NARROW), [folded, across, critical, wide]);
-  const scope = useMemo(() => ({ critical, toggle: (group: Group) => {
+  const { nodes, edges, lines } = useMemo(() => draw(folded, across, critical, wide ? WIDE : NARROW), [folded, across, critical, wide]);
+  const scope = useMemo(() => ({ critical, plain: lines.length > 0, toggle: (group: Group) => {
     opened.current = group.members;
     setOpen((old) => new Set([...old, group.id]));
-  } }), [critical]);
+  } }), [critical, lines]);
 
   // A new drawing is looked at as a whole; after a group was opened, what was in it.
   const laid = useRef("");
@@ -136,6 +150,7 @@ function Graph(): ReactNode {
         deleteKeyCode={null} onPaneClick={() => select(null)} aria-label={t("graph.label")} panOnScroll={false}
         disableKeyboardA11y
       >
+        {lines.length > 0 && <ManyEdges lines={lines} across={across} />}
         <Background variant={BackgroundVariant.Dots} gap={22} size={1.4} />
         <Overview store={store} folded={folded} />
         <Panel position="top-left" className="graph-tools">

@@ -11,11 +11,16 @@ import { Icon, StatusIcon } from "../parts/icons";
 import { Progress } from "../parts/Progress";
 import type { StepView } from "../lib/types";
 
-export const GraphContext = createContext<{ critical: ReadonlySet<string>; toggle: (group: Group) => void }>({
-  critical: new Set(), toggle: () => undefined,
-});
+export interface GraphScope {
+  critical: ReadonlySet<string>;
+  plain: boolean; // edges are drawn elsewhere, and need no ends
+  toggle: (group: Group) => void;
+}
+
+export const GraphContext = createContext<GraphScope>({ critical: new Set(), plain: false, toggle: () => undefined });
 
 function Ends({ source, target }: { source: Position | undefined; target: Position | undefined }): ReactNode {
+  if (useContext(GraphContext).plain) return null;
   return (
     <>
       <Handle type="target" position={target ?? Position.Left} isConnectable={false} />
