@@ -75,6 +75,15 @@ async def write(text: str, ctx: rerail.Context):
 
 
 @rerail.tool
+async def chatter(count: int, size: int, ctx: rerail.Context):
+    """Log so many lines of that size."""
+    for number in range(count):
+        ctx.log(f"{number} " + "x" * size)
+        await asyncio.sleep(0)
+    return count
+
+
+@rerail.tool
 async def pace(count: int, seconds: float, ctx: rerail.Context):
     """Log so many lines, evenly over so many seconds."""
     loop = asyncio.get_running_loop()

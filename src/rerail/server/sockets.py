@@ -30,6 +30,7 @@ from rerail.server.shapes import MOST
 from rerail.server.tails import Behind, Framed
 
 WINDOW = 128  # messages that may wait in a socket's queue
+POLLED = 8  # the same, where a client asks again and again: some take no more than 16 at once
 PATIENCE = 30.0  # seconds that a socket may take nothing
 MOST_SUBSCRIPTIONS = 50  # of one socket
 
@@ -182,25 +183,22 @@ class Sockets:
         said = messages.feed(one.record) if messages is not None else []
         if one.seq <= wanted.after:
             return
-        await self._room(sid)
         if wanted.protocol != "tools":
+            await self._room(sid)
             await self._sio.emit("event", msgspec.Raw(one.data), to=sid)
         for message in said:
+            await self._room(sid)
             await self._sio.emit(message.name, message.payload, to=sid)
 
     async def _room(self, sid: str) -> None:
         """Wait until a socket has taken most of what it was told; `TimeoutError` if it takes nothing."""
-        queue = self._queue(sid)
-        if queue is None or queue.qsize() < WINDOW:
+        socket = self._sio.eio.sockets.get(self._sio.manager.eio_sid_from_sid(sid, "/"))
+        window = WINDOW if socket is None or socket.upgraded else POLLED
+        if socket is None or socket.queue.qsize() < window:
             return
         async with asyncio.timeout(PATIENCE):
-            while queue.qsize() >= WINDOW // 2:  # noqa: ASYNC110 - the queue is the library's, and tells nobody
+            while socket.queue.qsize() >= window // 2:  # noqa: ASYNC110 - the queue is the library's, and tells nobody
                 await asyncio.sleep(0.01)
-
-    def _queue(self, sid: str) -> asyncio.Queue[Any] | None:
-        inner = self._sio.manager.eio_sid_from_sid(sid, "/")
-        found = self._sio.eio.sockets.get(inner)
-        return found.queue if found is not None else None
 
     async def _drop(self, sid: str, run: str, seq: int) -> None:
         """Let a socket go that does not keep up, with a word of how far it got."""
