@@ -71,6 +71,7 @@ class Web:
             # Not `npm ci`: it wants every other system's binaries in the lock, and registries need not have them all.
             quiet = ["--no-audit", "--no-fund", "--loglevel=error"]
             self._call([*command, "install", "--no-save", "--ignore-scripts", *quiet], env)
+            have.parent.mkdir(exist_ok=True)
             have.touch()
         for script in scripts:
             self._call([*command, "run", "--silent", script], env)
