@@ -75,12 +75,14 @@ class Tail:
     async def _look(self) -> None:
         while True:
             try:
-                for record in await self._engine.page(self.run, self.seq):
+                news = await self._engine.page(self.run, self.seq)
+                for record in news:
                     self._kept.append(framed(record))
                     self.seq = record.seq
                 if len(self._kept) > 2 * KEPT:
                     del self._kept[:-KEPT]
-                self._tell()
+                if news:
+                    self._tell()
                 await self._engine.changed(self.run, self.seq, 1.0)
             except RerailError:
                 await asyncio.sleep(AGAIN)
