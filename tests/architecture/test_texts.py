@@ -24,7 +24,14 @@ NAMED = {path.relative_to(SOURCE).as_posix(): path for path in FILES}
 CHINESE = re.compile(r"[\u3000-\u303f\u3400-\u9fff\uff00-\uffef]")  # characters and their punctuation
 GAP = re.compile(r"\{\{|\}\}|\{[^{}]*\}")
 # Nothing to translate: only gaps and signs, or a command and the names of settings.
-THE_SAME = {"hint.mcp.no_extra", "hint.mind.no_extra", "hint.shell.no_extra", "schema.kind.schema", "tool.kind.future"}
+THE_SAME = {
+    "hint.mcp.no_extra",
+    "hint.mind.no_extra",
+    "hint.server.no_extra",
+    "hint.shell.no_extra",
+    "schema.kind.schema",
+    "tool.kind.future",
+}
 
 
 # The contract fixes the Chinese to the letter, and it says less.
@@ -162,7 +169,14 @@ NOT_FOR_PEOPLE = {
     "mind/questions.py": "words for models",
     "mind/words.py": "words for models",
     "ports.py": "what the store port raises",
+    "server/acting.py": "the description of the API, for programmers",
+    "server/app.py": "the description of the API, for programmers",
+    "server/looking.py": "the description of the API, for programmers",
     "server/mcp.py": "descriptions for the agents that call",
+    "server/security.py": "policies for browsers",
+    "server/shapes.py": "the description of the API, for programmers",
+    "server/static.py": "a header for browsers",
+    "server/streams.py": "the description of the API, for programmers",
 }
 TESTING = "testing/"  # for those who write tests
 STYLE = re.compile(r"(?:bold|dim|italic|underline)(?: \w+)+")

@@ -410,7 +410,7 @@ def test_a_log_that_cannot_be_written_stops_nothing(place: Place) -> None:
 
 def test_a_half_line_hides_nothing(tmp_path: Path) -> None:
     """T9: a tool that stops in the middle of a line keeps its words; another run's words are left out."""
-    from rerail.cli.worker_log import LogReader
+    from rerail.engine.printed import LogReader
 
     file = tmp_path / "worker.log"
     stamp = "2026-01-02T03:04:05.000006Z"

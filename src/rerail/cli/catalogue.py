@@ -55,6 +55,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command("prompts", "show|eject", f"{_MIND}:prompts"),
         Command("memory", "[--clear]", f"{_SETUP}:memory"),
         Command("shell", "", f"{_SHELL}:shell"),
+        Command("serve", "[ADDRESS]", f"{_SERVE}:serve"),
         Command("mcp", "", f"{_SERVE}:mcp"),
         Command("doctor", "", f"{_SETUP}:doctor"),
         Command("demo", "", ""),

@@ -12,7 +12,6 @@ from rich.text import Text
 
 from rerail.cli.attend import stay
 from rerail.cli.commands_many import retry_all
-from rerail.cli.graph import Graph
 from rerail.cli.inputs import load_plan, read_plan
 from rerail.cli.jobs import Job
 from rerail.cli.launch import detach, detaches, under
@@ -23,6 +22,7 @@ from rerail.cli.render import once_warning, preview_lines
 from rerail.cli.retry_report import RetryReport, refusal
 from rerail.cli.session import Session, ownership
 from rerail.core.commands import Preview
+from rerail.core.graph import Graph
 from rerail.core.holes import hole_warnings
 from rerail.core.plan import Fault, servers_of
 from rerail.core.texts import tell

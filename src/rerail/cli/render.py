@@ -8,12 +8,12 @@ from typing import Any
 
 from rich.text import Text
 
-from rerail.cli.lines import bare, waited_for_one
 from rerail.cli.live import degraded_words, step_cells
 from rerail.cli.output import Output, one_line
-from rerail.cli.picture import Mending, Picture, rung_said
+from rerail.cli.picture import Mending, Picture
 from rerail.cli.style import fitted, icon, moment, style_of, table
 from rerail.core.commands import Preview, Refusal, retry
+from rerail.core.lines import bare, rung_said, waited_for_one
 from rerail.core.pipeline import PAUSED
 from rerail.core.state import State
 from rerail.core.texts import has, span
@@ -66,7 +66,7 @@ def is_paused(state: State) -> bool:
 
 def _waited_for(out: Output, picture: Picture, item: Mapping[str, Any]) -> str:
     if item["for"] != "paused":
-        return waited_for_one(out, item)
+        return waited_for_one(item, out.lang)
     return out.say(
         "cli.wait.paused_by" if picture.state.waiting else "cli.wait.pausing_by", by=picture.paused_by or "?"
     )
@@ -174,7 +174,7 @@ def mended(out: Output, mending: Mending) -> str:
         words.append(out.say("cli.healed.waits", count=mending.waits))
     if mending.retries:
         words.append(out.say("cli.healed.retries", count=mending.retries))
-    words += [rung_said(out, event) for event in mending.rungs]
+    words += [rung_said(event, out.lang) for event in mending.rungs]
     if mending.verified:
         words.append(out.say("cli.healed.verified"))
     if mending.rounds:

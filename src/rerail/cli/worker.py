@@ -19,7 +19,6 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -29,9 +28,10 @@ from rerail.cli.jobs import Job, Reply
 from rerail.cli.output import Output
 from rerail.cli.picture import Picture
 from rerail.cli.session import Session
-from rerail.cli.worker_log import Scribe, log_file
+from rerail.cli.worker_log import Scribe
 from rerail.core.commands import Preview
 from rerail.core.texts import Told, retold
+from rerail.engine.printed import log_file
 from rerail.errors import PlanError, Refused, RerailError
 from rerail.plans import Plan
 from rerail.wiring import Engine
@@ -106,7 +106,7 @@ class Worker:
         session = Session(job.common(), out, worker=True, observe=self._scribe.observe)
         async with self._opened(session, job) as (engine, run):
             ready.enter_context(self._terminable())  # until the engine is closed
-            self._scribe.place = partial(log_file, engine)
+            self._scribe.place = lambda run: log_file(engine.workspace(run))
             engine.notice = lambda told: self._notice(run or "-", told, out.lang)
             return await self._drive(engine, out, *await self._begin(engine, run, job))
 
@@ -166,7 +166,7 @@ class Worker:
         self._scribe.word(run, self._english.say("cli.worker.began", pid=os.getpid(), run=run))
         passed, once = (preview.passed, preview.once) if preview is not None else ((), ())
         self._reply(
-            Reply("accepted", run=run, asked=asked if asked != run else "", log=str(log_file(engine, run)),
+            Reply("accepted", run=run, asked=asked if asked != run else "", log=str(log_file(engine.workspace(run))),
                   driven=driven, passed=passed, once=once)
         )  # fmt: skip
         if (first := self._scribe.unknown_from(run)) is not None:

@@ -112,6 +112,16 @@ ALL: dict[str, Code] = {
         Code("SETTINGS_INVALID", "A setting is unknown or has a wrong value."),
         Code("USAGE", "The command line is not one that Rerail knows."),
         Code("INTERRUPTED", "The process was interrupted; the run can be resumed."),
+        # What the HTTP server refuses before anything else is looked at.
+        Code("UNAUTHORIZED", "The token is missing or wrong."),
+        Code("HOST_FOREIGN", "The request was sent to a name that is not this server's."),
+        Code("ORIGIN_FOREIGN", "The request was made by a page of another address."),
+        Code("READ_ONLY", "The server was started to look only."),
+        Code("BODY_TOO_LARGE", "The request's body is larger than server.max_body."),
+        Code("TOO_MANY_READERS", "As many streams and sockets are open as server.max_readers allows."),
+        Code("NOT_FOUND", "There is nothing at that address."),
+        Code("METHOD_NOT_ALLOWED", "The address does not take that method."),
+        Code("INTERNAL", "A fault of the server itself; its log tells more."),
         Code("TOOLS_UNREADABLE", "The tools file or module could not be loaded."),
     )
 }

@@ -471,10 +471,10 @@ class Engine(Family):
             loop.note(*self._today.mending(loop.state, self._by))
             with _refusals():
                 loop.apply(wish)
+            await loop.commit()  # what was granted is there, whatever dies next
             if await self._can_drive(loop.state):
                 self._drive(run, loop, await self._above(loop.state))
                 return
-            await loop.commit()
         except RerailError:
             await loop.commit_quietly()
             await self._let_go(loop.lease)
