@@ -11,8 +11,9 @@ PIP := -m pip --disable-pip-version-check -qq install
 DEV := .venv/.installed
 DEMO := .venv-demo/.installed
 BIN := .venv/bin
+PAGE := src/rerail/server/page/index.html
 
-.PHONY: help demo test long check format bench lock clean
+.PHONY: help demo web test long check format bench lock clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -21,7 +22,10 @@ help: ## Show this list
 demo: $(DEMO) ## See a plan fail, heal, be killed and finish (offline, under a minute)
 	@.venv-demo/bin/rerail demo
 
+web: $(PAGE) ## Build the page that `rerail serve` shows
+
 test: $(DEV) ## Run the tests (JOBS=0 in one process, PYTEST_ARGS="-k chain" to choose)
+	@$(MAKE) --no-print-directory -s $(PAGE) HOW=--if-possible
 	$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
 
 long: $(DEV) ## Run the tests that take minutes: kill -9, laws with many examples, races of workers
@@ -33,6 +37,7 @@ check: $(DEV) ## Everything that must hold before a change lands: format, lint, 
 	$(BIN)/ruff check .
 	$(BIN)/mypy src $(wildcard benchmarks)
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/python hatch_build.py check --if-possible
 	@$(MAKE) --no-print-directory test
 
 format: $(DEV) ## Format the code and mend what ruff can mend
@@ -55,7 +60,7 @@ lock: ## Choose versions anew and write both lock files (UPGRADE= keeps the vers
 UPGRADE ?= --upgrade
 
 clean: ## Remove caches, builds and the demo's environment (.venv stays)
-	rm -rf .venv-demo build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv-demo build dist src/rerail/server/page web/node_modules .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # --- environments
@@ -81,6 +86,11 @@ $(DEV): pyproject.toml requirements.lock
 	@$(BIN)/python $(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
+# --- the page
+
+$(PAGE): $(shell find web hatch_build.py -type f ! -path '*/node_modules/*') | $(DEV)
+	@$(BIN)/python hatch_build.py build $(HOW)
+
 # Not editable: the demo shows what a user gets, so it must be installed again when the source changes.
 SOURCES := $(shell find src -type f ! -name '*.pyc')
 
@@ -88,5 +98,5 @@ $(DEMO): pyproject.toml requirements-core.lock $(SOURCES)
 	@$(call venv,.venv-demo)
 	@echo "Setting up .venv-demo ..."
 	@.venv-demo/bin/python $(PIP) --require-hashes -r requirements-core.lock
-	@.venv-demo/bin/python $(PIP) --no-deps --force-reinstall .
+	@RERAIL_BUILD_PAGE=0 .venv-demo/bin/python $(PIP) --no-deps --force-reinstall .
 	@touch $@

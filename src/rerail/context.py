@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from rerail.core.codes import Category
 from rerail.core.texts import say, tell
-from rerail.workspace import Outside, inside, write_whole
+from rerail.workspace import Outside, inside, make_home, plain_name, write_whole
 
 # Takes "log" or "progress" and what was said; called from the tool's thread, so it must be safe to call from any.
 Sink: TypeAlias = Callable[[str, Mapping[str, Any]], None]
@@ -73,7 +73,9 @@ class Context:
     """Who is calling, with which idempotency key, where files go, and a line back to the engine."""
 
     __slots__ = (
+        "_files",
         "_sink",
+        "_staging",
         "_workspace",
         "_workspace_made",
         "attempt",
@@ -95,8 +97,13 @@ class Context:
         workspace: Path | str | None = None,
         sink: Sink | None = None,
         timeout: float | None = None,
+        staging: Path | str | None = None,
+        files: Collection[str] = (),
     ) -> None:
-        """Everything has a default, so that a tool's own unit tests can say `Context()`."""
+        """Everything has a default, so that a tool's own unit tests can say `Context()`.
+
+        ``files`` are those that the step declared: they are written to ``staging``, which is this attempt's alone.
+        """
         self.run = run
         self.step = step
         self.attempt = attempt
@@ -108,6 +115,7 @@ class Context:
         self._workspace = workspace
         self._workspace_made = False
         self._sink = sink
+        self._staging, self._files = staging, files
 
     def __repr__(self) -> str:
         return f"Context(run={self.run!r}, step={self.step!r}, attempt={self.attempt!r}, key={self.key!r})"
@@ -125,13 +133,18 @@ class Context:
         with _LOCK:
             if not self._workspace_made:
                 folder = Path(tempfile.mkdtemp(prefix="rerail-") if self._workspace is None else self._workspace)
-                folder.mkdir(parents=True, exist_ok=True)
+                make_home(folder)
                 self._workspace, self._workspace_made = folder, True
 
     def path(self, name: str) -> Path:
-        """Where a file of the workspace is, or is to be; a path that leaves the workspace is refused (T1)."""
+        """Where a file of the workspace is, or is to be; a path that leaves the workspace is refused (T1).
+
+        A file that the step declared is this attempt's own until its success is on record; then it is in its place.
+        """
         try:
             found = inside(self.workspace, name)
+            if self._staging is not None and plain_name(name) in self._files:
+                found = inside(Path(self._staging), name)
         except Outside:
             raise FileOutside(name) from None
         found.parent.mkdir(parents=True, exist_ok=True)
@@ -189,4 +202,6 @@ class Context:
             "key": self.key,
             "workspace": workspace,
             "timeout": self.timeout,
+            "staging": None if self._staging is None else str(self._staging),
+            "files": list(self._files),
         }

@@ -80,6 +80,17 @@ def read_data(path: Path) -> Any:
     return parse_data(_read(path), str(path))
 
 
+def steps_in(data: Any, name: str = "") -> list[Any]:
+    """Steps as they were written, to add to a run: a list, one step, or a plan's `steps`."""
+    if isinstance(data, dict):
+        data = data.get("steps", data.get("tasks", [data] if "tool" in data else None))
+    if not isinstance(data, list):
+        raise PlanError(
+            tell("refuse.plan.holds_no_steps", source=name or tell("plan.the_text")), code="PLAN_UNREADABLE"
+        )
+    return data
+
+
 def parse_data(text: str, name: str = "") -> Any:
     """The data of a YAML or JSON text; `PlanError` says why it cannot be read."""
     name = name or tell("plan.the_text")

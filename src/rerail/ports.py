@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from rerail.core.state import State
 from rerail.core.texts import tell
 from rerail.core.tools import ToolSpec
 
@@ -430,3 +431,11 @@ class Notifier(Protocol):
 
 Events = AsyncIterator[Any]
 Alive = Callable[[Owner], bool | None]
+
+
+class View(Protocol):
+    """Something that shows a run's state to people, outside of the store."""
+
+    def write(self, state: State) -> None:
+        """The state is this now, and durable."""
+        ...

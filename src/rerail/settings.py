@@ -113,6 +113,19 @@ class NotifyTable(_Table, frozen=True):
     retries: int = 2
 
 
+class ServerTable(_Table, frozen=True):
+    host: str = "127.0.0.1"
+    port: int = 8420
+    token: str | None = None
+    allow: tuple[Literal["shell", "http"], ...] = ()  # kinds of tools that plans from outside may use, too
+    allow_hosts: list[str] = []  # names by which it is reached, besides addresses and this machine's own
+    allow_origins: list[str] = []  # pages of other addresses that may use it
+    heartbeat: float = 15.0
+    max_body: int = 8 * 1024 * 1024
+    max_readers: int = 500  # streams and sockets at once
+    max_behind: int = 5_000  # events that a reader may fall behind before it is let go
+
+
 class RoleTable(_Table, frozen=True):
     """A role's own model; what it leaves out is the common one's."""
 
@@ -162,11 +175,15 @@ LOWEST: dict[str, float] = {
     "reflection.max_single_step_repairs": 0, "reflection.max_task_replanning_attempts": 0,
     "reflection.max_consecutive_failures": 0, "artifacts.memory": 0, "artifacts.ttl_hours": 0,
     "store.reconnect_seconds": 0, "tools.max_output": 1, "model.retries": 0, "model.prices": 0, "model.max_reasks": 0,
-    "model.max_context_chars": 1000, "worker.jobs": 1, "notify.timeout": 0.001, "notify.retries": 0,
+    "model.max_context_chars": 1000, "worker.jobs": 1, "server.port": 0, "server.heartbeat": 0.1,
+    "server.max_body": 1024, "server.max_readers": 1, "server.max_behind": 1,
+    "notify.timeout": 0.001, "notify.retries": 0,
     **{f"{table}.timeout": 0.001 for table in _MODEL_TABLES}, **{f"{table}.temperature": 0 for table in _MODEL_TABLES},
 }  # fmt: skip
 ADDRESSES: Final = frozenset(f"{table}.base_url" for table in _MODEL_TABLES)
-SECRET: Final = frozenset({"mcp.servers", "notify.webhook", "notify.command"})  # values that are not shown
+SECRET: Final = frozenset(
+    {"mcp.servers", "notify.webhook", "notify.command", "server.token"}
+)  # values that are not shown
 VARIABLES: Final = frozenset(f"{table}.key_env" for table in _MODEL_TABLES)
 
 
@@ -185,6 +202,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tools: ToolsTable = ToolsTable()
     mcp: McpTable = McpTable()
     notify: NotifyTable = NotifyTable()
+    server: ServerTable = ServerTable()
     model: ModelTable = ModelTable()
 
     def __post_init__(self) -> None:
@@ -452,6 +470,8 @@ def _shown(name: str, value: Any) -> Any:
         from rerail.adapters.notify import Webhook
 
         return Webhook(value).name
+    if name == "server.token" and value:
+        return "…"
     if name == "notify.command" and value:
         return [value[0], *("…" for _ in value[1:])]
     return value

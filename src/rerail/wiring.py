@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
+from rerail.adapters.telemetry import make_tracing
 from rerail.core.events import Record
 from rerail.core.plan import Fault, servers_of
 from rerail.core.texts import tell
@@ -376,6 +377,7 @@ class Engine(core.Engine):
         specs: dict[str, ToolSpec] = {name: tool.spec for name, tool in adapters.items()}
         self._toolbox = _Toolbox(adapters, specs, settings)
         clock = clock or SystemClock()
+        self._tracing = make_tracing()
         mind = make_mind(settings, model)
         host = Host(
             store=found,
@@ -392,7 +394,7 @@ class Engine(core.Engine):
             given=self._toolbox.given,
             notifier=notifier or make_notifier(settings),
             history_window=settings.evaluation.history_window,
-            observe=_observers(observe, log_event if settings.log.verbose else None),
+            observe=_observers(observe, log_event if settings.log.verbose else None, self._tracing),
         )
         self.settings = settings
         minds = tuple(mind.answers) if mind is not None else ()
@@ -422,6 +424,8 @@ class Engine(core.Engine):
         try:
             await super().close()
         finally:
+            if self._tracing is not None:
+                self._tracing.close()
             await self._toolbox.close()
         _open_engines.discard(id(self))
         processes = sys.modules.get("rerail.adapters.executors.processes")

@@ -22,7 +22,7 @@ from pathlib import Path
 from rerail.core.plan import RESERVED, path_fault
 
 OWN = Path(".rerail")
-ARCHIVE, BACKUP = OWN / "archive", OWN / "backup"
+ARCHIVE, BACKUP, STAGE, EDIT = OWN / "archive", OWN / "backup", OWN / "stage", OWN / "edit"
 CHUNK = 1 << 20
 
 
@@ -54,6 +54,22 @@ def entry(folder: Path, name: str) -> Path:
     if not path.parent.resolve().is_relative_to(base):
         raise Outside(name)
     return path
+
+
+def make_home(folder: Path) -> None:
+    """Make a run's folder, and the one that holds them all, for nobody but its owner: as the store is (T1)."""
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def plain_name(name: str) -> str:
+    """A file's name as it is compared: the same for every way to spell it."""
+    return "/".join(part for part in name.replace("\\", "/").split("/") if part not in ("", "."))
+
+
+def stage_for(step: str, attempt: int) -> str:
+    """The name of a folder, in the workspace, that one attempt alone writes its declared files to."""
+    return (STAGE / f"{_label(step)[:60]}-{attempt}-{secrets.token_hex(4)}").as_posix()
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -100,8 +116,11 @@ def stamp(now: float) -> str:
 # -- Putting aside ------------------------------------------------------------------------------------------------
 
 
-def put_aside(folder: Path, names: Iterable[str], label: str, *, copy: bool = False) -> list[str]:
-    """Move a step's old files into the archive, or ``copy`` them, each under its own name; returns those there were."""
+def put_aside(folder: Path, names: Iterable[str], label: str, *, copy: bool = False, leftover: str = "") -> list[str]:
+    """Move a step's old files into the archive, or ``copy`` them, each under its own name; returns those there were.
+
+    With what an attempt that did not succeed wrote to its own folder, ``leftover``, if there is any.
+    """
     target, moved = None, []
     for name in names:
         path = entry(folder, name)
@@ -115,12 +134,18 @@ def put_aside(folder: Path, names: Iterable[str], label: str, *, copy: bool = Fa
         else:
             path.replace(target / name)
         moved.append(name)
+    if leftover and (folder / leftover).is_dir():
+        (folder / leftover).replace(_new_folder(folder / ARCHIVE, f"{label}-unfinished"))
     return moved
+
+
+def _label(text: str) -> str:
+    return re.sub(r"[^\w.-]+", "_", text, flags=re.ASCII)[:100].strip(".") or "_"
 
 
 def _new_folder(base: Path, label: str) -> Path:
     """A folder that was not there before, named for people to read."""
-    plain = re.sub(r"[^\w.-]+", "_", label, flags=re.ASCII)[:100].strip(".") or "_"
+    plain = _label(label)
     for number in range(1, 10_000):
         folder = base / (plain if number == 1 else f"{plain}-{number}")
         with contextlib.suppress(FileExistsError):
@@ -137,13 +162,18 @@ class Backup:
     names: tuple[str, ...]
 
 
+def would_back_up(folder: Path, names: Iterable[str] | None = None) -> list[str]:
+    """The files of the workspace, or those of these that are there."""
+    return [name for name in (_all(folder) if names is None else names) if os.path.lexists(entry(folder, name))]
+
+
 def back_up(folder: Path, label: str, names: Iterable[str] | None = None) -> Backup | None:
     """Keep a copy of every file of the workspace, or of these; None if there is none to keep.
 
     The files stay where they are: they are removed once it is on record that the run starts over. Whoever is killed
     before that has lost nothing.
     """
-    found = [name for name in (_all(folder) if names is None else names) if os.path.lexists(entry(folder, name))]
+    found = would_back_up(folder, names)
     if not found:
         return None
     base = folder / BACKUP

@@ -12,13 +12,13 @@ import pytest
 from tests.cli.conftest import Done, Here
 
 from rerail.cli.catalogue import COMMANDS
-from rerail.cli.lines import TELL as LINES
 from rerail.cli.lines import Teller
 from rerail.cli.output import Output
 from rerail.core import events as ev
 from rerail.core.codes import Category
 from rerail.core.events import Record
 from rerail.core.fold import evolve
+from rerail.core.lines import TELL as LINES
 from rerail.core.plan import Fault, Need, Plan, Step
 from rerail.core.policy import Rung
 from rerail.core.state import State

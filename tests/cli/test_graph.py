@@ -12,9 +12,10 @@ from xml.etree import ElementTree
 import pytest
 from tests.cli.conftest import Here
 
-from rerail.cli.graph import Graph, Node, by_layers, mermaid, tree
+from rerail.cli.graph import by_layers, mermaid, tree
 from rerail.cli.output import Output
 from rerail.cli.svg import Layout, svg
+from rerail.core.graph import Graph, Node
 
 DIAMOND: tuple[dict[str, Any], ...] = (
     {"id": "a", "tool": "ok"},

@@ -9,10 +9,12 @@ import pytest
 from tests.cli.conftest import Here
 
 import rerail.cli
+import rerail.core.lines
 from rerail.cli.app import help_text
 from rerail.core.texts import TEXTS
 
-SOURCES = "\n".join(path.read_text("utf-8") for path in sorted(Path(rerail.cli.__file__).parent.rglob("*.py")))
+PLACES = [*sorted(Path(rerail.cli.__file__).parent.rglob("*.py")), Path(rerail.core.lines.__file__)]
+SOURCES = "\n".join(path.read_text("utf-8") for path in PLACES)
 KEYS = [key for key in TEXTS if key.startswith("cli.")]
 
 

@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Here, Place
 
+from rerail.cli.commands_many import _table
+from rerail.cli.output import Output
+
 MENDABLE: tuple[dict[str, Any], ...] = (
     {"id": "a", "tool": "ok"},
     {"id": "b", "tool": "needs_file", "args": {"name": "fix.txt"}, "needs": ["a"]},
@@ -150,6 +153,29 @@ def test_all_failed(here: Here) -> None:
     assert failing in table
     assert mended not in table
     assert good not in table
+
+
+def test_reasons_are_read_to_their_end(here: Here) -> None:
+    """T4: what became of each run stands on lines of its own, whole, however narrow the screen is."""
+    reason = "it broke " + "and broke again " * 6 + "at last"
+    run = here.run({"id": "a", "tool": "fail", "args": {"message": reason}}, code=1)
+    said = here("retry", "--all-failed", code=1).out.splitlines()
+    [at] = [number for number, line in enumerate(said) if line.startswith(run)]
+    assert said[at + 1].startswith("    ") and reason in said[at + 1]
+    out = Output(lang="en", color=False)
+    out.out.width = 60
+    row = {"run_id": run, "objective": "o", "before": "failed", "status": "failed", "exit_code": 1, "reason": reason}
+    lines = [line.plain for line in _table(out, [row])]
+    assert all(len(line) <= 60 for line in lines) and len(lines) > 3
+    assert " ".join(" ".join(lines[2:]).split()) == " ".join(reason.split())
+
+
+def test_all_failed_is_for_all(here: Here) -> None:
+    """T4: a run beside --all-failed is a mistake, and it is said which."""
+    refused = here("retry", "--all-failed", "abc", code=2)
+    assert "goes with no run (abc)" in refused.err and "rerail retry abc" in refused.err
+    assert "不能再给出任务编号（abc）" in here("retry", "--all-failed", "abc", "--lang", "zh", code=2).err
+    assert "name a run, or say --all-failed" in here("retry", code=2).err
 
 
 def test_resume_at_rest_points_to_retry(here: Here) -> None:

@@ -27,8 +27,8 @@ def test_one_is_not_many(here: Here) -> None:
     assert "1 step would run again" in here("retry", "--all-failed", "--dry-run", code=0).out
     assert f"retry of {run}: 1 of 1 step," in here("retry", run, "--dry-run", code=0).out
     here.place.touch("there")
-    assert "done again in 1 round\n" in here("retry", run, "-q", code=0).out
-    assert "· 1 retry ·" in here("show", run, code=0).out
+    assert "done again in 1 retry round\n" in here("retry", run, "-q", code=0).out
+    assert "· retried 1 time ·" in here("show", run, code=0).out
     log = here("logs", run, code=0).out
     assert "plan of 1 step (" in log and "; 1 step in the chain" in log and "1 step ended well" in log
     assert "; 1 step in the chain" in here("why", run, code=0).out
@@ -115,4 +115,4 @@ def test_a_retry_without_a_wait_is_at_once(here: Here) -> None:
     plan = here.place.plan({"id": "a", "tool": "fail", "args": {"category": "transient_error"}, "retries": 1})
     run = here("run", plan, "--tools", "toolbox.py", "--json", "-q", code=1).json["run_id"]
     assert "attempt 2 of 2 at once (0 left after that)" in here("logs", run, code=0).out
-    assert "retry 2 of 2 at once (0 left after that)" in here("why", run, "a", code=0).out
+    assert "attempt 2 of 2 at once (0 left after that)" in here("why", run, "a", code=0).out

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import stat
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import rerail
+from rerail.core.plan import Produced
+from rerail.engine.files import look
 from rerail.testing import VirtualClock, virtual_run
 
 
@@ -48,3 +53,55 @@ def test_produced_files_are_checked(
         assert result.steps["a"].error is not None
         assert reason in result.steps["a"].error["message"]
         assert result.steps["a"].error["code"] == "CHECK_FAILED"
+
+
+LAUGHS = "a0: &a0 [lol, lol]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 40))
+MERGED = "a0: &a0 {x0: 1, y0: 2}\n" + "".join(
+    f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}], x{n}: 1}}\n" for n in range(1, 40)
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (LAUGHS, "aliases"), (MERGED, "aliases"), ("a: &a [*a]", "aliases"), ("a: &a {b: *a}", "aliases"),
+        ("base: &b {n: 1}\na: {<<: *b, m: 2}\nother: [*b, *b]", ""), ("a: [1, 2", "not YAML"), ("", "lacks 'a'"),
+        ("a: 1\n---\na: 2", "not YAML"), ("a: " + "[" * 5000, "not YAML"),
+    ],
+)  # fmt: skip
+def test_a_yaml_file_does_not_swell(tmp_path: Path, content: str, reason: str) -> None:
+    """T1: a few lines of aliases may stand for billions of values, or for themselves; that is said, at once."""
+    (tmp_path / "a.yaml").write_text(content)
+    schema = {"type": "object", "additionalProperties": {"type": ["array", "object", "integer"]}}
+    begun = time.process_time()
+    seen = look(Produced("a.yaml", keys=("a",) if "a0" not in content else (), schema=schema), tmp_path)
+    assert time.process_time() - begun < 5  # looked at in full it would take years
+    assert reason in "; ".join(seen.faults) if reason else not seen.faults, seen.faults
+
+
+def test_many_values_without_aliases_are_no_fault(tmp_path: Path) -> None:
+    """T1: a large file is read as far as its size allows; only what aliases make of one is bounded."""
+    (tmp_path / "a.yaml").write_text("a: &a {n: 1}\nb: *a\nlist: [" + "1, " * 200 + "1]\n")
+    assert not look(Produced("a.yaml"), tmp_path).faults
+
+
+def test_a_runs_folder_is_its_owners_alone(tmp_path: Path) -> None:
+    """T1: what a run writes is not for other users to read, as its store is not."""
+
+    @rerail.tool
+    async def write(ctx: rerail.Context) -> None:
+        ctx.write_text("a.txt", "secret")
+
+    async def main() -> str:
+        async with rerail.Engine(f"sqlite:///{tmp_path}/s/runs.db", [write], clock=VirtualClock()) as engine:
+            steps = [{"id": "a", "tool": "write", "produces": ["a.txt"], "stage": "one"}]
+            return (await engine.run({"steps": steps})).run_id
+
+    before = os.umask(0o022)
+    try:
+        run = virtual_run(main)
+    finally:
+        os.umask(before)
+    folder = tmp_path / "s" / "work" / run
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (folder, folder.parent)] == [0o700, 0o700]
+    assert (folder / "task.json").exists()

@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import rerail
@@ -501,7 +502,39 @@ def test_a_draft_is_for_the_content_it_was_given_for(world: World) -> None:
             evolve(
                 state, StepSucceeded("a", state.tracks["a"].attempt, files={"a.json": "new"}), state.at, state.seq + 1
             )
-            assert set(state.drafts) == {"sub/a.json"}
+            assert state.drafts["a.json"].digest == "new"
+            assert not state.drafts["a.json"].draft.startswith(".rerail/edit/")
+
+    virtual_run(main)
+
+
+def test_edits_that_nobody_agreed_to_are_swept(world: World) -> None:
+    """T2: once they are old; what is on record, or still to be asked about, and what is new, is left alone."""
+
+    async def main() -> None:
+        async with world.engine() as engine:
+            run = (await engine.run({"steps": GATED})).run_id
+            folder = world.folder / "work" / run
+            for name in ("orphan", "recorded", "posted", "new"):
+                draft = folder / ".rerail" / "edit" / name / "a.json"
+                draft.parent.mkdir(parents=True)
+                draft.write_bytes(b"[2]" if name == "recorded" else b"[3]")
+                if name != "new":
+                    os.utime(draft.parent, (1, 1))
+
+            def drafted(name: str, digest: str = "") -> FileMade:
+                return FileMade("a.json", digest, "a", f".rerail/edit/{name}/a.json")
+
+            loop = await engine._take(run)
+            recorded = drafted("recorded", digest_of(folder / ".rerail" / "edit" / "recorded" / "a.json")[0])
+            loop.note(*confirm(loop.state, "c", "me", files=[recorded]))
+            await loop.commit()
+            await engine._let_go(loop.lease)
+            wish = Wish("confirm", "me", "c", files=(drafted("posted"),))
+            await engine._host.store.post(run, msgspec.json.encode(wish))
+            assert (await engine.resume(run)).success
+            assert (folder / "a.json").read_bytes() == b"[2]"
+            assert {path.name for path in (folder / ".rerail" / "edit").iterdir()} == {"posted", "new"}
 
     virtual_run(main)
 

@@ -829,5 +829,5 @@ def test_verbose_logs_the_chain_and_each_skip(caplog: pytest.LogCaptureFixture) 
     assert not caplog.records
     run(World(a=[GAP]), what, {"log": {"verbose": True}})
     logged = [record.getMessage() for record in caplog.records]
-    assert "run r, round 1: retry chain a → b; roots: a: a gap" in logged
+    assert "run r, retry round 1: chain a → b; roots: a: a gap" in logged
     assert any(line.startswith("run r: step b skipped") and line.endswith("(needs: a)") for line in logged)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import inspect
 import json
@@ -164,6 +165,17 @@ def test_notifications() -> None:
     assert set(json.loads(blocks(page, "json")[0])) == set(notice.document)
 
 
+def test_faults_have_a_code_that_is_listed() -> None:
+    """P5: whatever the code calls a fault of a plan stands in the list, and nothing else does."""
+    made: set[str] = set()
+    for file in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            named = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Fault"
+            if named and isinstance(node.args[0], ast.Constant):
+                made.add(node.args[0].value)
+    assert made == set(codes.FAULTS)
+
+
 def test_exit_codes() -> None:
     """T4: the numbers that there are."""
     said = re.findall(r"^\| (\d+) \|", part("Command line"), re.MULTILINE)
@@ -173,6 +185,8 @@ def test_exit_codes() -> None:
 
 def test_codes() -> None:
     """H1: every code with its category and its sentence."""
+    faults = rows(part("Faults of a plan"))
+    assert faults == {name: [sentence] for name, sentence in codes.FAULTS.items()}
     assert rows(part("Codes")) == {code.name: [str(code.category or ""), code.sentence] for code in codes.ALL.values()}
 
 

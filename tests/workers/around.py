@@ -42,6 +42,19 @@ async def trace(ctx: rerail.Context, seconds: float = 0.03):
 
 
 @rerail.tool
+def scribble(ctx: rerail.Context, name: str = "plan.json"):
+    """Write a file by hand, with a long pause in the middle of the first attempt; with another hand, too."""
+    note(ctx)
+    with ctx.path(name).open("w") as file:
+        file.write(f"attempt {ctx.attempt}")
+        while ctx.attempt == 1 and not (HERE / "go").exists():
+            time.sleep(0.01)
+    ctx.path(name).write_text(f"attempt {ctx.attempt}")
+    (HERE / f"wrote{ctx.attempt}").touch()
+    return str(ctx.path(name))
+
+
+@rerail.tool
 async def wander():
     """Leave the folder, and the process in another one."""
     os.chdir("/")

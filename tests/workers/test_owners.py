@@ -271,6 +271,32 @@ def test_a_stopped_owner_is_taken_over_and_thawed(place: Place, after: int) -> N
     assert doubled <= {by_old[-1]} and set(steps) == {f"s{n}" for n in range(len(TRACED))}
 
 
+def test_what_a_thawed_call_writes_reaches_no_file_of_the_run(place: Place) -> None:
+    """T1, T7: a process stopped in the middle of a tool, and woken when its run was taken, writes over nothing."""
+    steps = (
+        {"id": "a", "tool": "scribble", "produces": [{"path": "plan.json", "format": "text"}], "stage": "one"},
+        {"id": "b", "tool": "ok", "needs": ["a"], "args": {"value": "${a}"}, "stage": "two"},
+    )
+    old = place.spawn("run", place.plan(*steps), "--tools", "toolbox.py", "-q")
+    place.until(lambda: place.calls == ["a"])
+    run = place("ls", "--json").json[0]["run_id"]
+    folder = place.folder / ".rerail" / "work" / run
+    old.send_signal(signal.SIGSTOP)
+    place("resume", run, "--take-over", code=0)
+    events = place("logs", run, "--json").json
+    assert (folder / "plan.json").read_text() == "attempt 2"
+    place.touch("go")
+    old.send_signal(signal.SIGCONT)
+    place.until((place.folder / "wrote1").exists)
+    old.communicate(timeout=15)
+    assert old.returncode == 1
+    assert (folder / "plan.json").read_text() == "attempt 2"
+    assert place("logs", run, "--json").json == events
+    assert place("artifacts", run, "plan.json", code=0).out.strip() == "attempt 2"
+    assert place("show", run, "--json").json["steps"]["b"]["output"] == str(folder / "plan.json")
+    assert place.calls == ["a", "a", "b"]
+
+
 def test_a_stopped_worker_is_ended_when_its_run_is_taken(here: Here) -> None:
     """T7: a worker has nothing else to do, so it is not left to thaw; a retry may take the run as well."""
     said = start(here, *HOLDING)

@@ -337,6 +337,19 @@ def test_the_log_is_appended_across_retries(here: Here) -> None:
     assert log_of(second).startswith(before) and f"worker process {second['pid']} took" in log_of(second)
 
 
+def test_a_log_is_in_english_and_read_in_any_language(here: Here) -> None:
+    """T9, T12: whoever started the worker, the log is in one language; `logs` tells it in the reader's."""
+    plan = here.place.plan({"id": "a", "tool": "chat", "args": {"words": "worker process 7 took run r up"}})
+    said = here("start", plan, "--tools", "toolbox.py", "--lang", "zh", "--json", code=0).json
+    here.place.until(lambda: gone(said["pid"]))
+    log = log_of(said)
+    assert f"worker process {said['pid']} took run {said['run_id']} up" in log and "succeeded in" in log
+    assert not any("\u4e00" <= sign <= "\u9fff" for sign in log)
+    told = here("logs", said["run_id"], "--lang", "zh", code=0).out
+    assert f"工作进程 {said['pid']} 接手任务 {said['run_id']}" in told
+    assert "worker process 7 took run r up" in told  # a tool's words stay as they are
+
+
 def test_logs_show_what_was_printed_where_it_was_printed(here: Here) -> None:
     """T9, T11: a tool's words stand between the events of its call; --tail counts lines; --json is the events."""
     said = start(
@@ -397,7 +410,7 @@ def test_a_log_that_cannot_be_written_stops_nothing(place: Place) -> None:
 
 def test_a_half_line_hides_nothing(tmp_path: Path) -> None:
     """T9: a tool that stops in the middle of a line keeps its words; another run's words are left out."""
-    from rerail.cli.worker_log import LogReader
+    from rerail.engine.printed import LogReader
 
     file = tmp_path / "worker.log"
     stamp = "2026-01-02T03:04:05.000006Z"

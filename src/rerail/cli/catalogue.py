@@ -56,6 +56,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command("memory", "[--clear]", f"{_SETUP}:memory"),
         Command("shell", "", f"{_SHELL}:shell"),
         Command("store", "copy FROM TO", "rerail.cli.commands_store:store"),
+        Command("serve", "[ADDRESS]", f"{_SERVE}:serve"),
         Command("mcp", "", f"{_SERVE}:mcp"),
         Command("doctor", "", f"{_SETUP}:doctor"),
         Command("demo", "", ""),

@@ -16,7 +16,7 @@ from rich.text import Text
 from rerail.cli.attend import attend, exit_code, follow_up_of, show_report
 from rerail.cli.catalogue import STDIN
 from rerail.cli.commands_run import Hidden
-from rerail.cli.graph import Graph, mermaid, tree
+from rerail.cli.graph import mermaid, tree
 from rerail.cli.inputs import is_plan, load_plan
 from rerail.cli.lines import Teller
 from rerail.cli.options import FLAG, PLAIN, Common
@@ -25,14 +25,16 @@ from rerail.cli.picture import Picture
 from rerail.cli.render import report, runs_table, steps_table, verdict_line
 from rerail.cli.seen import saw
 from rerail.cli.session import Session, ownership
-from rerail.cli.style import moment, size, table
-from rerail.cli.worker_log import LogReader, Printed, log_file
+from rerail.cli.style import moment, table
 from rerail.core.events import Record
-from rerail.core.pipeline import shown_status
+from rerail.core.graph import Graph
+from rerail.core.lines import size
+from rerail.core.pipeline import PAUSED, shown_status
 from rerail.core.state import State
 from rerail.core.texts import tell
 from rerail.core.views import RunRow
 from rerail.core.why import failures
+from rerail.engine.printed import LogReader, Printed, log_file
 from rerail.engine.reading import AT_REST
 from rerail.errors import PlanError, RerailError
 from rerail.wiring import Engine
@@ -59,6 +61,7 @@ async def ls(
             row for row in rows[: limit or None] if row.status in ("running", "waiting") and row.events < FEW_EVENTS
         ]
         stages = {row.run_id: shown_status(await engine.state(row.run_id)) for row in live}
+        paused = {run: Picture.of(run, await engine.events(run)) for run, stage in stages.items() if stage == PAUSED}
     more = len(rows) > limit > 0
     rows = rows[:limit] if limit > 0 else rows
     if out.json:
@@ -67,7 +70,9 @@ async def ls(
         out.print(out.say("cli.ls.none"))
         out.note(Text("  rerail run plan.yaml --tools tools.py", "cyan"))
     else:
-        out.print(*runs_table(out, rows, stages))
+        out.print(*runs_table(out, rows, stages, {run: picture.paused_by for run, picture in paused.items()}))
+        for run in list(paused)[:3]:
+            out.note(Text(out.say("cli.ls.paused", run=run), "dim"), Text(f"  rerail resume {run}{out.where}", "cyan"))
         if more:
             out.note(Text(out.say("cli.ls.more"), "dim"))
     return 0
@@ -171,7 +176,7 @@ async def logs(
         found = await engine.find(run)
         records = await engine.events(found)
         picture = Picture.of(found, records)
-        log = _Log(out, picture, step, log_file(engine, picture.state.home))
+        log = _Log(out, picture, step, log_file(engine.workspace(picture.state.home)))
         lines = log.lines(records, last=not follow)
         after = await _later(engine, out, picture.state, step)  # to people the two are one task (T6)
         lines += after.first if after is not None else []
@@ -201,7 +206,7 @@ async def _later(engine: Engine, out: Output, state: State, step: str | None) ->
         return None
     records = await engine.events(follower)
     picture = Picture.of(follower, records)
-    log = _Log(out, picture, step, log_file(engine, picture.state.home))
+    log = _Log(out, picture, step, log_file(engine.workspace(picture.state.home)))
     return _Later(picture, log, log.lines(records))
 
 
@@ -253,7 +258,8 @@ class _Log:
 
     def _lines(self, one: Record | Printed) -> list[Text]:
         if isinstance(one, Printed):
-            return [self._teller.beside(one.at, "act" if one.worker else "say", one.text)]
+            words = self._out.told(one.text) if one.worker else one.text
+            return [self._teller.beside(one.at, "act" if one.worker else "say", words)]
         line = self._teller.line(one)
         details = self._teller.details(one) if self._out.verbose else []
         return [line, *details] if line is not None else []
@@ -328,7 +334,7 @@ async def _graph_of(word: str, common: Common, out: Output) -> tuple[Graph, str]
     async with Session(common, out).engine(run=word) as engine:
         found = await engine.find(word)
         picture = Picture.of(found, await engine.events(found))
-    return Graph.of_run(picture), picture.state.objective
+    return Graph.of_state(picture.state), picture.state.objective
 
 
 async def artifacts(

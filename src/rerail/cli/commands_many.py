@@ -204,12 +204,22 @@ class _Progress:
 
 def _table(out: Output, done: Sequence[Row]) -> list[Text]:
     rows: list[list[Text | str]] = []
+    said: list[list[Text]] = []
     for row in done:
         shown = Text.assemble(icon(row["status"], fancy=out.fancy), " ", out.say(f"cli.status.{row['status']}"))
         shown.stylize(style_of(row["status"]))
         would = out.say("cli.retry.would", count=len(row["preview"]["rerun"])) if "preview" in row else ""
         words = row.get("said") or out.told(row["reason"] or "") or would
         before = out.say(f"cli.status.{row['before']}")
-        rows.append([Text(row["run_id"], "bold"), before, shown, one_line(row["objective"], 40), one_line(words)])
-    head = [out.say(f"cli.head.{name}") for name in ("run", "before", "status", "objective", "note")]
-    return table(head, rows, out.out.width)
+        rows.append([Text(row["run_id"], "bold"), before, shown, one_line(row["objective"], 80)])
+        said.append(_wrapped(out, one_line(words)))
+    head = [out.say(f"cli.head.{name}") for name in ("run", "before", "status", "objective")]
+    title, *lines = table(head, rows, out.out.width)
+    return [title, *(line for row, below in zip(lines, said, strict=True) for line in (row, *below))]
+
+
+def _wrapped(out: Output, words: str) -> list[Text]:
+    """What there is to say of a run, on lines of its own: a reason is read to its end."""
+    if not words:
+        return []
+    return [Text("    ").append_text(line) for line in Text(words, "dim").wrap(out.out, max(20, out.out.width - 4))]

@@ -12,7 +12,6 @@ from rich.text import Text
 
 from rerail.cli.attend import stay
 from rerail.cli.commands_many import retry_all
-from rerail.cli.graph import Graph
 from rerail.cli.inputs import load_plan, read_plan
 from rerail.cli.jobs import Job
 from rerail.cli.launch import detach, detaches, under
@@ -23,6 +22,7 @@ from rerail.cli.render import once_warning, preview_lines
 from rerail.cli.retry_report import RetryReport, refusal
 from rerail.cli.session import Session, ownership
 from rerail.core.commands import Preview
+from rerail.core.graph import Graph
 from rerail.core.holes import hole_warnings
 from rerail.core.plan import Fault, servers_of
 from rerail.core.texts import tell
@@ -165,7 +165,9 @@ async def retry(
 ) -> int:
     """Do again exactly what failed and what depends on it."""
     wanted = _Wanted(step, stage, clean, force, take_over)
-    if (run is None) is not all_failed:
+    if run is not None and all_failed:
+        return out.usage(tell("cli.retry.not_both", run=run), f"rerail retry {run}")
+    if run is None and not all_failed:
         return out.usage(tell("cli.retry.which"), "rerail ls --status failed")
     session = Session(common, out)
     if run is None:
@@ -224,9 +226,9 @@ async def _report(engine: Engine, run: str, wanted: _Wanted) -> RetryReport | No
     try:
         target, preview = await engine.begin_retry(run, **wanted.arguments(), take_over=wanted.take_over, dry_run=True)
     except Refused as refused:
-        if refused.code != "RUN_COMPLETED":
+        if refused.code not in ("RUN_COMPLETED", "NOTHING_TO_RETRY"):
             raise
-        return None  # unless its follow-up was never started
+        return None  # unless its follow-up was never started, or its end never written down
     return RetryReport(run, await engine.state(target), preview) if preview is not None else None
 
 

@@ -18,7 +18,6 @@ from rerail.cli.output import Output, clean, one_line
 from rerail.cli.session import Session, store_file
 from rerail.cli.style import icon, table
 from rerail.core.texts import say, span, tell
-from rerail.core.tools import ToolSpec
 from rerail.errors import RerailError
 from rerail.settings import describe
 from rerail.version import __version__
@@ -87,15 +86,7 @@ async def _tool_rows(session: Session) -> list[dict[str, Any]]:
     sources = {tool.spec.name: source for tool, source in loaded}
     async with session.toolbox() as engine:  # two tools of one name are refused here as in a run
         specs = list(engine.tools.values())
-    return [_tool_row(spec, sources.get(spec.name) or f"mcp.servers.{spec.provider}") for spec in specs]
-
-
-def _tool_row(spec: ToolSpec, source: str) -> dict[str, Any]:
-    return {
-        "name": spec.name, "description": spec.description, "effect": str(spec.effect), "timeout": spec.timeout,
-        "alternatives": list(spec.alternatives), "provider": spec.provider or None, "verifiable": spec.verifiable,
-        "schema": spec.schema.source, "source": source,
-    }  # fmt: skip
+    return [spec.to_dict(sources.get(spec.name) or f"mcp.servers.{spec.provider}") for spec in specs]
 
 
 def _tool_lines(out: Output, row: Mapping[str, Any]) -> list[Text]:

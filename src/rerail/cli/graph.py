@@ -1,106 +1,19 @@
-"""A plan as a graph: layers, a text tree, Mermaid.
+"""A plan's graph for people: a text tree, Mermaid.
 
 Rules of this file:
-- All work is O(V+E) but for the sorting inside a layer, and nothing recurses: plans may be deep.
+- Nothing recurses: plans may be deep.
 - Labels are untrusted; each form escapes them in its own way.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
-
 from rich.text import Text
 
 from rerail.cli.output import Output, one_line
-from rerail.cli.picture import Picture
 from rerail.cli.style import fitted, icon, style_of
-from rerail.core.plan import Plan, full_needs, names_of
-from rerail.core.verdict import status_of
+from rerail.core.graph import Graph, Node
 
 DEEPEST_TREE = 24  # deeper ones would run out of the screen; they are listed by layers
-
-
-@dataclass(slots=True)
-class Node:
-    """A step as a drawing shows it."""
-
-    id: str
-    tool: str
-    title: str = ""
-    status: str = ""  # empty for a plan that is not run
-    needs: list[tuple[int, str]] = field(default_factory=list)  # (node, when)
-    out: list[int] = field(default_factory=list)
-    layer: int = 0
-
-
-class Graph:
-    """The steps and their needs, with each step's layer: the length of the longest way to it."""
-
-    def __init__(self, nodes: list[Node]) -> None:
-        self.nodes = nodes
-        for at, node in enumerate(nodes):
-            for need, _ in node.needs:
-                nodes[need].out.append(at)
-        self._place()
-
-    @classmethod
-    def of_plan(cls, plan: Plan) -> Graph:
-        """The graph of a plan without faults."""
-        names = names_of(plan.steps)
-        index = {step.id: at for at, step in enumerate(plan.steps)}
-        nodes = []
-        for step in plan.steps:
-            needs = [(index[need.step], str(need.when)) for need in full_needs(step, names)]
-            nodes.append(Node(step.id, step.tool, step.title, needs=needs))
-        return cls(nodes)
-
-    @classmethod
-    def of_run(cls, picture: Picture) -> Graph:
-        """The graph of a run, with what each step is now."""
-        state = picture.state
-        index = {track.n: at for at, track in enumerate(state.tracks.values())}
-        nodes = []
-        for track in state.tracks.values():
-            needs = [(index[need.n], str(when)) for need, when in track.needs]
-            tool = track.call.tool if track.call is not None else track.step.tool
-            nodes.append(Node(track.id, tool, track.step.title, str(status_of(state, track)[0]), needs))
-        return cls(nodes)
-
-    def _place(self) -> None:
-        missing = [len(node.needs) for node in self.nodes]
-        free = [at for at, count in enumerate(missing) if count == 0]
-        for at in free:
-            for target in self.nodes[at].out:
-                self.nodes[target].layer = max(self.nodes[target].layer, self.nodes[at].layer + 1)
-                missing[target] -= 1
-                if missing[target] == 0:
-                    free.append(target)
-
-    def layers(self) -> list[list[int]]:
-        """The nodes by layer, each in plan order."""
-        found: list[list[int]] = [[] for _ in range(max((node.layer for node in self.nodes), default=-1) + 1)]
-        for at, node in enumerate(self.nodes):
-            found[node.layer].append(at)
-        return found
-
-    def measures(self) -> tuple[int, int]:
-        """How many layers there are, and how many steps the widest one has."""
-        layers = self.layers()
-        return len(layers), max(map(len, layers), default=0)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The graph as plain data."""
-        nodes = [
-            {"id": n.id, "tool": n.tool, "title": n.title or None, "status": n.status or None, "layer": n.layer}
-            for n in self.nodes
-        ]
-        edges = [
-            {"from": self.nodes[need].id, "to": node.id, "when": when}
-            for node in self.nodes
-            for need, when in node.needs
-        ]
-        return {"nodes": nodes, "edges": edges}
 
 
 # -- As text ------------------------------------------------------------------------------------------------------

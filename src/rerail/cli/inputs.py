@@ -12,8 +12,8 @@ import msgspec
 
 from rerail.cli.catalogue import STDIN
 from rerail.core.texts import tell
-from rerail.errors import PlanError, Refused
-from rerail.plans import Plan, parse_data, read_data
+from rerail.errors import Refused
+from rerail.plans import Plan, parse_data, read_data, steps_in
 
 PLAN_ENDINGS = (".yaml", ".yml", ".json")
 
@@ -40,12 +40,7 @@ def is_plan(word: str) -> bool:
 
 def load_steps(source: str) -> list[Any]:
     """Steps as they were written: a list, or a plan's `steps`. The run's own ids are known only to the run."""
-    data = parse_data(sys.stdin.read(), source) if source == STDIN else read_data(Path(source))
-    if isinstance(data, dict):
-        data = data.get("steps", data.get("tasks", [data] if "tool" in data else None))
-    if not isinstance(data, list):
-        raise PlanError(tell("refuse.plan.holds_no_steps", source=source), code="PLAN_UNREADABLE")
-    return data
+    return steps_in(parse_data(sys.stdin.read(), source) if source == STDIN else read_data(Path(source)), source)
 
 
 def as_mapping(text: str) -> dict[str, Any]:

@@ -15,10 +15,11 @@ from rich.text import Text
 
 from rerail.cli.lines import Teller, is_quiet
 from rerail.cli.output import Output, one_line
-from rerail.cli.picture import Picture, rung_said
+from rerail.cli.picture import Picture
 from rerail.cli.style import fitted, icon, style_of, table
 from rerail.core import events as ev
 from rerail.core.events import Record
+from rerail.core.lines import rung_said
 from rerail.core.plan import When
 from rerail.core.texts import reason_in, span
 from rerail.core.track import OPEN, WORTH, Phase, Status, Track
@@ -267,7 +268,7 @@ def _rung(out: Output, picture: Picture, track: Track) -> str:
     mending = picture.mendings.get(track.id)
     if mending is None or not mending.rungs:
         return ""
-    return rung_said(out, mending.rungs[-1])
+    return rung_said(mending.rungs[-1], out.lang)
 
 
 def degraded_words(out: Output, degraded: str) -> str:

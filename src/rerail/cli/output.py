@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import unicodedata
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any
@@ -21,43 +20,17 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
+from rerail.core.lines import clean, one_line
 from rerail.core.texts import Told, retold, say
 from rerail.errors import PlanError, RerailError, StoreError
 
 USAGE = 2
 
+__all__ = ["CannotOpen", "Output", "clean", "one_line"]
+
 
 class CannotOpen(StoreError):
     """The store could not be opened, so nothing was begun."""
-
-
-# Direction marks can make a line read as something else than it says.
-_BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u2028\u2029")
-
-
-def clean(text: object, *, lines: bool = False) -> str:
-    """A text that is safe to show: control characters become visible; line breaks stay if asked for."""
-    shown = str(text)
-    if shown.isascii() and shown.isprintable():
-        return shown
-    return "".join(_visible(sign, lines) for sign in shown)
-
-
-def _visible(sign: str, lines: bool) -> str:
-    if sign in "\n\t":
-        return sign if lines else " "
-    if sign == "\r":
-        return "" if lines else " "
-    if sign in _BIDI or unicodedata.category(sign) in ("Cc", "Cs"):
-        code = ord(sign)
-        return chr(0x2400 + code) if code < 0x20 else f"\\u{code:04x}"
-    return sign
-
-
-def one_line(text: object, limit: int = 300) -> str:
-    """A text as one short line."""
-    shown = " ".join(clean(text).split())
-    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
 
 
 class _Screen(Console):

@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from rerail.cli.output import Output
 from rerail.core import events as ev
 from rerail.core.events import Record
 from rerail.core.fold import evolve
-from rerail.core.policy import Rung
 from rerail.core.state import State
 from rerail.core.track import Status, Track
 from rerail.core.verdict import ENDED_WELL, status_of
@@ -40,6 +38,7 @@ class Picture:
         self.state = State(run)
         self.mendings: dict[str, Mending] = {}
         self.progress: dict[str, ev.StepProgress] = {}
+        self.paused_by = ""
         self.version = 0  # changes when a view would look different
 
     @classmethod
@@ -60,6 +59,8 @@ class Picture:
         evolve(self.state, record.event, record.at, record.seq)
         self.version += 1
         match record.event:
+            case ev.Acted(action="pause") as paused:
+                self.paused_by = paused.by
             case ev.StepProgress() as told if not told.log:
                 self.progress[told.step] = told
             case ev.StepStarted() as started:
@@ -119,14 +120,3 @@ class Picture:
 
 def _was_mended(mending: Mending) -> bool:
     return bool(mending.failures or mending.waits or mending.rungs or mending.verified or mending.by_hand)
-
-
-def rung_said(out: Output, event: ev.Recovered) -> str:
-    """A rung that was taken, in words."""
-    import msgspec
-
-    shown = msgspec.json.encode(event.args).decode() if event.args is not None else ""
-    what = event.tool or (msgspec.json.encode(event.output).decode() if event.rung is Rung.FALLBACK else "")
-    return out.say(
-        f"cli.rung.{event.rung}", args=shown, tool=event.tool, by=event.by, reason=out.told(event.reason), what=what
-    )

@@ -8,12 +8,13 @@ from typing import Any
 
 from rich.text import Text
 
-from rerail.cli.lines import bare, waited_for_one
 from rerail.cli.live import degraded_words, step_cells
 from rerail.cli.output import Output, one_line
-from rerail.cli.picture import Mending, Picture, rung_said
+from rerail.cli.picture import Mending, Picture
 from rerail.cli.style import fitted, icon, moment, style_of, table
 from rerail.core.commands import Preview, Refusal, retry
+from rerail.core.lines import bare, rung_said, waited_for_one
+from rerail.core.pipeline import PAUSED
 from rerail.core.state import State
 from rerail.core.texts import has, span
 from rerail.core.track import RunStatus, Status
@@ -51,18 +52,32 @@ def report(
     lines += _section(out, "cli.report.healed", _healed(out, picture))
     if found.disputed:
         lines += _section(out, "cli.report.disputed", [_named(out, "succeeded", step, "") for step in found.disputed])
-    if picture.state.waiting:
-        waits = [Text.assemble(icon("waiting", fancy=out.fancy), " ", one_line(waited_for_one(out, item)))
+    if picture.state.waiting or is_paused(picture.state):
+        waits = [Text.assemble(icon("waiting", fancy=out.fancy), " ", one_line(_waited_for(out, picture, item)))
                  for item in waits_for or waiting_on(picture.state)]  # fmt: skip
         lines += _section(out, "cli.report.waiting", waits)
     return lines + _next(out, next_commands(picture, interrupted=interrupted))
+
+
+def is_paused(state: State) -> bool:
+    """Whether somebody paused a run, though calls may be under way."""
+    return state.paused and state.rest is None
+
+
+def _waited_for(out: Output, picture: Picture, item: Mapping[str, Any]) -> str:
+    if item["for"] != "paused":
+        return waited_for_one(item, out.lang)
+    return out.say(
+        "cli.wait.paused_by" if picture.state.waiting else "cli.wait.pausing_by", by=picture.paused_by or "?"
+    )
 
 
 def verdict_line(out: Output, found: RunResult, status: str) -> Text:
     """The verdict in one line: status, run, what it came to, what it cost."""
     shown = "degraded" if status == RunStatus.COMPLETED and found.degraded else status
     words = status_words(out, shown, found.shown_status if status == found.status else "")
-    line = Text.assemble(icon(shown, fancy=out.fancy), " ", (words, style_of(shown)))
+    sign = "waiting" if found.shown_status == PAUSED else shown
+    line = Text.assemble(icon(sign, fancy=out.fancy), " ", (words, style_of(sign)))
     line.append(f"  {found.run_id}", "bold")
     seconds, calls = found.exec["seconds"]["total"], found.exec["calls"]
     cost = f", {found.exec['tokens']:,} tokens, {found.exec['cost']:g}" if found.exec["tokens"] else ""
@@ -159,7 +174,7 @@ def mended(out: Output, mending: Mending) -> str:
         words.append(out.say("cli.healed.waits", count=mending.waits))
     if mending.retries:
         words.append(out.say("cli.healed.retries", count=mending.retries))
-    words += [rung_said(out, event) for event in mending.rungs]
+    words += [rung_said(event, out.lang) for event in mending.rungs]
     if mending.verified:
         words.append(out.say("cli.healed.verified"))
     if mending.rounds:
@@ -176,7 +191,7 @@ def next_commands(picture: Picture, *, interrupted: bool = False) -> list[str]:
     run = state.run
     if interrupted:
         return [f"rerail resume {run}"]
-    if state.waiting:
+    if state.waiting or is_paused(state):
         needs = [need for gate in state.gates.values() for need, _ in gate.needs]
         files = [path for need in needs if need.result is not None for path in need.result.files]
         look = [f"rerail artifacts {run} {shlex.quote(path)}" for path in files[:1]]
@@ -241,13 +256,18 @@ def steps_table(out: Output, picture: Picture, now: float, *, everything: bool =
     return [*lines, Text(out.say("cli.show.hidden", count=hidden), "dim")] if hidden else lines
 
 
-def runs_table(out: Output, rows: Sequence[RunRow], stages: Mapping[str, str]) -> list[Text]:
-    """Runs, one a line; of those under way that have stages, which one they are in."""
+def runs_table(
+    out: Output, rows: Sequence[RunRow], stages: Mapping[str, str], paused_by: Mapping[str, str]
+) -> list[Text]:
+    """Runs, one a line; of those under way that have stages, which one they are in, and who paused one."""
     cells: list[list[Text | str]] = []
     for row in rows:
         status = "interrupted" if row.interrupted else row.status
         words = status_words(out, status, stages.get(row.run_id, ""))
-        shown = Text.assemble(icon(status, fancy=out.fancy), " ", (words, style_of(status)))
+        sign = "waiting" if stages.get(row.run_id) == PAUSED and not row.interrupted else status
+        shown = Text.assemble(icon(sign, fancy=out.fancy), " ", (words, style_of(sign)))
+        if row.run_id in paused_by:
+            shown.append(f" ({one_line(paused_by[row.run_id], 24)})", style_of(sign))
         if row.degraded:
             shown.append(f" ({out.say('cli.status.degraded')})", style_of("degraded"))
         what = one_line(row.objective, 80) + (f"  ← {row.parent}" if row.parent else "")
@@ -265,6 +285,10 @@ def preview_lines(out: Output, picture: Picture, preview: Preview) -> list[Text]
     again = [_named(out, "retry", row["step"], out.told(row["why"])) for row in preview.rerun]
     lines += _section(out, "cli.preview.rerun", again)
     lines += _section(out, "cli.preview.kept", [_kept(out, picture.state, step) for step in preview.kept])
+    lines += _section(out, "cli.preview.backs_up", [Text(one_line(name, 200)) for name in preview.backs_up])
+    if preview.asks:
+        steps = ", ".join(one_line(step, 48) for step in preview.asks[:SHOWN])
+        lines.append(Text(out.say("cli.preview.asks", steps=steps)))
     if preview.once:
         lines.append(once_warning(out, preview.once))
     if preview.passed:

@@ -47,13 +47,6 @@ def moment(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
-def size(count: int) -> str:
-    """A number of bytes as people say it."""
-    if count < 10_000:
-        return f"{count} B"
-    return f"{count / 1000:,.0f} kB" if count < 10_000_000 else f"{count / 1_000_000:,.0f} MB"
-
-
 Cell = Text | str
 
 

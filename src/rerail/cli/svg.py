@@ -11,8 +11,9 @@ from __future__ import annotations
 import unicodedata
 from html import escape
 
-from rerail.cli.graph import COLORS, Graph, Node
+from rerail.cli.graph import COLORS
 from rerail.cli.output import one_line
+from rerail.core.graph import Graph, Node
 
 PASSES = 6
 BOX_WIDTH, BOX_HEIGHT = 172, 40

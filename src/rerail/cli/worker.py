@@ -19,7 +19,6 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -29,9 +28,10 @@ from rerail.cli.jobs import Job, Reply
 from rerail.cli.output import Output
 from rerail.cli.picture import Picture
 from rerail.cli.session import Session
-from rerail.cli.worker_log import Scribe, log_file
+from rerail.cli.worker_log import Scribe
 from rerail.core.commands import Preview
-from rerail.core.texts import retold
+from rerail.core.texts import Told, retold
+from rerail.engine.printed import log_file
 from rerail.errors import PlanError, Refused, RerailError
 from rerail.plans import Plan
 from rerail.wiring import Engine
@@ -46,7 +46,8 @@ class Worker:
     def __init__(self, jobs: int, replies: int) -> None:
         self._jobs, self._replies = jobs, replies
         self._driving = ""
-        self._scribe = Scribe(_output("en"))
+        self._english = _output("en")  # of the log: whoever reads it is told in a language of their own (T12)
+        self._scribe = Scribe(self._english)
 
     async def serve(self) -> int:
         """Work until there are no more jobs; returns the exit code."""
@@ -84,7 +85,7 @@ class Worker:
     async def _do(self, job: Job) -> None:
         """Do one job; what goes wrong is said, and ends nothing but the job."""
         out = _output(job.lang)
-        self._scribe.out, self._driving = out, ""
+        self._driving = ""
         sys.path += [folder for folder in job.path if folder not in sys.path]
         with contextlib.suppress(OSError):
             os.chdir(job.cwd)  # a tool of an earlier run may have gone elsewhere
@@ -95,7 +96,8 @@ class Worker:
             ended = self._failed(out, error)
         except asyncio.CancelledError:
             if self._driving:
-                self._scribe.word(self._driving, out.say("cli.worker.terminated", run=self._driving, where=out.where))
+                words = self._english.say("cli.worker.terminated", run=self._driving, where=out.where)
+                self._scribe.word(self._driving, words)
             raise
         self._scribe.turn_back()  # not if the worker ends of something else: its last words belong to the run
         self._reply(ended)
@@ -104,8 +106,8 @@ class Worker:
         session = Session(job.common(), out, worker=True, observe=self._scribe.observe)
         async with self._opened(session, job) as (engine, run):
             ready.enter_context(self._terminable())  # until the engine is closed
-            self._scribe.place = partial(log_file, engine)
-            engine.notice = lambda told: self._notice(run or "-", retold(told, out.lang))
+            self._scribe.place = lambda run: log_file(engine.workspace(run))
+            engine.notice = lambda told: self._notice(run or "-", told, out.lang)
             return await self._drive(engine, out, *await self._begin(engine, run, job))
 
     @asynccontextmanager
@@ -161,30 +163,30 @@ class Worker:
         """Say that the run was taken up, and stay with it and with what follows it until nothing is left to drive."""
         self._driving = run
         driven = engine.drives(run)
-        self._scribe.word(run, out.say("cli.worker.began", pid=os.getpid(), run=run))
+        self._scribe.word(run, self._english.say("cli.worker.began", pid=os.getpid(), run=run))
         passed, once = (preview.passed, preview.once) if preview is not None else ((), ())
         self._reply(
-            Reply("accepted", run=run, asked=asked if asked != run else "", log=str(log_file(engine, run)),
+            Reply("accepted", run=run, asked=asked if asked != run else "", log=str(log_file(engine.workspace(run))),
                   driven=driven, passed=passed, once=once)
         )  # fmt: skip
         if (first := self._scribe.unknown_from(run)) is not None:
             before = [record for record in await engine.events(run) if record.seq < first]
             self._scribe.know(run, Picture.of(run, before))
         found = await engine.wait(run) if driven else await engine.show(run)
-        self._rest(out, run, found.status)
+        self._rest(run, found.status)
         follower = await follow_up_of(engine, await engine.state(run)) if driven else None
         while follower is not None and engine.drives(follower):
             self._driving = follower
             after = await engine.wait(follower)
-            self._rest(out, follower, after.status)
+            self._rest(follower, after.status)
             found = after if preview is not None and preview.mending else found
             follower = await follow_up_of(engine, await engine.state(follower))
         self._driving = ""
         # A follow-up's failure never changes what its parent came to (T6).
         return Reply("ended", run=run, status=found.status, code=exit_code(found.status), text=found.summary)
 
-    def _rest(self, out: Output, run: str, status: str) -> None:
-        words = out.say("cli.worker.ended", pid=os.getpid(), run=run, status=out.say(f"cli.status.{status}"))
+    def _rest(self, run: str, status: str) -> None:
+        words = self._english.say("cli.worker.ended", pid=os.getpid(), run=run, status=status)
         self._scribe.word(run, words)
 
     def _failed(self, out: Output, error: RerailError) -> Reply:
@@ -192,12 +194,13 @@ class Worker:
         document, message, hint, code = out.said(error)
         if not self._driving:
             return Reply("refused", text=message, hint=hint, code=code, error=document)
-        self._scribe.word(self._driving, out.say("cli.worker.broke", message=message))
+        words = self._english.say("cli.worker.broke", message=self._english.said(error)[1])
+        self._scribe.word(self._driving, words)
         return Reply("ended", run=self._driving, status="interrupted", code=1, text=message, hint=hint, error=document)
 
-    def _notice(self, run: str, text: str) -> None:
-        self._scribe.word(run, text)
-        self._reply(Reply("notice", text=text))
+    def _notice(self, run: str, told: Told, lang: str) -> None:
+        self._scribe.word(run, str(told))
+        self._reply(Reply("notice", text=retold(told, lang)))
 
     def _reply(self, reply: Reply) -> None:
         """Tell whoever started this process, if anybody still listens."""

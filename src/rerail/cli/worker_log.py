@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -22,22 +20,8 @@ from rerail.cli.lines import Teller, is_quiet
 from rerail.cli.output import Output
 from rerail.cli.picture import Picture
 from rerail.core.events import Record
-from rerail.wiring import Engine
-
-NAME = "worker.log"
-EVENT, WORKER = "event", "worker"
-MAX_LINE = 4_000  # characters of a line that are shown
-
-_OWN = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z) (event|worker) ([^:]+): (.*)", re.DOTALL)
-_TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
-
-
-def log_file(engine: Engine, run: str) -> Path:
-    """Where the workers of a run write to."""
-    return engine.workspace(run) / NAME
-
-
-# -- Writing ------------------------------------------------------------------------------------------------------
+from rerail.engine.printed import EVENT, TIME, WORKER
+from rerail.workspace import make_home
 
 
 class Scribe:
@@ -56,8 +40,8 @@ class Scribe:
             return
         file = self.place(run)
         try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            log = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            make_home(file.parent)
+            log = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         except OSError as problem:
             self.word("-", self.out.say("cli.worker.no_log", file=file, reason=problem.strerror))
             return  # a run is worth more than its log
@@ -122,7 +106,7 @@ class Scribe:
 
     @staticmethod
     def _own(kind: str, run: str, words: str) -> None:
-        now = datetime.now(UTC).strftime(_TIME)
+        now = datetime.now(UTC).strftime(TIME)
         lines = "".join(f"{now} {kind} {run}: {line}\n" for line in words.split("\n"))
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()
@@ -133,54 +117,3 @@ def _write(data: bytes) -> None:
     with contextlib.suppress(OSError):  # a full disk is no reason to stop
         while data:
             data = data[os.write(1, data) :]
-
-
-# -- Reading ------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Printed:
-    """A line of the log that no event holds: what a tool printed, or a worker's own word."""
-
-    at: float
-    text: str
-    worker: bool
-
-
-class LogReader:
-    """Reads a run's lines of a log, and later what was added."""
-
-    def __init__(self, file: Path, run: str) -> None:
-        self._file, self._run = file, run
-        self._offset, self._rest = 0, b""
-        self._at, self._whose = 0.0, run
-
-    def read(self, *, last: bool = False) -> Iterator[Printed]:
-        """The lines since the last reading; half a line only if it is the ``last`` time."""
-        try:
-            with self._file.open("rb") as file:
-                file.seek(self._offset)
-                for data in file:
-                    self._offset += len(data)
-                    self._rest += data
-                    if self._rest.endswith(b"\n"):
-                        yield from self._line()
-        except OSError:
-            return  # no worker has had the run, or its files were taken away
-        if last and self._rest:
-            yield from self._line()
-
-    def _line(self) -> Iterator[Printed]:
-        text, self._rest = self._rest.decode("utf-8", "replace").rstrip("\r\n"), b""
-        own = _OWN.search(text)
-        if own is None:
-            if self._whose == self._run:
-                yield Printed(self._at, text[:MAX_LINE], worker=False)
-            return
-        if own.start() and self._whose == self._run:  # the tool ended in the middle of a line
-            yield Printed(self._at, text[: min(own.start(), MAX_LINE)], worker=False)
-        with contextlib.suppress(ValueError):
-            self._at = datetime.strptime(own[1], _TIME).replace(tzinfo=UTC).timestamp()
-        self._whose = own[3]
-        if own[2] == WORKER and self._whose == self._run:  # the history tells the events
-            yield Printed(self._at, own[4], worker=True)

@@ -104,6 +104,7 @@ ALL: dict[str, Code] = {
         Code("NOTHING_TO_RETRY", "No step of the run failed or was left out."),
         Code("CONFIRM_NEEDED", "The operation needs a confirmation (--yes)."),
         Code("WORKER_FAILED", "The worker process ended before it had taken the run up."),
+        Code("FILE_NOT_PLACED", "A finished step's files could not be put in place; resuming the run does it."),
         Code("LEASE_LOST", "Another process took the run over; this one may write nothing more."),
         Code("SEQ_CONFLICT", "Somebody else appended to the history first."),
         Code("STORE_FAILED", "The store could not be read or written."),
@@ -111,8 +112,39 @@ ALL: dict[str, Code] = {
         Code("SETTINGS_INVALID", "A setting is unknown or has a wrong value."),
         Code("USAGE", "The command line is not one that Rerail knows."),
         Code("INTERRUPTED", "The process was interrupted; the run can be resumed."),
+        # What the HTTP server refuses before anything else is looked at.
+        Code("UNAUTHORIZED", "The token is missing or wrong."),
+        Code("HOST_FOREIGN", "The request was sent to a name that is not this server's."),
+        Code("ORIGIN_FOREIGN", "The request was made by a page of another address."),
+        Code("READ_ONLY", "The server was started to look only."),
+        Code("BODY_TOO_LARGE", "The request's body is larger than server.max_body."),
+        Code("TOO_MANY_READERS", "As many streams and sockets are open as server.max_readers allows."),
+        Code("NOT_FOUND", "There is nothing at that address."),
+        Code("METHOD_NOT_ALLOWED", "The address does not take that method."),
+        Code("INTERNAL", "A fault of the server itself; its log tells more."),
         Code("TOOLS_UNREADABLE", "The tools file or module could not be loaded."),
     )
+}
+
+# What may be wrong with a plan, or with a change of one; `HOLE_POSSIBLE` is a warning.
+FAULTS: dict[str, str] = {
+    "NO_STEPS": "There is nothing to run.",
+    "DUPLICATE_ID": "Two steps have the same id.",
+    "UNKNOWN_TOOL": "No tool of that name is there.",
+    "UNKNOWN_ALTERNATIVE": "No tool of a name in `alternatives` is there.",
+    "UNKNOWN_NEED": "A step needs one that is not in the plan.",
+    "SELF_NEED": "A step needs, or refers to, itself.",
+    "CYCLE": "Steps need each other in a circle; the path is named.",
+    "UNKNOWN_REFERENCE": "An argument refers to a step that is not in the plan.",
+    "BAD_REFERENCE": "A reference cannot be read.",
+    "BAD_ARGS": "Arguments do not fit the tool's schema.",
+    "BAD_FILE": "A file of `produces` has a path that cannot be, or is another step's already.",
+    "BAD_VALUE": "A key has a value that it cannot have.",
+    "UNKNOWN_KEY": "A key is not known; the nearest known one is named.",
+    "PLAN_UNREADABLE": "A plan that a model made cannot be read.",
+    "MCP_NOT_ALLOWED": "The plan brings MCP servers, and the settings do not allow that.",
+    "MCP_NAME_TAKEN": "A server of the plan has the name of another one.",
+    "HOLE_POSSIBLE": "An argument may get null from an optional step, and does not accept it (a warning).",
 }
 
 

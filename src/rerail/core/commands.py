@@ -285,6 +285,8 @@ class Preview:
     damaged: Mapping[str, str] = field(default_factory=dict)  # files that cannot be kept, and why
     backup: str = ""  # where everything was kept before a run starts over
     mending: bool = False  # it is done for what follows it: that is what was asked for
+    backs_up: tuple[str, ...] = ()  # files that are copied to a backup, and taken away, before a run starts over
+    asks: tuple[str, ...] = ()  # steps that somebody will have to agree to once more
 
     def to_dict(self) -> dict[str, Any]:
         """The preview as plain data."""
@@ -292,7 +294,7 @@ class Preview:
             "roots": list(self.roots), "rerun": [dict(row) for row in self.rerun], "kept": list(self.kept),
             "once": list(self.once), "estimate": dict(self.estimate), "passed": list(self.passed),
             "stage": self.stage or None, "files": list(self.files), "damaged": dict(self.damaged),
-            "backup": self.backup or None,
+            "backup": self.backup or None, "backs_up": list(self.backs_up), "asks": list(self.asks),
         }  # fmt: skip
 
 
@@ -359,7 +361,8 @@ def retry(
     found = _preview(state, roots, chain, (begin,), tuple(passed), damage)
     files = () if clean else tuple(kept_files(state, chain))
     stage = resume_stage(state, chain)
-    return replace(found, stage=stage, files=files, damaged=lost, backup=backup, mending=mending)
+    asks = tuple(track.id for track in state.tracks.values() if track.step.confirm) if clean else ()
+    return replace(found, stage=stage, files=files, damaged=lost, backup=backup, mending=mending, asks=asks)
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ class FileMade(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     path: str
     digest: str
     step: str = ""
-    draft: str = ""  # where the content that a person gave lies, until it is put in the file's place
+    draft: str = ""  # where the content lies that a person or an attempt gave, until it is put in the file's place
 
 
 class _Event(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag_field="type"):
@@ -101,6 +101,7 @@ class StepStarted(_Event, frozen=True, tag="step_started"):
     rung: Rung | None = None  # the rung whose call this is, if not a plain one
     before: Any = None  # what `probe` saw
     verifiable: bool = False  # somebody can look whether the effect is there
+    staged: str = ""  # the folder that this attempt alone writes its declared files to
 
 
 class StepProgress(_Event, frozen=True, tag="step_progress"):

@@ -91,6 +91,7 @@ def _step_succeeded(state: State, event: ev.StepSucceeded, at: float) -> None:
     result.unverified, result.files = event.unverified, event.files
     for path in event.files if state.drafts else ():
         state.drafts.pop(path, None)  # what a person gave was for the content before this one
+    _staged(state, track, event.files)
     if track.call.rung is Rung.FALLBACK:
         reason = track.error.message if track.error else ""
         result.degraded = f"fallback:{reason}"
@@ -98,6 +99,13 @@ def _step_succeeded(state: State, event: ev.StepSucceeded, at: float) -> None:
     state.tool_seconds += event.elapsed
     _happened(state, track)
     state.settle(track, result)
+
+
+def _staged(state: State, track: Track, files: dict[str, str]) -> None:
+    """What an attempt wrote on its own is what its step made, from now on; whoever comes first puts it in place."""
+    if track.call is not None and track.call.staged:
+        for path, digest in files.items():
+            state.drafts[path] = ev.FileMade(path, digest, track.id, f"{track.call.staged}/{path}")
 
 
 def _happened(state: State, track: Track) -> None:
@@ -469,6 +477,7 @@ def _acted(state: State, event: ev.Acted, at: float) -> None:
     elif event.action == "resolve" and event.outcome == "succeeded" and track is not None:
         result = Result(event.output, event.digest, event.size, event.blob, track.attempt)
         result.by, result.files = event.by or "person", {file.path: file.digest for file in event.files}
+        _staged(state, track, result.files)
         # What a person said is not to be earned anew by anybody else, unless a call of it says that it may.
         result.effect = track.call.effect if track.call is not None else track.step.effect or Effect.ONCE
         _happened(state, track)

@@ -13,7 +13,7 @@ from rerail.core.state import State
 from rerail.core.track import Phase, RunStatus, Track
 from rerail.core.verdict import run_status
 
-AWAITING_CONFIRM = "awaiting_confirm"
+AWAITING_CONFIRM, PAUSED, IN_DOUBT = "awaiting_confirm", "paused", "in_doubt"
 
 
 def stages(state: State) -> list[str]:
@@ -22,12 +22,18 @@ def stages(state: State) -> list[str]:
 
 
 def shown_status(state: State) -> str:
-    """What people call the run's status: for a pipeline under way, its stage (T2)."""
+    """What people call the run's status: for a pipeline under way, its stage (T2); for one that waits, why."""
     status = run_status(state)
-    if not state.staged or state.rest is not None:
+    if state.rest is not None:
+        return str(status)
+    if state.paused:
+        return PAUSED  # with calls under way, perhaps, and nothing that follows them
+    if state.waiting and state.doubts and not state.gates:
+        return IN_DOUBT
+    if not state.staged:
         return str(status)
     if state.waiting:
-        return AWAITING_CONFIRM if state.gates and not state.paused else str(status)
+        return AWAITING_CONFIRM if state.gates else str(status)
     if state.reopened and not state.round_calls:
         return restored(state, state.round_chain)
     return state.stage or str(status)

@@ -58,7 +58,7 @@ class State:
         self.memory: dict[str, str] = {}
         self.home = run  # the run whose workspace this one uses
         self.inherited: tuple[ev.FileMade, ...] = ()
-        self.drafts: dict[str, ev.FileMade] = {}  # files that a person gave another content
+        self.drafts: dict[str, ev.FileMade] = {}  # contents on record that may have yet to be put in place
         self.uncleared = ""  # the backup of a run that starts over, until its first step starts
         self.filed = False  # some step may read files: its own run's, or its parent's
         self.follow_up: Any = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from rerail.core.plan import Check, Effect, Trust
 from rerail.core.schema import Schema
@@ -27,6 +28,14 @@ class ToolSpec:
     verifiable: bool = False
     probes: bool = False
     fingerprint: str = ""
+
+    def to_dict(self, source: str | None = None) -> dict[str, Any]:
+        """The tool as plain data; ``source`` is where it comes from."""
+        return {
+            "name": self.name, "description": self.description, "effect": str(self.effect), "timeout": self.timeout,
+            "alternatives": list(self.alternatives), "provider": self.provider or None,
+            "verifiable": self.verifiable, "schema": self.schema.source, "source": source,
+        }  # fmt: skip
 
 
 Tools = Mapping[str, ToolSpec]

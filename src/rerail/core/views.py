@@ -134,8 +134,8 @@ def step_row(state: State, track: Track, output: Any = None, lang: str = "en", a
         attempts=track.attempt,
         tool=track.call.tool if track.call is not None else track.step.tool,
         args=args if args is not None else failed_args(state, track),
-        degraded=_degraded(track, lang),
-        stale=_stale(stale, lang),
+        degraded=degraded_said(track, lang),
+        stale=stale_said(stale, lang),
         started_at=track.started_at or None,
         elapsed=track.elapsed,
         title=track.step.title,
@@ -146,14 +146,16 @@ def step_row(state: State, track: Track, output: Any = None, lang: str = "en", a
     )
 
 
-def _degraded(track: Track, lang: str) -> str | None:
+def degraded_said(track: Track, lang: str) -> str | None:
+    """Why a step's result is degraded, in words; None if it is not."""
     if track.result is None or not track.result.degraded or track.phase not in (Phase.SUCCEEDED, Phase.PENDING):
         return None
     kind, _, what = track.result.degraded.partition(":")
     return say(f"degraded.{kind}", lang, reason=retold(what, lang), step=what)
 
 
-def _stale(stale: str, lang: str) -> str | None:
+def stale_said(stale: str, lang: str) -> str | None:
+    """Why a kept result may be out of date, in words; None if it is not."""
     if not stale:
         return None
     key = f"stale.{stale}"

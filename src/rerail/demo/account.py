@@ -14,12 +14,12 @@ from rich.cells import cell_len
 from rich.text import Text
 
 import rerail
-from rerail.cli.graph import Graph
 from rerail.cli.output import Output
 from rerail.cli.picture import Picture
 from rerail.cli.style import icon
 from rerail.core import events as ev
 from rerail.core.events import Record
+from rerail.core.graph import Graph
 from rerail.core.policy import Rung
 from rerail.core.texts import span
 from rerail.core.track import Phase
@@ -81,7 +81,7 @@ class Account:
     ) -> None:
         """The graph, the verdict, what it cost, what held, and where to look."""
         self.title(self._out.say("demo.title.became"))
-        draw(self._out, Graph.of_run(picture), self._notes(result, records))
+        draw(self._out, Graph.of_state(picture.state), self._notes(result, records))
         self._out.print("")
         self._cost(result, records, seconds, summary_of(picture.state, verdict(picture.state), self._out.lang))
         self.title(self._out.say("demo.title.held"))

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 from rich.text import Text
 
-from rerail.cli.graph import Graph
 from rerail.cli.output import Output
 from rerail.cli.style import icon
+from rerail.core.graph import Graph
 from rerail.demo.narrator import hang
 
 

@@ -23,6 +23,7 @@ from rerail.core.texts import say, tell
 from rerail.core.tools import ToolSpec
 from rerail.core.track import RunStatus
 from rerail.core.views import RunResult
+from rerail.engine.family import Family, follow_up_id
 from rerail.engine.keeping import (
     Edit,
     Snapshot,
@@ -33,12 +34,12 @@ from rerail.engine.keeping import (
     discard,
     left_behind,
     refuse_unseen,
+    to_back_up,
 )
 from rerail.engine.loop import Ended, Host, RunLoop
 from rerail.engine.notices import Notices
 from rerail.engine.owner import RENEW_EVERY, is_dead
 from rerail.engine.reading import AT_REST, FORGOTTEN, Live, store_errors
-from rerail.engine.taking import Taker
 from rerail.engine.today import Today, fingerprints, pretend_mended
 from rerail.engine.wishes import Wish, encode_answer, error_for, raise_answer, storable
 from rerail.errors import PlanError, Refused, RerailError, StoreError
@@ -66,7 +67,17 @@ class Planned:
         return [consulted("plan", "", call) for call in self.consultations]
 
 
-class Engine(Taker):
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """What a retry is about: the run as it was seen, the one that it follows, and what was asked for."""
+
+    head: Head
+    state: State
+    above: State | None
+    asked: dict[str, Any]
+
+
+class Engine(Family):
     """Runs plans durably; everything people can do to a run goes through here."""
 
     def __init__(
@@ -277,6 +288,8 @@ class Engine(Taker):
     async def _driven(self, run: str, loop: RunLoop) -> None:
         self._broken.pop(run, None)
         try:
+            with contextlib.suppress(RerailError, OSError):  # nobody waits for that
+                await self._sweep_drafts(loop.state)
             await loop.drive()
         except Exception as error:
             broken = (
@@ -299,7 +312,7 @@ class Engine(Taker):
         if state.follow_up is None or state.rest is None or state.rest.status != RunStatus.COMPLETED:
             return None
         # The id tells which completion it follows, so that a process that died in between is no loss and no double.
-        child = _follow_up_id(state)
+        child = follow_up_id(state)
         with store_errors():
             if await self._host.store.head(child) is None:
                 # The servers that its parent brought are there for what follows it, too.
@@ -458,10 +471,10 @@ class Engine(Taker):
             loop.note(*self._today.mending(loop.state, self._by))
             with _refusals():
                 loop.apply(wish)
+            await loop.commit()  # what was granted is there, whatever dies next
             if await self._can_drive(loop.state):
                 self._drive(run, loop, await self._above(loop.state))
                 return
-            await loop.commit()
         except RerailError:
             await loop.commit_quietly()
             await self._let_go(loop.lease)
@@ -531,80 +544,60 @@ class Engine(Taker):
             return started, None
         run = await self._retry_target(run, steps, stage, force=force)
         await self._refuse_superseded(run)
-        who = by or self._by
-        head = await self.head(run)
+        who, head = by or self._by, await self.head(run)
         if run in self._live or self._driven_elsewhere(head, take_over=take_over):
             return run, await self._retry_live(run, head, steps, force=force, dry_run=dry_run, by=who)
         asked: dict[str, Any] = {"steps": steps, "stage": stage, "clean": clean, "force": force}
-        state = await self.state(run)
+        # All that takes its time comes before the run is taken: whoever holds one is either driving it or about to go.
+        aim = await self._aimed(run, asked, take_over=take_over)
+        again = await self._effects_below(aim.state)
+        if dry_run or clean:
+            preview = await self._pretended(aim, who)
+        if not dry_run:
+            try:
+                preview = await self._set_going(aim, who, take_over=take_over)
+            except Refused as refused:
+                if refused.code != "NOTHING_TO_RETRY" or aim.state.rest is not None or aim.state.waiting:
+                    raise
+                # Every step is done, and whoever was to say so died before: there is only that left to do.
+                return await self.begin_resume(aim.state.run, take_over=take_over, by=by), None
+        return aim.state.run, replace(preview, once=(*preview.once, *again))
+
+    async def _aimed(self, run: str, asked: dict[str, Any], *, take_over: bool) -> Aim:
+        """What a retry is about: the run, or the one that it follows if that is spoilt, and what cannot be kept."""
+        clean, state = asked["clean"], await self.state(run)
         await self._refuse_below(run)
         above = await self._above(state)
         if above is not None and not clean and (damage := await damage_above(self._host, state, above)):
             # What it follows is spoilt: that is made again first, and then this is started anew (T3, T6).
-            run, above = above.run, None
-            head = await self.head(run)
-            asked = {"mending": True, "damage": damage, "force": force}
-            state = await self.state(run)
-        elif self._driven_elsewhere(head := await self.head(run), take_over=take_over):
+            mending = {"mending": True, "damage": damage, "force": asked["force"]}
+            return Aim(await self.head(above.run), await self.state(above.run), None, mending)
+        if self._driven_elsewhere(head := await self.head(run), take_over=take_over):
             raise self._is_live(head, tell("hint.run.run_live", run=run))  # somebody took it while we looked
-        # All that takes its time comes before the run is taken: whoever holds one is either driving it or about to go.
-        if not clean and "damage" not in asked:
-            asked["damage"] = await damage_of(self._host, state)
-        again = await self._effects_below(state)
-        if dry_run or clean:
-            pretended = await self.state(run)  # this one is changed
-            pretend_mended(pretended)
-            preview = self._foreseen(pretended, who, asked)
-        if dry_run:
-            return run, replace(preview, once=(*preview.once, *again))
-        await self._need_tools(state)
-        backup = await backed_up(self._host, state) if clean else None
-        asked["backup"] = str(backup.folder) if backup is not None else ""
+        damage = [] if clean else await damage_of(self._host, state)
+        return Aim(head, state, above, {**asked, "damage": damage})
+
+    async def _pretended(self, aim: Aim, who: str) -> Preview:
+        """What a retry would do, found out on a state of its own."""
+        state = await self.state(aim.state.run)
+        pretend_mended(state)
+        preview = self._foreseen(state, who, aim.asked)
+        return replace(preview, backs_up=await to_back_up(self._host, state)) if aim.asked.get("clean") else preview
+
+    async def _set_going(self, aim: Aim, who: str, *, take_over: bool) -> Preview:
+        """Keep what has to be kept, take the run, write the retry down, and let it go on."""
+        await self._need_tools(aim.state)
+        backup = await backed_up(self._host, aim.state) if aim.asked.get("clean") else None
+        asked = {**aim.asked, "backup": str(backup.folder) if backup is not None else ""}
         try:
-            loop, preview = await self._take_for_retry(state, head, who, asked, take_over=take_over)
+            loop, preview = await self._take_for_retry(aim.state, aim.head, who, asked, take_over=take_over)
         except RerailError:
             if backup is not None:
                 discard(backup)
             raise
         await cleared(self._host, loop.state)
-        self._drive(run, loop, above)
-        return run, replace(preview, once=(*preview.once, *again))
-
-    async def _effects_below(self, state: State) -> list[str]:
-        """What must not happen twice, and was done by what follows a run: that starts anew with it (T6)."""
-        newest = await self._newest_follow_up(state.run) if state.follow_up is not None else None
-        if newest is None:
-            return []
-        below = await self.state(newest)
-        return [f"{step} ({newest})" for step in commands.acted_once(below) if step in below.tracks]
-
-    async def _newest_follow_up(self, run: str) -> str | None:
-        with store_errors():
-            children = await self._host.store.heads(parent=run, prefix=f"{run}-f", limit=1)
-        return children[0].run if children else None
-
-    async def _refuse_below(self, run: str) -> None:
-        """Refuse to do a run again while what follows it is at work in the same folder (T6, T7)."""
-        newest = await self._newest_follow_up(run)
-        head = await self.head(newest) if newest is not None else None
-        if head is not None and (head.run in self._live or self._driven_elsewhere(head)):
-            raise self._is_live(head, tell("hint.run.run_live", run=head.run))
-
-    async def is_superseded(self, run: str) -> str:
-        """The newer run that took a follow-up's place, as its parent has completed again since (T6); or nothing."""
-        parent = (await self.head(run)).parent
-        if not parent or not run.startswith(f"{parent}-f"):
-            return ""
-        newest = await self._newest_follow_up(parent)
-        if newest is not None and newest != run:
-            return newest
-        # Its parent is being done again, or failed when it was: a newer one is yet to come.
-        return parent if (await self.head(parent)).status != RunStatus.COMPLETED else ""
-
-    async def _refuse_superseded(self, run: str) -> None:
-        if newest := await self.is_superseded(run):
-            hint = tell("hint.run.superseded", parent=(await self.head(run)).parent)
-            raise Refused(tell("refuse.run.superseded", run=run, newest=newest), "RUN_SUPERSEDED", hint=hint)
+        self._drive(aim.state.run, loop, aim.above)
+        return preview
 
     async def _take_for_retry(
         self, state: State, head: Head, who: str, asked: Mapping[str, Any], *, take_over: bool
@@ -631,7 +624,7 @@ class Engine(Taker):
         self, run: str, head: Head, steps: Sequence[str] | None, *, force: bool, dry_run: bool, by: str
     ) -> Preview | None:
         if not steps:
-            raise self._is_live(head, tell("hint.run.driven_by"))
+            raise self._is_live(head, tell("hint.run.driven_by", run=run))
         if dry_run:
             state = await self.state(run)
             with _refusals():
@@ -645,23 +638,8 @@ class Engine(Taker):
             return None
         state = await self.state(run)
         with store_errors():
-            missing = state.follow_up is not None and await self._host.store.head(_follow_up_id(state)) is None
+            missing = state.follow_up is not None and await self._host.store.head(follow_up_id(state)) is None
         return await self._follow(state) if missing else None
-
-    async def _retry_target(self, run: str, steps: Sequence[str] | None, stage: str | None, *, force: bool) -> str:
-        """The run a retry is meant for: a completed run whose follow-up is not done stands for its follow-up (T6)."""
-        head = await self.head(run)
-        if head.status != RunStatus.COMPLETED or steps:
-            return run
-        with store_errors():
-            children = await self._host.store.heads(parent=run, limit=1)
-        latest = children[0] if children else None
-        if latest is None:
-            return run
-        if stage is not None:
-            known = {track.step.stage for track in (await self.state(latest.run)).tracks.values()}
-            return latest.run if stage in known else run
-        return run if latest.status == RunStatus.COMPLETED else latest.run
 
     async def resume(self, run: str, *, take_over: bool = False, by: str | None = None) -> RunResult:
         """Continue an interrupted or paused run, and wait for it."""
@@ -715,10 +693,6 @@ class Engine(Taker):
 
     # -- What a run needs -----------------------------------------------------------------------------------------
 
-    async def _above(self, state: State) -> State | None:
-        """The state of the run that this one follows, if it follows one."""
-        return await self.state(state.parent) if state.parent else None
-
     async def _can_drive(self, state: State) -> bool:
         """Whether a run can go on here: its tools are at hand, or it calls nothing any more."""
         if state.stopped:
@@ -730,11 +704,6 @@ class Engine(Taker):
     async def _need_tools(self, state: State) -> None:
         await self.equip(state.mcp)
         self._today.need_tools(state)
-
-
-def _follow_up_id(state: State) -> str:
-    """The id of the run that follows a completion; it tells which, whatever was written down after it."""
-    return f"{state.run}-f{state.rested_at}"
 
 
 def _usable_id(run: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import os
@@ -19,10 +20,13 @@ from rerail.core.schema import Schema
 from rerail.core.state import State
 from rerail.core.texts import tell
 from rerail.core.track import Phase, Track
-from rerail.workspace import OWN, Outside, digest_of, entry, inside, put_aside
+from rerail.errors import StoreError
+from rerail.ports import Clock
+from rerail.workspace import EDIT, STAGE, Outside, digest_of, entry, inside, plain_name, put_aside
 
 NO_DRAFTS: Mapping[str, FileMade] = {}
 MAX_PARSED = 64 * 1024 * 1024  # bytes of a file that is read as data
+MAX_NODES = 1_000_000  # values of a YAML file that has aliases, each counted as often as it is named
 
 
 def unmet(check: Check | Produced, output: Any) -> list[str]:
@@ -95,9 +99,42 @@ def _invalid_yaml(file: Produced, data: bytes) -> list[str]:
     import yaml
 
     try:
-        return unmet(file, yaml.safe_load(data))
+        loader = yaml.SafeLoader(data)
+        try:
+            node = loader.get_single_node()
+            if node is not None and _swells(node):
+                return [tell("reason.file.aliases", limit=MAX_NODES)]
+            return unmet(file, loader.construct_document(node) if node is not None else None)
+        finally:
+            loader.dispose()
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         return [tell("reason.file.not_yaml", reason=" ".join(str(error).split())[:200])]
+
+
+def _swells(document: Any) -> bool:
+    """Whether aliases make a document far larger than it was written, or contain themselves.
+
+    A few lines can stand for billions of values, and whoever looks at each of them, as a schema does, is not done in a
+    lifetime. Counted on the nodes, which aliases share: that takes as long as reading the file did.
+    """
+    sizes: dict[int, int] = {}
+    under: set[int] = set()
+
+    def size(node: Any) -> int:
+        known = sizes.get(id(node))
+        if known is not None:
+            return known
+        if id(node) in under:
+            return MAX_NODES + 1  # it contains itself: it has no end
+        under.add(id(node))
+        parts = node.value if not isinstance(node.value, str) else ()
+        total = 1 + sum(size(part) if not isinstance(part, tuple) else size(part[0]) + size(part[1]) for part in parts)
+        under.discard(id(node))
+        sizes[id(node)] = total
+        return total
+
+    whole = size(document)
+    return whole > MAX_NODES and whole > len(sizes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +154,8 @@ def damaged(wanted: Iterable[Wanted], folder: Path, drafts: Mapping[str, FileMad
     found = []
     for want in wanted:
         if want.file.path in drafts:
-            _put_in_place(folder, drafts[want.file.path])
+            with contextlib.suppress(OSError):  # the look that follows tells
+                put_in_place(folder, drafts[want.file.path])
         seen = look(want.file, folder)
         if seen.faults:
             found.append(FileDamage(want.step, want.file.path, "; ".join(seen.faults)))
@@ -126,15 +164,64 @@ def damaged(wanted: Iterable[Wanted], folder: Path, drafts: Mapping[str, FileMad
     return found
 
 
-def _put_in_place(folder: Path, file: FileMade) -> None:
-    """Let a draft take a file's place, with the old content copied aside first: several may try, and one is enough."""
+def put_in_place(folder: Path, file: FileMade) -> None:
+    """Let a content that is on record take its file's place: several may try, and whoever moves it first has done it.
+
+    What lies there is kept aside. The digest on record decides: what somebody woken later writes to where the content
+    lay is nobody's any more.
+    """
     draft = folder / file.draft
-    if not draft.resolve().is_relative_to((folder / OWN / "edit").resolve()) or not draft.is_file():
+    homes = ((folder / home).resolve() for home in (EDIT, STAGE))
+    if not draft.is_file() or not any(draft.resolve().is_relative_to(home) for home in homes):
         return  # it was done before
-    with contextlib.suppress(OSError, Outside):
-        put_aside(folder, [file.path], f"{file.step}-edited", copy=True)
-        draft.replace(entry(folder, file.path))
-        draft.parent.rmdir()
+    with contextlib.suppress(FileNotFoundError, Outside):  # somebody was faster
+        if digest_of(draft)[0] != file.digest:
+            return
+        place = entry(folder, file.path)
+        put_aside(folder, [file.path], f"{file.step}-replaced", copy=not place.is_dir() or place.is_symlink())
+        place.parent.mkdir(parents=True, exist_ok=True)
+        draft.replace(place)
+        _tidy(draft.parent, folder)
+
+
+def put_all_in_place(folder: Path, files: Iterable[FileMade]) -> None:
+    """The same for several files."""
+    for file in files:
+        put_in_place(folder, file)
+
+
+async def place(clock: Clock, state: State, folder: Path, files: Mapping[str, FileMade]) -> None:
+    """The same for a run that goes on only once they are where everybody finds them; its owner calls this."""
+    try:
+        if files:
+            with clock.external():
+                await asyncio.to_thread(put_all_in_place, folder, list(files.values()))
+    except OSError as error:
+        raise StoreError(tell("refuse.run.not_in_place", run=state.run, reason=error), "FILE_NOT_PLACED") from error
+
+
+def _tidy(emptied: Path, folder: Path) -> None:
+    """Take folders away that were made for one file."""
+    with contextlib.suppress(OSError):
+        while emptied.parent not in (folder / EDIT, folder / STAGE):
+            emptied.rmdir()
+            emptied = emptied.parent
+        emptied.rmdir()
+
+
+def written_to(folder: Path, staging: Path | None, file: Produced) -> Path:
+    """The folder where an attempt left a file: its own, or the workspace, for tools that go their own ways."""
+    if staging is None:
+        return folder
+    own = staging / file.path
+    if own.is_symlink():  # it means what it says only where it is to be
+        own.replace(entry(folder, file.path))
+    return staging if os.path.lexists(own) else folder
+
+
+def declared(produces: Iterable[Produced]) -> tuple[str, ...]:
+    """The names of the files that a step is to leave, as they are compared."""
+    return tuple(plain_name(file.path) for file in produces)
 
 
 def files_read(state: State, track: Track) -> list[Wanted]:

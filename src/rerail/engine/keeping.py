@@ -15,13 +15,25 @@ import msgspec
 from rerail.core.commands import FileDamage
 from rerail.core.events import FileMade
 from rerail.core.pipeline import task_view
+from rerail.core.plan import Produced
 from rerail.core.state import State
 from rerail.core.texts import tell
 from rerail.core.track import Phase, Track
-from rerail.engine.files import Wanted, damaged, files_of, look, look_at
+from rerail.engine.files import Seen, Wanted, damaged, files_of, look, look_at, put_all_in_place
 from rerail.engine.loop import Host
 from rerail.errors import Refused
-from rerail.workspace import OWN, Backup, Outside, back_up, kept_in, remove, stamp, write_whole
+from rerail.workspace import (
+    EDIT,
+    Backup,
+    Outside,
+    back_up,
+    kept_in,
+    make_home,
+    remove,
+    stamp,
+    would_back_up,
+    write_whole,
+)
 
 
 async def damage_of(host: Host, state: State) -> list[FileDamage]:
@@ -42,19 +54,33 @@ async def _looked_at(host: Host, state: State, wanted: list[Wanted]) -> list[Fil
         return await asyncio.to_thread(damaged, wanted, host.workspaces(state.home), state.drafts)
 
 
+async def to_back_up(host: Host, state: State) -> tuple[str, ...]:
+    """The files that would be backed up, and taken away, if the run started over."""
+    folder = host.workspaces(state.home)
+    with host.clock.external():
+        return tuple(await asyncio.to_thread(would_back_up, folder, _own_files(state)))
+
+
+def _own_files(state: State) -> list[str] | None:
+    """The files that a run may start over with; None: all. A follow-up works in its parent's folder (T6)."""
+    if state.home == state.run:
+        return None
+    return [file.path for track in state.tracks.values() for file in track.step.produces]
+
+
 async def backed_up(host: Host, state: State) -> Backup | None:
     """Keep all files of a run that starts over; `Refused`, and nothing has changed, if that cannot be done.
 
     A follow-up works in its parent's folder, and only what it made itself is its own to start over (T6).
     """
     folder = host.workspaces(state.home)
-    own = [file.path for track in state.tracks.values() for file in track.step.produces]
     if not folder.is_dir():
         return None
     try:
         with host.clock.external():
             label = stamp(host.clock.now())
-            return await asyncio.to_thread(back_up, folder, label, own if state.home != state.run else None)
+            await asyncio.to_thread(put_all_in_place, folder, list(state.drafts.values()))
+            return await asyncio.to_thread(back_up, folder, label, _own_files(state))
     except (OSError, Outside) as error:
         hint = tell("hint.run.no_backup", folder=folder)
         raise Refused(tell("refuse.run.no_backup", reason=error), "BACKUP_FAILED", hint=hint) from error
@@ -102,7 +128,7 @@ class Edit:
             message = tell("refuse.run.no_such_file", step=gate.id, name=name, files=names)
             raise Refused(message, "FILE_UNKNOWN", hint=hint)
         self._wanted = found
-        self._draft = OWN / "edit" / secrets.token_hex(4) / Path(found.file.path).name
+        self._draft = EDIT / secrets.token_hex(4) / Path(found.file.path).name
 
     async def draft(self, content: bytes) -> FileMade:
         """Check the content and leave it where the owner finds it; the file itself is not touched."""
@@ -125,11 +151,35 @@ class Edit:
         shutil.rmtree((self._folder / self._draft).parent, ignore_errors=True)
 
 
+def _left(file: Produced, folder: Path, staging: Path | None) -> Seen:
+    seen = look(file, folder)
+    own = look(file, staging) if seen.faults and staging is not None else seen
+    return seen if own.faults else own
+
+
+def old_drafts(folder: Path, before: float) -> list[Path]:
+    """The folders of edits that were begun before a moment, and are still there."""
+    with contextlib.suppress(OSError):
+        return [path for path in (folder / EDIT).iterdir() if path.lstat().st_mtime < before]
+    return []
+
+
+def sweep(folder: Path, old: Collection[Path], named: Collection[str]) -> None:
+    """Take away edits that nobody agreed to, and nobody can agree to any more."""
+    for path in old:
+        if not any(Path(draft).is_relative_to(path.relative_to(folder)) for draft in named):
+            shutil.rmtree(path, ignore_errors=True)
+
+
 async def left_behind(host: Host, state: State, track: Track) -> tuple[FileMade, ...]:
-    """The files of a step that a person declares to have succeeded; `Refused` if one of them does not do."""
+    """The files of a step that a person declares to have succeeded; `Refused` if one of them does not do.
+
+    What lies in the workspace counts, else what the latest attempt wrote, whose answer was lost.
+    """
     folder = host.workspaces(state.home)
+    staging = folder / track.call.staged if track.call is not None and track.call.staged else None
     with host.clock.external():
-        seen = [await asyncio.to_thread(look, file, folder) for file in track.step.produces]
+        seen = [await asyncio.to_thread(_left, file, folder, staging) for file in track.step.produces]
     reason = "; ".join(f"{one.path}: {fault}" for one in seen for fault in one.faults)
     if reason:
         raise Refused(tell("refuse.run.no_files", step=track.id, reason=reason), "FILE_DAMAGED")
@@ -160,5 +210,6 @@ class Snapshot:
         data = msgspec.json.format(msgspec.json.encode(view), indent=2) + b"\n"
         if data != self._written:
             with contextlib.suppress(OSError):
+                make_home(self._path.parent)
                 write_whole(self._path, data)
                 self._written = data

@@ -16,9 +16,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
-
-import msgspec
+from typing import Any, TypeVar
 
 from rerail.context import Context
 from rerail.core import events as ev
@@ -28,7 +26,6 @@ from rerail.core.decide import Action, Ask, Call, Look, Note, decide
 from rerail.core.events import Event, Record
 from rerail.core.fold import evolve
 from rerail.core.policy import Rung
-from rerail.core.recover import failed_blob
 from rerail.core.refs import HOLE, MissingPath, Template, compile_args, resolve
 from rerail.core.state import State
 from rerail.core.texts import say, tell
@@ -36,17 +33,16 @@ from rerail.core.tools import ToolSpec
 from rerail.core.track import Phase, Track
 from rerail.core.values import pack, unpack
 from rerail.core.verdict import run_status
-from rerail.core.views import attempts_of, question_table
 from rerail.engine.arguments import Before, Lookup, NotYet, files_damaged, holes_in, nulled, path_missing, with_args
+from rerail.engine.asking import Answered, Inquiry, conclusions
 from rerail.engine.failures import from_code
-from rerail.engine.files import Wanted, damaged, files_read
+from rerail.engine.files import Wanted, damaged, declared, files_read, place
 from rerail.engine.limits import Limits, wanted
 from rerail.engine.outputs import INLINE, Contents, Gone
 from rerail.engine.perform import GRACE, Launch, Outcome, Performer
 from rerail.engine.unswept import unswept
 from rerail.engine.wishes import Wish, error_for, grant
 from rerail.errors import RerailError, StoreError
-from rerail.mind import judge, reflect, repair, replan
 from rerail.mind.questions import consulted
 from rerail.ports import (
     Answer,
@@ -58,13 +54,13 @@ from rerail.ports import (
     Ledger,
     Mind,
     Notifier,
-    Question,
-    Sample,
     Store,
     Tool,
     Unavailable,
     Unusable,
+    View,
 )
+from rerail.workspace import stage_for
 
 T = TypeVar("T")
 CALLED, NOT_CALLED = (Phase.RUNNING, Phase.DOUBT), (Phase.PENDING, Phase.BACKOFF)  # who waits for an outcome
@@ -72,8 +68,6 @@ MAX_FAULTS = 50  # of a change that was refused, in its event; whoever asked is 
 STALLED = 1.0  # seconds between deciding on a call and making it, after which the lease is looked at again
 BREATH = 256  # calls that are started in one go
 MAX_LOG = 8_000  # characters of log that one event holds
-SAMPLE = 4_000  # bytes of a large output that a mind gets to see
-MAX_FETCHED = 200  # large outputs that are brought from the store for one question
 
 
 @dataclass(slots=True)
@@ -100,24 +94,6 @@ class Host:
     def specs_of(self, state: State) -> Mapping[str, ToolSpec]:
         """The tools that a run was given: nobody may use those of another plan's servers in it (H8)."""
         return self.given(state.mcp, state.brought) if state.mcp and self.given is not None else self.specs
-
-
-class View(Protocol):
-    """Something that shows a run's state to people, outside of the store."""
-
-    def write(self, state: State) -> None:
-        """The state is this now, and durable."""
-        ...
-
-
-@dataclass(slots=True)
-class Answered:
-    """What a mind said, or that it failed to say anything."""
-
-    action: Ask
-    answer: Answer
-    args: Mapping[str, Any] | None = None  # the large arguments that it is about
-    cut: bool = False  # nobody could wait for the answer any longer; what it cost counts all the same
 
 
 class Ended(StoreError):
@@ -148,6 +124,7 @@ class RunLoop:
         self._fetched: dict[str, dict[str, bytes]] = {}
         self._probed: dict[tuple[str, int], Any] = {}
         self._inspected: dict[tuple[str, int], list[FileDamage]] = {}  # what is wrong with the files that a step reads
+        self._made: dict[str, ev.FileMade] = {}  # files of steps that just succeeded, still where they were written
         self._progress: dict[tuple[str, bool], ev.StepProgress] = {}
         self._full: list[ev.StepProgress] = []  # what tools logged, in events that hold no more
         self._check_launched = False
@@ -221,12 +198,17 @@ class RunLoop:
     async def drive(self) -> None:
         """Run until the run is at rest, waits for a person, or may not be written any more."""
         try:
+            await place(self.host.clock, self.state, self.workspace, self.state.drafts)
             while True:
                 if self._broken is not None:
                     raise StoreError(
                         tell("refuse.run.broken", run=self.state.run, broken=self._broken)
                     ) from self._broken
                 self._absorb()
+                if self._made:  # on record first, then in place, and only then whatever follows
+                    await self._commit()
+                    await place(self.host.clock, self.state, self.workspace, self._made)
+                    self._made = {}
                 self._obey()
                 with unswept(len(self.state.ready)):
                     launches = self._advance()
@@ -315,6 +297,9 @@ class RunLoop:
                 self.contents.remember(name, data)
         for event in outcome.events:
             self._record(event, now)
+        if launch is not None and launch.files:
+            drafts = self.state.drafts
+            self._made.update((path, drafts[path]) for path in launch.files if path in drafts)
 
     def _over(self, launch: Launch) -> None:
         """A call is under way no longer."""
@@ -545,7 +530,7 @@ class RunLoop:
                 self._blobs[blob] = packed.data
         return ev.StepStarted(
             track.id, action.attempt, action.tool, launch.effect, inline, blob,
-            action.rung, launch.before, launch.spec.verifiable or track.step.verify is not None,
+            action.rung, launch.before, launch.spec.verifiable or track.step.verify is not None, launch.staged,
         )  # fmt: skip
 
     def _fail_before(self, track: Track, error: ev.Error, now: float) -> bool:
@@ -613,15 +598,18 @@ class RunLoop:
         timeout = step.timeout or spec.timeout or self.state.policy.step_timeout
         effect = self.state.effect_of(track, spec.name, spec.effect)
         launch = Launch(step, attempt, tool, spec, args, None, timeout, effect)
-        if getattr(tool, "wants_context", True) or step.verify is not None or spec.verifiable or spec.probes:
-            launch.ctx = self._context(track, attempt, args, timeout)
         if step.produces:
             launch.workspace = self.workspace
+            launch.leftover = track.call.staged if track.call is not None else ""
+            if step.verify is None and not spec.verifiable:  # who looks for an effect looks where files are to be
+                launch.staged = stage_for(track.id, attempt)
+        if getattr(tool, "wants_context", True) or step.verify is not None or spec.verifiable or spec.probes:
+            launch.ctx = self._context(track, attempt, args, timeout, launch.staged)
         if step.verify is not None:
             launch.verify_args = self._verify_args(track)
         return launch
 
-    def _context(self, track: Track, attempt: int, args: dict[str, Any], timeout: float) -> Context:
+    def _context(self, track: Track, attempt: int, args: dict[str, Any], timeout: float, staged: str = "") -> Context:
         run, step = self.state.run, track.id
         key = f"{run}-{pack([step, track.generation, args]).digest}"
         loop = asyncio.get_running_loop()
@@ -631,7 +619,10 @@ class RunLoop:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is listening any more
                 loop.call_soon_threadsafe(self._hear, event)
 
-        return Context(run, step, attempt, key, self.workspace, sink, timeout)
+        folder = self.workspace
+        if not staged:
+            return Context(run, step, attempt, key, folder, sink, timeout)
+        return Context(run, step, attempt, key, folder, sink, timeout, folder / staged, declared(track.step.produces))
 
     def _hear(self, event: ev.StepProgress) -> None:
         """What a tool says while it works. Of progress the latest word counts; log lines that come at once are one."""
@@ -739,7 +730,9 @@ class RunLoop:
         if mind is None:
             self._outcomes.append(Answered(action, Answer(failed=say("reason.nobody"))))
             return
-        question = await self._question(action)
+        question = await Inquiry(self.state, self.specs, self._content, self.contents.peek).question(
+            action, await self._latest(), self.host.history_window[0]
+        )
         key = (action.question, action.step, action.seq)
         self._ledgers[key] = question.ledger
         try:
@@ -751,6 +744,14 @@ class RunLoop:
         if self._ledgers.pop(key, None) is not None:  # else it was given up meanwhile
             last = question.attempts[-1]["args"] if question.attempts else None
             self._outcomes.append(Answered(action, answer, last))
+
+    async def _latest(self) -> list[Record]:
+        """The end of the history, as far as a mind gets to see it."""
+        high = self.host.history_window[1]
+        if not high:
+            return []
+        rows = await self._patiently(lambda: self.host.store.read(self.state.run, max(0, self._seq - high), high))
+        return [Record(self.state.run, row.seq, row.at, decode(row.data)) for row in rows]
 
     def _settle_questions(self) -> None:
         """See to questions that are under way while the run comes to an end, so that what they cost is recorded.
@@ -780,59 +781,6 @@ class RunLoop:
             self._wake.set()
         return ledger is not None
 
-    async def _question(self, action: Ask) -> Question:
-        """Everything a mind gets to see. The table is always whole; what is large is cut to a sample."""
-        state, host = self.state, self.host
-        track = state.tracks.get(action.step)
-        error = track.error.to_dict() if track is not None and track.error is not None else None
-        low, high = host.history_window
-        rows = await self._patiently(lambda: host.store.read(state.run, max(0, self._seq - high), high)) if high else []
-        whole = action.question == "replan"
-        policy = state.policy
-        return Question(
-            action.question, state.run, action.step, state.objective, question_table(state), self.specs, error,
-            msgspec.to_builtins(track.step) if track is not None else None, state.seq,
-            definitions=[msgspec.to_builtins(other.step) for other in state.tracks.values()] if whole else (),
-            attempts=await self._attempts(track) if track is not None else (),
-            outputs=await self._samples(
-                list(state.tracks.values()) if track is None else [need for need, _ in track.needs]
-            ),
-            events=[Record(state.run, row.seq, row.at, decode(row.data)).to_dict() for row in rows],
-            fewest=low,
-            reason=", ".join(state.row) if state.breaker else "",
-            tokens_left=None if policy.max_tokens is None else max(0, policy.max_tokens - state.tokens),
-            cost_left=None if policy.max_cost is None else max(0.0, policy.max_cost - state.cost),
-        )  # fmt: skip
-
-    async def _attempts(self, track: Track) -> list[dict[str, Any]]:
-        """The failed attempts; the arguments of the latest are there whole, so that some of them can be changed."""
-        rows = attempts_of(track)
-        blob = failed_blob(track)
-        if rows and rows[-1]["args"] is None and blob:
-            with contextlib.suppress(Gone):
-                rows[-1] = {**rows[-1], "args": unpack(await self._content(blob))}
-        return rows
-
-    async def _samples(self, tracks: list[Track]) -> dict[str, Any]:
-        """The outputs of these steps: whole where they are small, else their beginning as text."""
-        found: dict[str, Any] = {}
-        fetched = 0
-        for track in tracks:
-            result = track.result
-            if result is None or not result.digest:
-                continue
-            if not result.blob:
-                found[track.id] = result.output
-                continue
-            data = self.contents.peek(result.digest)
-            if data is None and fetched < MAX_FETCHED:
-                fetched += 1
-                with contextlib.suppress(Gone):
-                    data = await self._content(result.digest)
-            sample = data[:SAMPLE].decode("utf-8", "replace") + "…" if data is not None else "…"
-            found[track.id] = Sample(sample, result.size)
-        return found
-
     def _read_answer(self, said: Answered, now: float) -> None:
         action, answer = said.action, said.answer
         name = getattr(self.host.mind, "name", "mind")
@@ -842,40 +790,12 @@ class RunLoop:
         if said.cut:
             self._record(ev.Declined(action.question, action.step, say("reason.cut_off"), late=True), now)
             return
-        for event in self._conclusions(said, by, now):
+        events, large = conclusions(self.state, self.specs, said, by, now)
+        for name, data in large.items():
+            self._blobs[name] = data
+            self.contents.remember(name, data)
+        for event in events:
             self._record(event, now)
-
-    def _conclusions(self, said: Answered, by: str, now: float) -> list[Event]:
-        """The events that an answer comes to, once it is checked."""
-        state, specs, action = self.state, self.specs, said.action
-        given, failed = said.answer.value, said.answer.failed
-        match action.question:
-            case "judge":
-                if state.judged is not None or state.moves != action.seq:
-                    return [ev.Declined("judge", "", say("reason.moved_on"), late=True)]
-                if failed:
-                    return [judge.unavailable(state, failed)]
-                return [judge.read(state, given, by)]
-            case "reflect":
-                events = reflect.read(state, specs, action.step, action.seq, given, by, now, failed, said.args)
-                return self._set_aside(events, said.args)
-            case _ if failed:
-                return [ev.Declined(action.question, action.step, failed)]
-            case "repair":
-                return [repair.read(state, specs, action.step, action.seq, given, by)]
-            case _:
-                return [replan.read(state, specs, given, by, action.seq)]
-
-    def _set_aside(self, events: list[Event], failed: Mapping[str, Any] | None) -> list[Event]:
-        """Adjusted arguments that are large are kept in the store, and the history says only what changed (E7)."""
-        whole = next((event.args for event in events if isinstance(event, ev.Recovered) and event.args), None)
-        whole = whole or next((event.suggestion for event in events if isinstance(event, ev.Reflected)), None)
-        packed = pack(whole) if whole is not None and failed is not None else None
-        if packed is None or failed is None or len(packed.data) <= INLINE:
-            return events
-        self._blobs[packed.digest] = packed.data
-        self.contents.remember(packed.digest, packed.data)
-        return reflect.compact(events, failed, packed.digest)
 
 
 def _plain(message: Any) -> str:

@@ -29,7 +29,7 @@ from rerail.core.texts import say, tell
 from rerail.core.tools import ToolSpec
 from rerail.core.values import NotJson, Packed, holds, pack, unpack
 from rerail.engine.failures import Failure, Patterns, from_code, from_exception, from_returned, says_failed
-from rerail.engine.files import Seen, look, unmet
+from rerail.engine.files import Seen, look, unmet, written_to
 from rerail.engine.outputs import INLINE
 from rerail.errors import ToolError
 from rerail.mind import words
@@ -64,6 +64,8 @@ class Launch(msgspec.Struct, eq=False):
     effect: Effect = Effect.REPEATABLE
     before: Any = None
     workspace: Path | None = None  # where the files are that the step produces, if it does
+    staged: str = ""  # the folder in it where this attempt alone writes them
+    leftover: str = ""  # the folder of the attempt before
     verify_args: dict[str, Any] | None = None
     counts: Mapping[str, int] | None = None  # the limits that it counts against, of all runs
     ended: bool = False  # a late answer after this changes nothing
@@ -247,21 +249,23 @@ class Performer:
         label = f"{stamp(self.clock.now())}-{launch.step.id}-{launch.attempt}"
         try:
             with self.clock.external():
-                await asyncio.to_thread(put_aside, workspace, names, label)
+                await asyncio.to_thread(put_aside, workspace, names, label, leftover=launch.leftover)
         except (OSError, Outside) as error:
             reason = str(error)
             raise ToolError(say("error.FILE_NOT_ARCHIVED", reason=reason), code="FILE_NOT_ARCHIVED") from error
 
     async def _left_files(self, launch: Launch, workspace: Path) -> Outcome | None:
         """Look at the files that the step was to produce; an outcome only if they do not do."""
+        staging = workspace / launch.staged if launch.staged else None
         found: dict[str, Seen] = {}
         faults: list[str] = []
         for file in launch.step.produces:
             with self.clock.external():
-                seen = await asyncio.to_thread(look, file, workspace)
+                home = await asyncio.to_thread(written_to, workspace, staging, file)
+                seen = await asyncio.to_thread(look, file, home)
             said = list(seen.faults)
             if not said and file.check:
-                said = await self.checked(file, inside(workspace, file.path), launch.ctx)
+                said = await self.checked(file, inside(home, file.path), launch.ctx)
             found[file.path] = seen
             faults += [f"{file.path}: {fault}" for fault in said]
         if faults:
@@ -331,6 +335,8 @@ class Performer:
         return Failure(error)
 
     def _succeeded(self, launch: Launch, output: Any, packed: Packed, *, unverified: bool) -> Outcome:
+        if launch.staged and launch.staged.encode() in packed.data:
+            output, packed = _told_in_place(launch, packed)
         step, attempt, size = launch.step.id, launch.attempt, len(packed.data)
         elapsed = asyncio.get_running_loop().time() - launch.started
         tokens, cost = _usage(launch)
@@ -456,6 +462,26 @@ class Performer:
 def _once(launch: Launch) -> bool:
     """Whether the call did something that must not happen twice: an answer we cannot keep is then a lost one."""
     return launch.effect is Effect.ONCE
+
+
+def _told_in_place(launch: Launch, packed: Packed) -> tuple[Any, Packed]:
+    """An answer that names the files an attempt wrote, naming them where they will be."""
+    assert launch.workspace is not None
+    own, home = f"{launch.workspace.resolve() / launch.staged}", f"{launch.workspace.resolve()}"
+
+    def moved(value: Any) -> Any:
+        match value:
+            case str():
+                return value.replace(own, home)
+            case list():
+                return [moved(item) for item in value]
+            case dict():
+                return {moved(key): moved(item) for key, item in value.items()}
+            case _:
+                return value
+
+    output = moved(unpack(packed.data))
+    return output, pack(output)
 
 
 def _artifacts(launch: Launch, digest: str, size: int) -> list[Event]:

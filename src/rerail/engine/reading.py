@@ -40,6 +40,7 @@ from rerail.workspace import inside
 Records: TypeAlias = list[Record]
 Rows: TypeAlias = list[dict[str, Any]]
 RunRows: TypeAlias = list[RunRow]
+Heads: TypeAlias = list[Head]
 
 AT_REST = frozenset({str(RunStatus.COMPLETED), str(RunStatus.FAILED), str(RunStatus.CANCELLED)})
 FORGOTTEN = "~memory"  # a history of its own: when the failure memory was cleared, and by whom
@@ -125,6 +126,17 @@ class Reader:
         """The history so far."""
         return [record async for record in self._records(await self.find(run), after)]
 
+    async def page(self, run: str, after: int = 0, limit: int = PAGE) -> Records:
+        """The next events of a history, so many at most; empty at its end."""
+        with store_errors():
+            rows = await self._host.store.read(run, after, limit)
+        return [Record(run, row.seq, row.at, _decoded(run, row.seq, row.data)) for row in rows]
+
+    async def changed(self, run: str, after: int, seconds: float) -> bool:
+        """Wait until a history goes past an event, whoever writes it; False once the time is over."""
+        with store_errors():
+            return await self._host.store.changed(run, after, seconds)
+
     async def watch(self, run: str, after: int = 0) -> AsyncIterator[Record]:
         """Events as they come, from a sequence number on; ends when the run is at rest and all is delivered."""
         run = await self.find(run)
@@ -174,19 +186,22 @@ class Reader:
 
     async def list(self, *, status: Sequence[str] = (), parent: str | None = None, limit: int = 100) -> RunRows:
         """Runs, newest first."""
+        return [await self.row(head) for head in await self.heads(status=status, parent=parent, limit=limit)]
+
+    async def heads(self, *, status: Sequence[str] = (), parent: str | None = None, limit: int = 100) -> Heads:
+        """Runs as the store lists them, newest first: all that can be known without reading their histories."""
         with store_errors():
             heads = await self._host.store.heads(status=status, parent=parent, limit=limit)
-        now = self._host.clock.now()
-        return [
-            RunRow(
-                head.run, head.status, head.objective, head.parent or None, head.created_at, head.updated_at, head.seq,
-                str(head.owner) if head.owner is not None else None,
-                interrupted=head.status == RunStatus.RUNNING and is_dead(head, now),
-                degraded=head.status == RunStatus.COMPLETED and await self._ended_degraded(head),
-            )
-            for head in heads
-            if head.run != FORGOTTEN
-        ]  # fmt: skip
+        return [head for head in heads if head.run != FORGOTTEN]
+
+    async def row(self, head: Head) -> RunRow:
+        """A run as lists show it."""
+        return RunRow(
+            head.run, head.status, head.objective, head.parent or None, head.created_at, head.updated_at, head.seq,
+            str(head.owner) if head.owner is not None else None,
+            interrupted=head.status == RunStatus.RUNNING and is_dead(head, self._host.clock.now()),
+            degraded=head.status == RunStatus.COMPLETED and await self._ended_degraded(head),
+        )  # fmt: skip
 
     async def _ended_degraded(self, head: Head) -> bool:
         """Whether a run at rest is degraded; its end says so, and the rest of its history need not be read."""
@@ -232,8 +247,33 @@ class Reader:
                 hint=tell("hint.run.artifact_gone", run=run),
             ) from None
 
+    async def artifact_bytes(self, run: str, name: str) -> tuple[bytes, str]:
+        """The same as bytes, with their media type: an output as JSON, a file as it is."""
+        run = await self.find(run)
+        state = await self.state(run)
+        track = state.tracks.get(name)
+        for maker in state.tracks.values() if track is None or track.result is None else ():
+            if maker.result is not None and name in maker.result.files:
+                media = {row["name"]: row["media"] for row in await self.artifacts(run)}
+                return (await self._read(state, maker, name))[0], media.get(name, "application/octet-stream")
+        return msgspec.json.encode(await self.artifact(run, name)), "application/json"
+
+    async def large_args(self, records: Sequence[Record], step: str) -> dict[str, Any]:
+        """The arguments of a step's calls that were too large for their events, by the name they are kept under."""
+        contents, found = Contents(self._host.store, self._host.memory), {}
+        for record in records:
+            if isinstance(record.event, ev.StepStarted) and record.event.step == step and record.event.args_blob:
+                with store_errors(), contextlib.suppress(Gone):
+                    found[record.event.args_blob] = unpack(await contents.get(record.event.args_blob))
+        return found
+
     async def _file(self, state: State, track: Track, name: str) -> Any:
-        """What a file of the workspace says: data where it is JSON, else text; only as its step left it."""
+        """What a file of the workspace says: data where it is JSON, else text."""
+        data, kind = await self._read(state, track, name)
+        return msgspec.json.decode(data) if kind == "json" else data.decode("utf-8", "replace")
+
+    async def _read(self, state: State, track: Track, name: str) -> tuple[bytes, str]:
+        """A file of the workspace, only as its step left it; and how it is read."""
         [wanted] = [item for item in files_of(track) if item.file.path == name]
         folder = self._host.workspaces(state.home)
         spoilt = await asyncio.to_thread(damaged, [wanted], folder, state.drafts)
@@ -243,8 +283,7 @@ class Reader:
                 "FILE_DAMAGED",
                 hint=tell("hint.run.artifact_gone", run=state.run),
             )
-        data = await asyncio.to_thread(inside(folder, name).read_bytes)
-        return msgspec.json.decode(data) if wanted.file.kind == "json" else data.decode("utf-8", "replace")
+        return await asyncio.to_thread(inside(folder, name).read_bytes), wanted.file.kind
 
     async def artifacts(self, run: str) -> Rows:
         """The artifacts of a run: name, producer, digest, size."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
-import ipaddress
 import math
 import os
 import socket
@@ -21,16 +20,13 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 
 import anyio
-import uvicorn
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.server import Server
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from rerail.adapters.executors.endings import finished
-from rerail.core.texts import tell
-from rerail.errors import RerailError
+from rerail.server.listening import serve_app, url_of
 
 PATH: Final = "/mcp"
 _LONGEST: Final = 64 * 1024 * 1024  # bytes of one message
@@ -114,62 +110,11 @@ async def _write(outgoing: MemoryObjectReceiveStream[SessionMessage], writer: as
 # --- HTTP ----------------------------------------------------------------------------------------------------------
 
 
-def listen(address: str, *, expose: bool, token: str) -> socket.socket:
-    """A socket for `HOST:PORT`; `RerailError` if it may not or cannot be had."""
-    host, _, port = address.rpartition(":")
-    host = host.strip("[]") or "127.0.0.1"
-    if not port.isdecimal() or int(port) > 65535:
-        raise RerailError(tell("refuse.mcp.no_address", address=address), "USAGE", hint=tell("hint.mcp.no_address"))
-    if not _is_local(host) and not (expose and token):
-        raise RerailError(
-            tell("refuse.mcp.exposed", host=host), "USAGE",
-            hint=tell("hint.mcp.exposed"),
-        )  # fmt: skip
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, int(port)), family=family)
-    except OSError as error:
-        raise RerailError(
-            tell("refuse.mcp.cannot_listen", address=address, value=error.strerror or error), "USAGE"
-        ) from error
-
-
-def _is_local(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 async def serve_http(server: Server[Any], listening: socket.socket, token: str, ready: Callable[[str], None]) -> None:
     """Serve until cancelled; requests under way get a moment to end."""
-    host, port = listening.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
-    app: ASGIApp = server.streamable_http_app(streamable_http_path=PATH, host=host)
+    app: ASGIApp = server.streamable_http_app(streamable_http_path=PATH, host=listening.getsockname()[0])
     guarded = _Guarded(app, token) if token else app
-    web = _Web(uvicorn.Config(guarded, log_level="warning", lifespan="on", timeout_graceful_shutdown=1))
-    serving = asyncio.ensure_future(web.serve(sockets=[listening]))
-    ready(f"http://{shown}:{port}{PATH}")
-    try:
-        await asyncio.shield(serving)
-    finally:
-        web.should_exit = True
-        await finished(_ended(serving))
-
-
-async def _ended(serving: asyncio.Future[None]) -> None:
-    await asyncio.wait([serving])
-
-
-class _Web(uvicorn.Server):
-    """uvicorn without its way with signals: it would end the process before the engine could let go of its runs."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave them to the command."""
-        yield
+    await serve_app(guarded, listening, lambda: ready(url_of(listening, PATH)))
 
 
 class _Guarded:

@@ -99,3 +99,8 @@ def _http(name: str, declared: dict[str, Any], allow_hosts: Sequence[str] | None
     if allow_hosts is not None:
         declared["allow_hosts"] = allow_hosts
     return HttpTool(name, declared.pop("method", "GET"), declared.pop("url"), **declared)
+
+
+def kind_of(tool: Tool) -> str:
+    """Whether a tool runs programs or goes out into the network by itself: `shell`, `http`, or neither."""
+    return "shell" if isinstance(tool, ShellTool) else "http" if isinstance(tool, HttpTool) else ""

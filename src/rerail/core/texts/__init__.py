@@ -24,6 +24,7 @@ from rerail.core.texts.plans import PLANS
 from rerail.core.texts.reasons import REASONS
 from rerail.core.texts.runs import RUNS
 from rerail.core.texts.schemas import SCHEMAS
+from rerail.core.texts.server import SERVER
 from rerail.core.texts.setup import SETUP
 from rerail.core.texts.shell import SHELL
 from rerail.core.texts.stores import STORES
@@ -52,6 +53,7 @@ TEXTS: dict[str, dict[str, str]] = {
     **WORKERS,
     **SHELL,
     **STORES,
+    **SERVER,
 }
 
 

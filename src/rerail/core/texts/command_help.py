@@ -63,6 +63,10 @@ COMMAND_HELP: dict[str, dict[str, str]] = {
         "en": "Show which rung mended which failure before; --clear forgets.",
         "zh": "显示哪种恢复方式修复过哪种失败；--clear 清除。",
     },
+    "cli.command.serve": {
+        "en": "Serve a live page and an HTTP API for the runs of the store.",
+        "zh": "提供实时网页和 HTTP API，查看并操作存储中的任务。",
+    },
     "cli.command.mcp": {
         "en": "Serve other agents over MCP, on stdio or HTTP.",
         "zh": "通过 MCP（stdio 或 HTTP）为其他智能体服务。",
@@ -322,6 +326,27 @@ COMMAND_HELP: dict[str, dict[str, str]] = {
         "en": "Forget it: only what happens from now on is learnt from.",
         "zh": "清除：只从今后发生的事情中学习。",
     },
+    "cli.about.serve": {
+        "en": "Serve a live page and an HTTP API: start runs, watch them, act on them. Only this machine is served, at server.host and server.port, unless ADDRESS (HOST:PORT) says otherwise; any other address needs a token.\n\nThe token is RERAIL_TOKEN, or server.token. Plans from outside may only use the tools given here (--tools, rerail.toml); shell and HTTP tools only if --allow says so. Runs of other processes on the same store appear, too.",
+        "zh": "提供实时网页和 HTTP API：启动、观察、操作任务。默认只服务本机（server.host 和 server.port），除非用 ADDRESS（HOST:PORT）另行指定；其他地址必须设置令牌。\n\n令牌取自 RERAIL_TOKEN 或 server.token。外来计划只能使用此处给出的工具（--tools、rerail.toml）；shell 和 HTTP 工具须用 --allow 放开。同一存储中其他进程的任务也会显示。",
+    },
+    "cli.arg.serve.address": {
+        "en": "Where to listen: HOST:PORT, or a port alone.",
+        "zh": "监听地址：HOST:PORT，或只写端口。",
+    },
+    "cli.arg.serve.expose": {
+        "en": "Let other machines in, on every address of this one; needs a token.",
+        "zh": "监听本机所有地址，允许其他机器访问；需要令牌。",
+    },
+    "cli.arg.serve.allow": {
+        "en": "Let plans from outside use tools of this kind, too: shell or http.",
+        "zh": "允许外来计划也使用这类工具：shell 或 http。",
+    },
+    "cli.arg.serve.read_only": {
+        "en": "Only show runs; nothing can be started or changed.",
+        "zh": "只供查看；不能启动或更改任何任务。",
+    },
+    "cli.arg.serve.open_page": {"en": "Open the page in a browser.", "zh": "在浏览器中打开网页。"},
     "cli.about.mcp": {
         "en": "Serve other agents over MCP: they submit plans, watch them, retry them. On stdio, unless told otherwise.\n\nPlans may only use the tools given here (--tools, rerail.toml). If RERAIL_TOKEN is set, HTTP callers must know it.",
         "zh": "通过 MCP 为其他智能体服务：它们提交、查看、重试计划。默认使用 stdio。\n\n计划只能使用此处给出的工具（--tools、rerail.toml）。设置了 RERAIL_TOKEN 时，HTTP 调用者必须知道它。",

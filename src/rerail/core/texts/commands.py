@@ -131,7 +131,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     "cli.report.waiting": {"en": "Waiting for somebody", "zh": "等待人工处理"},
     "cli.report.next": {"en": "Next", "zh": "下一步"},
     "cli.show.title": {
-        "en": "run {run} · started {at} · {retries:retry|retries} · plan revision {revision}",
+        "en": "run {run} · started {at} · retried {retries:time|times} · plan revision {revision}",
         "zh": "任务 {run} · 开始于 {at} · 重试 {retries} 次 · 计划第 {revision} 版",
     },
     "cli.show.owner": {"en": "driven by process {owner}", "zh": "由进程 {owner} 执行"},
@@ -139,6 +139,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "en": "{count:step|steps} not shown; see them all with --all",
         "zh": "有 {count} 步未显示；用 --all 查看全部",
     },
+    "cli.ls.paused": {"en": "run {run} is paused; to go on:", "zh": "任务 {run} 已暂停；继续执行："},
     "cli.ls.none": {"en": "no runs", "zh": "没有任务"},
     "cli.ls.more": {"en": "there are more; see them with --limit 0", "zh": "还有更多；用 --limit 0 查看"},
     "cli.artifacts.none": {"en": "no artifacts", "zh": "没有产物"},
@@ -166,6 +167,10 @@ COMMANDS: dict[str, dict[str, str]] = {
     },
     # Retrying.
     "cli.retry.which": {"en": "name a run, or say --all-failed", "zh": "请给出任务编号，或使用 --all-failed"},
+    "cli.retry.not_both": {
+        "en": "--all-failed takes every failed run, so it goes with no run ({run}): leave one of the two out",
+        "zh": "--all-failed 针对所有失败的任务，不能再给出任务编号（{run}）：请去掉其中之一",
+    },
     "cli.retry.none": {"en": "no run failed or was interrupted", "zh": "没有失败或中断的任务"},
     "cli.retry.would": {"en": "{count:step|steps} would run again", "zh": "将重新执行 {count} 步"},
     "cli.retry.passed": {"en": "--force passed: {checks}", "zh": "--force 越过了：{checks}"},
@@ -181,6 +186,14 @@ COMMANDS: dict[str, dict[str, str]] = {
     "cli.preview.roots": {"en": "Roots: {roots}", "zh": "根源：{roots}"},
     "cli.preview.rerun": {"en": "Would run again", "zh": "将重新执行"},
     "cli.preview.kept": {"en": "Kept", "zh": "保留"},
+    "cli.preview.backs_up": {
+        "en": "Would be copied to a backup, and then taken away",
+        "zh": "将先备份，然后移除",
+    },
+    "cli.preview.asks": {
+        "en": "Would have to be confirmed once more: {steps}",
+        "zh": "需要重新确认：{steps}",
+    },
     "cli.preview.once": {
         "en": "Would happen again, and must not happen twice: {steps}",
         "zh": "将再次发生、但不应发生两次：{steps}",

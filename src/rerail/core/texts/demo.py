@@ -66,7 +66,7 @@ DEMO: dict[str, dict[str, str]] = {
         "en": "The files are in {folder}; delete it when you are done.",
         "zh": "文件在 {folder} 中；看完后请删除。",
     },
-    "demo.extra.retries": {"en": "{count} retries", "zh": "重试 {count} 次"},
+    "demo.extra.retries": {"en": "{count} more attempts", "zh": "又尝试 {count} 次"},
     "demo.extra.waits": {"en": "{count} wait on request", "zh": "按要求等待 {count} 次"},
     "demo.extra.arguments": {"en": "{count} corrected argument", "zh": "更正参数 {count} 次"},
     "demo.extra.tools": {"en": "{count} other tool", "zh": "换用工具 {count} 次"},
@@ -77,7 +77,7 @@ DEMO: dict[str, dict[str, str]] = {
     "demo.resumed": {"en": "read from the store; answers lost: {names}", "zh": "已从存储中读取；结果丢失：{names}"},
     "demo.died": {"en": "the process died in the middle of this call", "zh": "调用进行中进程死亡"},
     "demo.come_back": {
-        "en": "told to come back in {delay}: waits, and spends no retry",
+        "en": "told to come back in {delay}: waits, and spends no attempt",
         "zh": "被告知 {delay} 后再来：等待，不消耗重试",
     },
     "demo.harmless": {

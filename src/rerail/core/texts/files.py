@@ -27,6 +27,10 @@ FILES: dict[str, dict[str, str]] = {
     "reason.file.no_file": {"en": "it is no file", "zh": "它不是普通文件"},
     "reason.file.empty": {"en": "it is empty", "zh": "文件为空"},
     "reason.file.not_json": {"en": "it is not JSON: {reason}", "zh": "不是有效的 JSON：{reason}"},
+    "reason.file.aliases": {
+        "en": "its aliases stand for more than {limit} values, or for themselves: it is not read",
+        "zh": "其中的别名展开后超过 {limit} 个值，或引用了自身：不予读取",
+    },
     "reason.file.not_yaml": {"en": "it is not YAML: {reason}", "zh": "不是有效的 YAML：{reason}"},
     "reason.file.not_text": {"en": "it is not UTF-8 text", "zh": "不是 UTF-8 文本"},
     "reason.file.lacks": {"en": "it lacks {keys}", "zh": "它缺少 {keys}"},
@@ -106,6 +110,8 @@ FILES: dict[str, dict[str, str]] = {
         "en": "{path!r} leaves the run's workspace",
         "zh": "{path!r} 超出任务工作目录",
     },
+    "cli.status.paused": {"en": "paused", "zh": "已暂停"},
+    "cli.status.in_doubt": {"en": "in doubt", "zh": "结果不明"},
     "cli.status.awaiting_confirm": {"en": "awaiting_confirm", "zh": "等待确认"},
     "why.edited": {"en": "(with another {files})", "zh": "（替换了 {files}）"},
     "cli.report.at_stage": {"en": "at the stage {stage}:", "zh": "于阶段 {stage}："},
@@ -119,7 +125,7 @@ FILES: dict[str, dict[str, str]] = {
     "report.retry.title": {"en": "🔄 Retrying run {run}", "zh": "🔄 准备重试任务 {run}"},
     "report.retry.status": {"en": "  ✅ status: {status}", "zh": "  ✅ 任务状态: {status}"},
     "report.retry.stage": {"en": "  ✅ failed stage: {stage}", "zh": "  ✅ 失败阶段: {stage}"},
-    "report.retry.count": {"en": "  ✅ retries: {count}/{of}", "zh": "  ✅ 重试次数: {count}/{of}"},
+    "report.retry.count": {"en": "  ✅ retries of the run: {count}/{of}", "zh": "  ✅ 重试次数: {count}/{of}"},
     "report.retry.retryable": {"en": "  ✅ the error can be retried", "zh": "  ✅ 错误可重试"},
     "report.retry.error_passed": {
         "en": "  ⚠️  the error cannot be mended by trying again (passed by --force)",

@@ -17,15 +17,15 @@ LINES: dict[str, dict[str, str]] = {
         "zh": "依赖 {need}（工具 {tool}），状态 {status}：{reason}",
     },
     "cli.line.round": {
-        "en": "retry {round} by {by}: {roots}; {size:step|steps} in the chain",
+        "en": "retry round {round} by {by}: {roots}; {size:step|steps} in the chain",
         "zh": "{by} 发起第 {round} 轮重试：{roots}；链上共 {size} 步",
     },
     "cli.line.round_automatic": {
-        "en": "automatic retry {round}: {roots}; {size:step|steps} in the chain",
+        "en": "automatic retry round {round}: {roots}; {size:step|steps} in the chain",
         "zh": "自动重试第 {round} 轮：{roots}；链上共 {size} 步",
     },
     "cli.line.round_done": {
-        "en": "retry {round} is over: {done:step|steps} ended well; still failed: {failed}",
+        "en": "retry round {round} is over: {done:step|steps} ended well; still failed: {failed}",
         "zh": "第 {round} 轮重试结束：{done} 步成功；仍失败：{failed}",
     },
     "cli.line.replanned": {
@@ -106,6 +106,11 @@ LINES: dict[str, dict[str, str]] = {
         "en": "nobody knows whether the effect of step {step} ({tool}) happened",
         "zh": "步骤 {step}（{tool}）的效果是否发生未知",
     },
+    "cli.wait.paused_by": {"en": "the run was paused by {by}", "zh": "任务已由 {by} 暂停"},
+    "cli.wait.pausing_by": {
+        "en": "the run was paused by {by}: what is under way comes to its end, nothing more is started",
+        "zh": "任务已由 {by} 暂停：进行中的调用会执行完，不再启动新的",
+    },
     "cli.wait.paused": {"en": "the run is paused", "zh": "任务已暂停"},
     # Rungs that were taken.
     "cli.rung.retry": {"en": "tried again", "zh": "重试"},
@@ -118,10 +123,10 @@ LINES: dict[str, dict[str, str]] = {
     "cli.rung.replan": {"en": "new plan", "zh": "重新规划"},
     "cli.rung.fail": {"en": "given up", "zh": "放弃"},
     "cli.healed.waits": {"en": "waited {count}× as asked", "zh": "按要求等待 {count} 次"},
-    "cli.healed.retries": {"en": "retried {count}×", "zh": "重试 {count} 次"},
+    "cli.healed.retries": {"en": "{count:more attempt|more attempts}", "zh": "又尝试 {count} 次"},
     "cli.healed.by_hand": {"en": "set by hand by {by}", "zh": "由 {by} 手动设定"},
     "cli.healed.verified": {"en": "its answer was lost, its effect found", "zh": "结果丢失，但核实效果存在"},
-    "cli.healed.rounds": {"en": "done again in {count:round|rounds}", "zh": "在 {count} 轮重试中重新执行"},
+    "cli.healed.rounds": {"en": "done again in {count:retry round|retry rounds}", "zh": "在 {count} 轮重试中重新执行"},
     "cli.healed.again": {"en": "called again", "zh": "重新调用"},
     # While it runs.
     "cli.live.so_far": {"en": "{done} of {total:step|steps} succeeded", "zh": "{total} 步中已成功 {done} 步"},

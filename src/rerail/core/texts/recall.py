@@ -17,7 +17,7 @@ from functools import cache, lru_cache
 # The areas whose sentences end up in events, or cross from one process to another as text.
 AREAS = (
     "error.", "reason.", "schema.", "plan.", "tool.", "mcp.", "mind.", "model.", "refuse.", "hint.", "cli.hint.", "warn.",
-    "skip.", "begun.", "stop.", "degraded.", "summary.", "source.", "setting.", "demo.",
+    "skip.", "begun.", "stop.", "degraded.", "summary.", "source.", "setting.", "demo.", "cli.worker.", "notice.",
 )  # fmt: skip
 LEAST = 4  # letters that a sentence has of its own; with fewer, it would be found everywhere
 # A single word is no sentence: it could be anybody's name for a tool, a step or a key.

@@ -86,6 +86,10 @@ RUNS: dict[str, dict[str, str]] = {
         "zh": "另一个进程接管了任务 {run}；本进程已停止",
     },
     "refuse.run.broken": {"en": "run {run} stopped: {broken}", "zh": "任务 {run} 已停止：{broken}"},
+    "refuse.run.not_in_place": {
+        "en": "run {run} stopped: a finished step's files could not be put in place: {reason}",
+        "zh": "任务 {run} 已停止：已完成步骤的文件无法放到位：{reason}",
+    },
     "refuse.run.stopped_by_store": {"en": "run {run} stopped: {error}", "zh": "任务 {run} 已停止：{error}"},
     "refuse.run.stopped_out_of_reach": {
         "en": "run {run} stopped: the store is out of reach: {error}",
@@ -155,7 +159,10 @@ RUNS: dict[str, dict[str, str]] = {
     },
     "hint.run.run_at_rest": {"en": "use: rerail retry {run}", "zh": "使用：rerail retry {run}"},
     "hint.run.run_paused": {"en": "use: rerail resume {run}", "zh": "使用：rerail resume {run}"},
-    "hint.run.run_live": {"en": "use: rerail watch {run}", "zh": "使用：rerail watch {run}"},
+    "hint.run.run_live": {
+        "en": "wait for it, or look on: rerail watch {run}",
+        "zh": "请等它结束，或旁观：rerail watch {run}",
+    },
     "hint.run.run_waits_confirm": {"en": "use: rerail confirm {run}", "zh": "使用：rerail confirm {run}"},
     "hint.run.retry_limit": {
         "en": "use: rerail retry {run} --clean to start over, or --force to pass the limit",
@@ -180,7 +187,11 @@ RUNS: dict[str, dict[str, str]] = {
     "hint.run.artifact_gone": {"en": "use: rerail retry {run}", "zh": "使用：rerail retry {run}"},
     "hint.run.not_in_doubt": {"en": "use: rerail retry {run}", "zh": "使用：rerail retry {run}"},
     "hint.run.stopping": {"en": "wait for its end, then retry", "zh": "请等它结束后再重试"},
-    "hint.run.driven_by": {"en": "name the steps to retry, or wait for it", "zh": "请指明要重试的步骤，或等它结束"},
+    "hint.run.driven_by": {
+        "en": "wait for it, or look on: rerail watch {run}; single steps can be done again meanwhile: "
+        "rerail retry {run} --step STEP",
+        "zh": "请等它结束，或旁观：rerail watch {run}；期间可以重做个别步骤：rerail retry {run} --step STEP",
+    },
     "hint.run.no_such_run": {"en": "see: rerail ls", "zh": "查看：rerail ls"},
     "hint.run.run_without_plan": {"en": "start it again", "zh": "请重新启动"},
     "hint.run.id_taken": {"en": "see: rerail show {run}", "zh": "查看：rerail show {run}"},

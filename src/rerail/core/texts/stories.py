@@ -56,11 +56,11 @@ STORIES: dict[str, dict[str, str]] = {
     },
     "why.renewed": {"en": "{time}  its inputs changed, so it runs again", "zh": "{time}  输入已变化，重新执行"},
     "why.retry": {
-        "en": "          → retry {attempt} of {of} in {delay} ({left} left after that)",
+        "en": "          → attempt {attempt} of {of} in {delay} ({left} left after that)",
         "zh": "          → {delay} 后第 {attempt}/{of} 次尝试（之后还剩 {left} 次）",
     },
     "why.retry_now": {
-        "en": "          → retry {attempt} of {of} at once ({left} left after that)",
+        "en": "          → attempt {attempt} of {of} at once ({left} left after that)",
         "zh": "          → 立即第 {attempt}/{of} 次尝试（之后还剩 {left} 次）",
     },
     "why.again": {
@@ -134,8 +134,8 @@ STORIES: dict[str, dict[str, str]] = {
     "why.now": {"en": "Now: {status}{detail}", "zh": "现在：{status}{detail}"},
     "why.next": {"en": "Next: {command}", "zh": "下一步：{command}"},
     "log.chain": {
-        "en": "run {run}, round {round}: retry chain {chain}; roots: {reasons}",
-        "zh": "任务 {run} 第 {round} 轮：重试链 {chain}；起因：{reasons}",
+        "en": "run {run}, retry round {round}: chain {chain}; roots: {reasons}",
+        "zh": "任务 {run} 第 {round} 轮重试：重试链 {chain}；起因：{reasons}",
     },
     "log.skip": {
         "en": "run {run}: step {step} skipped: {message} (needs: {needs})",

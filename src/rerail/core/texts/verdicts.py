@@ -67,8 +67,8 @@ VERDICTS: dict[str, dict[str, str]] = {
     # Summaries (V7).
     "summary.success": {"en": "{total:step|steps}, all succeeded", "zh": "{total} 步，全部成功"},
     "summary.healed": {
-        "en": "{total:step|steps}, all succeeded, after {retries:retry|retries}",
-        "zh": "{total} 步，重试 {retries} 次后全部成功",
+        "en": "{total:step|steps}, all succeeded, after {retries:more attempt|more attempts}",
+        "zh": "{total} 步，又尝试 {retries} 次后全部成功",
     },
     "summary.degraded": {
         "en": "done, but not whole: {degraded:step|steps} degraded and {skipped} skipped of {total}",

@@ -1,0 +1,301 @@
+"""One event, one line, in words: what `logs` prints, and what the page shows as a log.
+
+Rules of this file:
+- What tools say is untrusted: it is shown through `clean`, so that it is nothing but text.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from rerail.core import events as ev
+from rerail.core.events import Event
+from rerail.core.policy import Rung
+from rerail.core.state import State
+from rerail.core.texts import at_once, reason_in, retold, say, span
+from rerail.core.verdict import done_summary, skip_message, status_of
+
+NAME_WIDTH = 28
+
+
+class Told(NamedTuple):
+    """An event in words: which kind of thing it is, the step it is about, if it is about one, and what to say."""
+
+    sign: str
+    step: str
+    words: str
+
+
+# Direction marks can make a line read as something else than it says.
+_BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u2028\u2029")
+
+
+def clean(text: object, *, lines: bool = False) -> str:
+    """A text that is safe to show: control characters become visible; line breaks stay if asked for."""
+    shown = str(text)
+    if shown.isascii() and shown.isprintable():
+        return shown
+    return "".join(_visible(sign, lines) for sign in shown)
+
+
+def _visible(sign: str, lines: bool) -> str:
+    if sign in "\n\t":
+        return sign if lines else " "
+    if sign == "\r":
+        return "" if lines else " "
+    if sign in _BIDI or unicodedata.category(sign) in ("Cc", "Cs"):
+        code = ord(sign)
+        return chr(0x2400 + code) if code < 0x20 else f"\\u{code:04x}"
+    return sign
+
+
+def one_line(text: object, limit: int = 300) -> str:
+    """A text as one short line."""
+    shown = " ".join(clean(text).split())
+    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+
+
+def size(count: int) -> str:
+    """A number of bytes as people say it."""
+    if count < 10_000:
+        return f"{count} B"
+    return f"{count / 1000:,.0f} kB" if count < 10_000_000 else f"{count / 1_000_000:,.0f} MB"
+
+
+Said = tuple[str, str, str]  # sign, step, words
+
+
+class Lines:
+    """Tells events in a language; the state it is given says what a message would be in it."""
+
+    def __init__(self, state: State, lang: str = "en") -> None:
+        self._state, self.lang = state, lang
+
+    def words(self, event: Event) -> Told | None:
+        """An event in words; None if there is nothing to tell."""
+        teller = TELL.get(type(event))
+        told = teller(self, event) if teller is not None else None
+        return Told(*told) if told is not None else None
+
+    def say(self, key: str, **values: Any) -> str:
+        """A sentence of the catalogue."""
+        return say(key, self.lang, **values)
+
+    def told(self, text: str) -> str:
+        """A sentence that was made elsewhere, or read from a history."""
+        return retold(text, self.lang)
+
+    def _said(self, key: str, **values: Any) -> str:
+        return self.say(f"cli.line.{key}", **values)
+
+    # -- The run ------------------------------------------------------------------------------------------------------
+
+    def run_started(self, event: ev.RunStarted) -> Said:
+        return "act", "", self._said("run_started", run=self._state.run, by=event.by, objective=event.objective or "-")
+
+    def plan_accepted(self, event: ev.PlanAccepted) -> Said:
+        return "act", "", self._said("plan_accepted", count=len(event.plan.steps), revision=event.revision)
+
+    def plan_rejected(self, event: ev.PlanRejected) -> Said:
+        faults = "; ".join(map(self.told, event.faults))
+        return "failed", event.step, self._said("plan_rejected", by=event.by or "?", faults=faults)
+
+    def retry_begin(self, event: ev.RetryBegin) -> Said:
+        roots = listed(event.roots) or event.operation
+        key = "round_automatic" if event.automatic else "round"
+        return "round", "", self._said(key, round=event.round, by=event.by, roots=roots, size=event.chain_size)
+
+    def retry_done(self, event: ev.RetryDone) -> Said:
+        failed = listed(event.failed) or "-"
+        done = event.exec.get("succeeded", 0) + event.exec.get("degraded", 0)
+        return "round", "", self._said("round_done", round=event.round, done=done, failed=failed)
+
+    def replanned(self, event: ev.Replanned) -> Said:
+        reason = self.told(event.reason) or "-"
+        return "heal", "", self._said("replanned", revision=event.revision, by=event.by, reason=reason)
+
+    def evaluation(self, event: ev.Evaluation) -> Said:
+        return "act", "", self._said("evaluation", summary=self.told(event.summary), judge=event.judge)
+
+    def waiting(self, event: ev.Waiting) -> Said:
+        return "waiting", "", self._said("waiting", on=waited_for(event.on, self.lang))
+
+    def resumed(self, event: ev.Resumed) -> Said:
+        key = "resumed_lost" if event.lost else "resumed"
+        return "act", "", self._said(key, by=event.by, lost=listed(event.lost))
+
+    def acted(self, event: ev.Acted) -> Said:
+        what = event.outcome or listed([step.id for step in event.course.steps]) or self.told(event.reason)
+        if event.files:
+            what = self.say("why.edited", files=listed([file.path for file in event.files]))
+        return "act", event.step, self._said("acted", by=event.by or "?", action=event.action, what=what).rstrip()
+
+    def cancelled(self, event: ev.Cancelled) -> Said:
+        reason = self.told(event.reason)
+        return "cancelled", "", self._said("cancelled", by=event.by or "?", reason=reason).rstrip()
+
+    def stopped(self, event: ev.Stopped) -> Said:
+        words, reason = self.say(f"stop.{event.code}"), self.told(event.reason)
+        return "failed", "", self._said("stopped", words=words, code=event.code, reason=reason)
+
+    def done(self, event: ev.Done) -> Said:
+        said = bare(done_summary(self._state, event, self.lang), event.status)
+        return event.status, "", self._said("done", status=self.say(f"status.{event.status}"), summary=said)
+
+    def notified(self, event: ev.Notified) -> Said:
+        key = "notified" if event.ok else "not_notified"
+        why = self.told(event.error)
+        words = self._said(key, about=event.about, kind=event.kind, target=event.target, error=why)
+        return "act" if event.ok else "failed", "", words
+
+    # -- One step -----------------------------------------------------------------------------------------------------
+
+    def started(self, event: ev.StepStarted) -> Said:
+        key = "started" if event.attempt == 1 else "started_again"
+        return "running", event.step, self._said(key, tool=event.tool, attempt=event.attempt)
+
+    def progress(self, event: ev.StepProgress) -> Said:
+        done = f"{event.fraction:.0%} " if event.fraction is not None else ""
+        return "say", event.step, done + event.message
+
+    def succeeded(self, event: ev.StepSucceeded) -> Said:
+        key = "unverified" if event.unverified else "succeeded"
+        return "succeeded", event.step, self._said(key, elapsed=span(event.elapsed))
+
+    def failed(self, event: ev.StepFailed) -> Said:
+        error = event.error
+        key = "lost" if event.lost else "failed" if event.called else "failed_before"
+        if event.not_now is not None and not event.lost:
+            key = "not_now"
+        message = reason_in(self.lang, error.code, error.message, error.data)
+        words = self._said(key, attempt=event.attempt, message=message, code=error.code, category=error.category)
+        return ("retry" if key == "not_now" else "failed"), event.step, words
+
+    def verified(self, event: ev.StepVerified) -> Said:
+        return "heal", event.step, self._said(f"verified.{event.effect}", reason=self.told(event.reason)).rstrip()
+
+    def skipped(self, event: ev.StepSkipped) -> Said:
+        track, message = self._state.tracks.get(event.step), self.told(event.message)
+        if track is not None and self.lang != "en" and status_of(self._state, track)[1] == event.code:
+            message = skip_message(self._state, track, event.code, self.lang)
+        return "skipped", event.step, self._said("skipped", message=message, code=event.code)
+
+    def kept(self, event: ev.StepKept) -> Said:
+        return "succeeded", event.step, self._said("kept_stale" if event.stale else "kept")
+
+    def renewed(self, event: ev.StepRenewed) -> Said:
+        return "retry", event.step, self._said("renewed")
+
+    def scheduled(self, event: ev.RetryScheduled) -> Said:
+        key = "wait" if event.asked else "retry_now" if at_once(event.delay) else "retry"
+        words = self._said(key, attempt=event.attempt, of=event.of, delay=span(event.delay), left=event.retries_left)
+        return "retry", event.step, words
+
+    def reflected(self, event: ev.Reflected) -> Said | None:
+        if event.rung is not Rung.FAIL:
+            return None
+        return "failed", event.step, self._said("give_up", category=event.category)
+
+    def recovered(self, event: ev.Recovered) -> Said:
+        return "heal", event.step, rung_said(event, self.lang)
+
+    def asked(self, event: ev.Asked) -> Said:
+        return "say", event.step, self._said(f"asked.{event.question}", reason=self.told(event.reason))
+
+    def consulted(self, event: ev.Consulted) -> Said:
+        tokens, cost = event.input_tokens + event.output_tokens, f", {event.cost:.4f}" if event.cost else ""
+        problem = f": {self.told(event.problem)}" if event.problem else ""
+        return (
+            "say",
+            event.step,
+            self._said(
+                "consulted", model=event.model, question=event.question, tokens=tokens, cost=cost, problem=problem
+            ),
+        )
+
+    def declined(self, event: ev.Declined) -> Said:
+        return "say", event.step, self._said("declined", question=event.question, reason=self.told(event.reason))
+
+    def artifact(self, event: ev.ArtifactCreated) -> Said:
+        return "say", event.step, self._said("artifact", name=event.name, size=size(event.size), digest=event.digest)
+
+    def artifact_lost(self, event: ev.ArtifactLost) -> Said:
+        return "failed", event.step, self._said("artifact_lost", reason=self.told(event.reason))
+
+
+TELL: dict[type, Callable[[Lines, Any], Said | None]] = {
+    ev.RunStarted: Lines.run_started,
+    ev.PlanAccepted: Lines.plan_accepted,
+    ev.PlanRejected: Lines.plan_rejected,
+    ev.StepStarted: Lines.started,
+    ev.StepProgress: Lines.progress,
+    ev.StepSucceeded: Lines.succeeded,
+    ev.StepFailed: Lines.failed,
+    ev.StepVerified: Lines.verified,
+    ev.StepSkipped: Lines.skipped,
+    ev.StepKept: Lines.kept,
+    ev.StepRenewed: Lines.renewed,
+    ev.RetryScheduled: Lines.scheduled,
+    ev.Reflected: Lines.reflected,
+    ev.Recovered: Lines.recovered,
+    ev.Asked: Lines.asked,
+    ev.Consulted: Lines.consulted,
+    ev.Declined: Lines.declined,
+    ev.ArtifactCreated: Lines.artifact,
+    ev.ArtifactLost: Lines.artifact_lost,
+    ev.RetryBegin: Lines.retry_begin,
+    ev.RetryDone: Lines.retry_done,
+    ev.Replanned: Lines.replanned,
+    ev.Evaluation: Lines.evaluation,
+    ev.Waiting: Lines.waiting,
+    ev.Resumed: Lines.resumed,
+    ev.Acted: Lines.acted,
+    ev.Cancelled: Lines.cancelled,
+    ev.Stopped: Lines.stopped,
+    ev.Done: Lines.done,
+    ev.Notified: Lines.notified,
+}
+
+
+def bare(summary: str, status: str) -> str:
+    """A summary without the status that it begins with, where the status stands before it anyway."""
+    return summary.removeprefix(f"{status}: ")
+
+
+def rung_said(event: ev.Recovered, lang: str = "en") -> str:
+    """A rung that was taken, in words."""
+    shown = msgspec.json.encode(event.args).decode() if event.args is not None else ""
+    what = event.tool or (msgspec.json.encode(event.output).decode() if event.rung is Rung.FALLBACK else "")
+    return say(
+        f"cli.rung.{event.rung}", lang, args=shown, tool=event.tool, by=event.by, reason=retold(event.reason, lang),
+        what=what,
+    )  # fmt: skip
+
+
+def waited_for(on: Any, lang: str = "en") -> str:
+    """What only a person can move, in words."""
+    return "; ".join(waited_for_one(item, lang) for item in on)
+
+
+def waited_for_one(item: Mapping[str, Any], lang: str = "en") -> str:
+    """One thing that only a person can move, in words."""
+    question = f": {item['question']}" if item.get("question") else ""
+    words = say(f"cli.wait.{item['for']}", lang, step=item["step"], tool=item.get("tool", "")) + question
+    if item.get("args"):
+        shown = ", ".join(f"{name}={msgspec.json.encode(value).decode()}" for name, value in item["args"].items())
+        words += "  " + say("cli.wait.call", lang, tool=item["tool"], args=one_line(shown, 300))
+    if item.get("files"):
+        words += "  " + say("cli.wait.files", lang, files=", ".join(item["files"]))
+    for step, kind in (item.get("made_from_degraded") or {}).items():
+        words += "  " + say(f"cli.wait.made_from.{kind}", lang, step=step)
+    return words
+
+
+def listed(names: Any, limit: int = 8) -> str:
+    """Some names, and how many more there are."""
+    shown = [one_line(name, NAME_WIDTH) for name in names[:limit]]
+    return ", ".join(shown) + (f" … (+{len(names) - limit})" if len(names) > limit else "")

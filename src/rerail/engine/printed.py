@@ -1,0 +1,76 @@
+"""What the tools of a run printed, and what its workers said: the log beside its files, read back for people (T9).
+
+Rules of this file:
+- A worker's own lines begin with a time, what they are, and the run; a line without that is a tool's, and belongs to
+  the time and the run of the last line that has them. Runs may share a log.
+- Nothing of it is truth: the history is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+NAME = "worker.log"
+EVENT, WORKER = "event", "worker"
+MAX_LINE = 4_000  # characters of a line that are shown
+TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
+
+_OWN = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z) (event|worker) ([^:]+): (.*)", re.DOTALL)
+
+
+def log_file(folder: Path) -> Path:
+    """Where the workers of a run write to, in its folder."""
+    return folder / NAME
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """A line of the log that no event holds: what a tool printed, or a worker's own word."""
+
+    at: float
+    text: str
+    worker: bool
+
+
+class LogReader:
+    """Reads a run's lines of a log, and later what was added."""
+
+    def __init__(self, file: Path, run: str) -> None:
+        self._file, self._run = file, run
+        self._offset, self._rest = 0, b""
+        self._at, self._whose = 0.0, run
+
+    def read(self, *, last: bool = False) -> Iterator[Printed]:
+        """The lines since the last reading; half a line only if it is the ``last`` time."""
+        try:
+            with self._file.open("rb") as file:
+                file.seek(self._offset)
+                for data in file:
+                    self._offset += len(data)
+                    self._rest += data
+                    if self._rest.endswith(b"\n"):
+                        yield from self._line()
+        except OSError:
+            return  # no worker has had the run, or its files were taken away
+        if last and self._rest:
+            yield from self._line()
+
+    def _line(self) -> Iterator[Printed]:
+        text, self._rest = self._rest.decode("utf-8", "replace").rstrip("\r\n"), b""
+        own = _OWN.search(text)
+        if own is None:
+            if self._whose == self._run:
+                yield Printed(self._at, text[:MAX_LINE], worker=False)
+            return
+        if own.start() and self._whose == self._run:  # the tool ended in the middle of a line
+            yield Printed(self._at, text[: min(own.start(), MAX_LINE)], worker=False)
+        with contextlib.suppress(ValueError):
+            self._at = datetime.strptime(own[1], TIME).replace(tzinfo=UTC).timestamp()
+        self._whose = own[3]
+        if own[2] == WORKER and self._whose == self._run:  # the history tells the events
+            yield Printed(self._at, own[4], worker=True)

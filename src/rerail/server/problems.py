@@ -1,0 +1,123 @@
+"""Errors as problem+json: our codes, a sentence, what to do next, and the HTTP status that fits.
+
+Rules of this file:
+- Whatever goes wrong leaves as the same kind of document, in the reader's language; never a traceback, never a path.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from rerail.core.texts import Told, retold, tell
+from rerail.errors import PlanError, RerailError, StoreError
+from rerail.server.plain import encode
+from rerail.server.serving import language
+
+log = logging.getLogger("rerail.server")
+
+MEDIA = "application/problem+json"
+STATUS: dict[str, int] = {
+    "USAGE": 400, "RUN_ID_INVALID": 400, "VALUE_INVALID": 400, "ARGS_INVALID": 400, "UNAUTHORIZED": 401,
+    "ORIGIN_FOREIGN": 403, "READ_ONLY": 403, "RUN_UNKNOWN": 404, "STEP_UNKNOWN": 404, "STAGE_UNKNOWN": 404,
+    "FILE_UNKNOWN": 404, "NOT_FOUND": 404, "METHOD_NOT_ALLOWED": 405, "ARTIFACT_GONE": 410, "BODY_TOO_LARGE": 413,
+    "HOST_FOREIGN": 421, "TOO_MANY_READERS": 503, "INTERNAL": 500,
+}  # fmt: skip
+_LONGEST = 20  # problems of one request that are told
+
+
+def status_of(error: RerailError) -> int:
+    """The HTTP status of an error."""
+    if error.code in STATUS:
+        return STATUS[error.code]
+    if isinstance(error, PlanError):
+        return 422
+    return 503 if isinstance(error, StoreError) else 409
+
+
+def problem(code: str, detail: str, hint: str = "", lang: str = "en", **more: Any) -> dict[str, Any]:
+    """A problem as plain data, in a language."""
+    status = more.pop("status", None) or STATUS.get(code, 409)
+    return {
+        "type": f"urn:rerail:problem:{code.lower()}", "title": code.replace("_", " ").capitalize(), "status": status,
+        "detail": retold(detail, lang), "code": code, "hint": retold(hint, lang), **more,
+    }  # fmt: skip
+
+
+def problem_of(error: RerailError, lang: str = "en", withheld: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """An exception of ours as a problem; a plan's with every fault."""
+    hint = error.hint
+    more: dict[str, Any] = {"status": status_of(error)}
+    if isinstance(error, PlanError):
+        more["faults"] = [{**fault.to_dict(), "message": fault.said(lang)} for fault in error.faults]
+    found = problem(error.code, "", hint, lang, **more)
+    found["detail"] = error.message_in(lang)
+    if withheld and (kinds := [kind for name, kind in withheld.items() if repr(name) in error.message]):
+        options = " ".join(f"--allow {kind}" for kind in dict.fromkeys(kinds))
+        found["hint"] = retold(tell("hint.server.withheld", option=options), lang)
+    return found
+
+
+def answer(found: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
+    """A problem as a response."""
+    return Response(encode(found), status_code=found["status"], media_type=MEDIA, headers=dict(headers or {}))
+
+
+def install(app: FastAPI) -> None:
+    """Let every error of an app leave as a problem."""
+
+    async def ours(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RerailError)
+        withheld = request.app.state.serving.withheld
+        return answer(problem_of(error, language(request), withheld), _retry_after(status_of(error)))
+
+    async def odd(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        problems = "; ".join(_said(one) for one in error.errors()[:_LONGEST])
+        told = tell("refuse.server.odd_request", problems=problems)
+        return answer(problem("USAGE", told, "", language(request)))
+
+    async def http(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        return answer(_of_http(request, error), error.headers)
+
+    async def unforeseen(request: Request, error: Exception) -> Response:
+        log.error("%s %s", request.method, request.url.path, exc_info=error)
+        found = problem("INTERNAL", tell("refuse.server.internal"), tell("hint.server.internal"), language(request))
+        return answer(found)
+
+    app.add_exception_handler(RerailError, ours)
+    app.add_exception_handler(RequestValidationError, odd)
+    app.add_exception_handler(HTTPException, http)
+    app.add_exception_handler(Exception, unforeseen)
+
+
+def _retry_after(status: int) -> dict[str, str]:
+    return {"retry-after": "2"} if status == 503 else {}
+
+
+def _of_http(request: Request, error: HTTPException) -> dict[str, Any]:
+    path, lang = request.url.path[:200], language(request)
+    if error.status_code == 404:
+        return problem(
+            "NOT_FOUND", tell("refuse.server.not_found", path=path), tell("hint.server.not_found"), lang
+        )  # fmt: skip
+    if error.status_code == 405:
+        told: Told | str = tell("refuse.server.method", path=path, method=request.method)
+        return problem("METHOD_NOT_ALLOWED", told, "", lang)
+    if error.status_code == 413:
+        return problem("BODY_TOO_LARGE", str(error.detail), "", lang)
+    return problem("USAGE", str(error.detail), "", lang, status=error.status_code)
+
+
+def _said(one: Mapping[str, Any]) -> str:
+    """What is wrong with one part of a request."""
+    where = ".".join(str(part) for part in one.get("loc", ()))
+    why = (one.get("ctx") or {}).get("error") if one.get("type") == "json_invalid" else None
+    return f"{where}: {why or one.get('msg', '')}"

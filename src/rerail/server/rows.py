@@ -1,0 +1,244 @@
+"""The list of runs: rows as `ls --json` prints them with what people call their status; pages; and what changes (I4).
+
+Rules of this file:
+- A row is worked out again only if its run has moved: lists are looked at often, and most runs are long over.
+- Whoever watches the list shares one look at the store with all others who do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import contextlib
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from rerail.core.pipeline import failed_stage, shown_status
+from rerail.core.texts import tell
+from rerail.core.verdict import verdict
+from rerail.engine.owner import is_dead
+from rerail.errors import Refused, RerailError
+from rerail.ports import Head
+from rerail.server.plain import encode
+from rerail.wiring import Engine
+
+FEW_EVENTS = 5_000  # of a run that is folded for a list
+MOST_ROWS = 5_000  # rows that are remembered
+WATCHED = 200  # of the newest runs that somebody who watches the list is told of at once
+LOOK_EVERY = 0.4  # seconds
+KEPT = 20_000  # of the latest news
+ACTIVE = ("pending", "running", "waiting")
+
+Row = dict[str, Any]
+
+
+class Rows:
+    """Rows of runs, remembered until their runs move."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._known: OrderedDict[str, tuple[tuple[Any, ...], Row]] = OrderedDict()
+
+    async def row(self, head: Head) -> Row:
+        """A run as lists show it: as `ls` does, and what people call its status, and how its steps are."""
+        interrupted = head.status == "running" and is_dead(head, time.time())
+        key = (head.seq, head.status, str(head.owner), interrupted)
+        known = self._known.get(head.run)
+        if known is not None and known[0] == key:
+            self._known.move_to_end(head.run)
+            return known[1]
+        found = await self._engine.row(head)
+        row = {**found.to_dict(), **await self._folded(head)}
+        self._known[head.run] = (key, row)
+        self._known.move_to_end(head.run)
+        while len(self._known) > MOST_ROWS:
+            self._known.popitem(last=False)
+        return row
+
+    async def _folded(self, head: Head) -> Row:
+        if head.seq > FEW_EVENTS or not head.seq:
+            return {"shown_status": head.status, "failed_stage": "", "counts": None}
+        state = await self._engine.state(head.run)
+        counts = {str(status): count for status, count in verdict(state).counts.items() if count}
+        return {"shown_status": shown_status(state), "failed_stage": failed_stage(state), "counts": counts}
+
+    async def page(
+        self, *, status: Sequence[str], parent: str | None, words: str, limit: int, cursor: str | None
+    ) -> tuple[list[Row], str | None]:
+        """So many runs, newest first, from a place on; and the place where the next ones begin."""
+        before = _read_cursor(cursor) if cursor else None
+        stored = tuple(dict.fromkeys("running" if word == "interrupted" else word for word in status))
+        rows: list[Row] = []
+        read, want = 0, max(200, 2 * limit)
+        while True:
+            heads = await self._engine.heads(status=stored, parent=parent, limit=want)
+            for head in heads[read:]:
+                if (before is not None and (head.created_at, head.run) >= before) or not _matches(head, words):
+                    continue
+                row = await self.row(head)
+                if status and ("interrupted" if row["interrupted"] else row["status"]) not in status:
+                    continue
+                if len(rows) == limit:
+                    return rows, _cursor(rows[-1])
+                rows.append(row)
+            if len(heads) < want - 1:  # one may be no run at all
+                return rows, None
+            read, want = len(heads), want * 4
+
+
+def _matches(head: Head, words: str) -> bool:
+    return not words or words in head.run.lower() or words in head.objective.lower()
+
+
+def _cursor(row: Row) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode([row["created_at"], row["run_id"]])).decode().rstrip("=")
+
+
+def _read_cursor(text: str) -> tuple[float, str]:
+    try:
+        data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        at, run = msgspec.json.decode(data, type=tuple[float, str])
+    except (binascii.Error, ValueError, msgspec.MsgspecError):
+        raise Refused(tell("refuse.server.cursor"), "USAGE") from None
+    return at, run
+
+
+# -- Watching -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """Something that those who watch the list are told."""
+
+    number: int
+    name: str
+    data: bytes
+
+
+class Watch:
+    """The list as it changes, and all events if somebody wants them."""
+
+    def __init__(self, engine: Engine, rows: Rows) -> None:
+        self.number = 0
+        self._engine = engine
+        self._rows = rows
+        self._epoch = secrets.token_hex(4)
+        self._news: list[News] = []
+        self._shown: dict[str, bytes] = {}  # newest first
+        self._heads: dict[str, Head] = {}
+        self._seen: dict[str, int] = {}  # runs → their last event that was told
+        self._more = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._users = self._for_events = 0
+        self._opening = asyncio.Lock()
+
+    @asynccontextmanager
+    async def watched(self, *, events: bool) -> AsyncIterator[Watch]:
+        """The list, for as long as somebody watches it."""
+        async with self._opening:
+            if self._task is None:
+                await self._look(first=True)
+                self._task = asyncio.create_task(self._go_on())
+            self._users += 1
+            self._for_events += events
+        try:
+            yield self
+        finally:
+            self._users -= 1
+            self._for_events -= events
+            if not self._users and self._task is not None:
+                task, self._task = self._task, None
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+                self._epoch = secrets.token_hex(4)  # what happens meanwhile is told to nobody
+
+    async def _go_on(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_EVERY)
+            with contextlib.suppress(RerailError):
+                await self._look()
+
+    async def _look(self, *, first: bool = False) -> None:
+        newest = await self._engine.heads(limit=WATCHED)
+        heads = {head.run: head for head in [*newest, *await self._engine.heads(status=ACTIVE, limit=100_000)]}
+        for run in [run for run, head in self._heads.items() if head.status in ACTIVE and run not in heads]:
+            heads[run] = await self._engine.head(run)  # an old one came to its end
+        if first:
+            self._shown.clear()
+        for head in reversed(heads.values()):
+            if first or not self._for_events:
+                self._seen[head.run] = head.seq
+            else:
+                await self._events(head)
+            row = encode(await self._rows.row(head))
+            if self._shown.get(head.run) != row:
+                self._shown[head.run] = row
+                if not first:
+                    self._add("run", row)
+        self._heads = heads
+        old, self._more = self._more, asyncio.Event()
+        old.set()
+
+    async def _events(self, head: Head) -> None:
+        seen = self._seen.get(head.run, 0)
+        while seen < head.seq:
+            records = await self._engine.page(head.run, seen, 500)
+            if not records:
+                break
+            for record in records:
+                self._add(record.type, encode(record.to_dict()))
+            seen = records[-1].seq
+        self._seen[head.run] = seen
+
+    def _add(self, name: str, data: bytes) -> None:
+        self.number += 1
+        self._news.append(News(self.number, name, data))
+        if len(self._news) > 2 * KEPT:
+            del self._news[:-KEPT]
+
+    # -- For readers ----------------------------------------------------------------------------------------------
+
+    def ident(self, number: int) -> str:
+        """A place among the news, for those who may come back."""
+        return f"{self._epoch}.{number}"
+
+    def place(self, ident: str) -> int | None:
+        """Where somebody was who comes back; None if nobody knows any more."""
+        epoch, _, number = ident.partition(".")
+        if epoch != self._epoch or not number.isdecimal() or int(number) > self.number:
+            return None
+        return int(number) if self.after(int(number)) is not None else None
+
+    def rows(self) -> Iterator[bytes]:
+        """All rows as they are, the oldest first, so that whoever puts each on top has them in order."""
+        yield from self._shown.values()
+
+    def after(self, number: int) -> list[News] | None:
+        """What was told after a place; None if that is too long ago."""
+        if number >= self.number:
+            return []
+        if not self._news or self._news[0].number > number + 1:
+            return None
+        return self._news[number + 1 - self._news[0].number :]
+
+    async def wait(self, number: int, seconds: float) -> bool:
+        """Wait for news; False once the time is over."""
+        more = self._more
+        until = asyncio.get_running_loop().time() + seconds
+        while self.number <= number:
+            left = until - asyncio.get_running_loop().time()
+            if left <= 0:
+                return False
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await more.wait()
+            more = self._more
+        return True

@@ -1,0 +1,224 @@
+"""Socket.IO: a run's events, and the messages that chat front ends know, to whoever subscribed (I3).
+
+Rules of this file:
+- Sockets replay nothing by themselves. Each subscription has a place in a run's history, as a stream has, and takes
+  what comes after it: a late one gets everything once, in order.
+- A socket's own queue is kept short: what a slow reader has not taken stays in the store. One that takes nothing for
+  too long is told so, and let go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from typing import Any, Literal
+
+import msgspec
+import socketio  # type: ignore[import-untyped]
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from rerail.core.texts import tell
+from rerail.core.tool_messages import ToolMessages
+from rerail.errors import Refused, RerailError
+from rerail.server.plain import encode
+from rerail.server.problems import problem, problem_of
+from rerail.server.security import bearer, token_fits
+from rerail.server.serving import Serving
+from rerail.server.shapes import MOST
+from rerail.server.tails import Behind, Framed
+
+WINDOW = 128  # messages that may wait in a socket's queue
+POLLED = 8  # the same, where a client asks again and again: some take no more than 16 at once
+PATIENCE = 30.0  # seconds that a socket may take nothing
+MOST_SUBSCRIPTIONS = 50  # of one socket
+
+Protocol = Literal["events", "tools", "both"]
+
+
+class _Json:
+    """JSON for the library, made as ours is."""
+
+    @staticmethod
+    def dumps(value: Any, **_: Any) -> str:
+        return encode(value).decode()
+
+    @staticmethod
+    def loads(text: str | bytes, **_: Any) -> Any:
+        try:
+            return msgspec.json.decode(text)
+        except msgspec.DecodeError as error:
+            raise json.JSONDecodeError(str(error), "", 0) from error
+
+
+class _Beside:
+    """Sockets under their path, and another app for everything else."""
+
+    def __init__(self, sockets: ASGIApp, other: ASGIApp) -> None:
+        self._sockets, self._other = sockets, other
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Give a request to whom it is for."""
+        ours = scope["type"] in ("http", "websocket") and scope["path"].startswith("/socket.io/")
+        if scope["type"] == "websocket" and not ours:
+            await receive()
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        await (self._sockets if ours else self._other)(scope, receive, send)
+
+
+class _Wanted(msgspec.Struct, forbid_unknown_fields=True):
+    """What a socket subscribes to."""
+
+    run: str
+    after: int = 0
+    protocol: Protocol = "both"
+
+
+class _Left(msgspec.Struct, forbid_unknown_fields=True):
+    run: str
+
+
+class Sockets:
+    """The sockets of a server, and what each of them listens to."""
+
+    def __init__(self, serving: Serving) -> None:
+        self._serving = serving
+        self._tasks: dict[str, dict[str, asyncio.Task[None]]] = {}
+        self._sio = socketio.AsyncServer(
+            async_mode="asgi",
+            cors_allowed_origins=[],  # the gate has looked at where they come from
+            json=_Json,
+            max_http_buffer_size=min(serving.table.max_body, 1_000_000),
+            logger=False,
+            engineio_logger=False,
+        )
+        self._sio.on("connect", self._connect)
+        self._sio.on("disconnect", self._disconnect)
+        self._sio.on("subscribe", self._subscribe)
+        self._sio.on("unsubscribe", self._unsubscribe)
+
+    def app(self, other: ASGIApp) -> ASGIApp:
+        """The sockets beside another app, which gets all other requests."""
+        found: ASGIApp = _Beside(socketio.ASGIApp(self._sio, socketio_path="socket.io"), other)
+        return found
+
+    # -- Who is there -------------------------------------------------------------------------------------------------
+
+    async def _connect(self, sid: str, environ: dict[str, Any], auth: Any = None) -> None:
+        serving = self._serving
+        if serving.token and not token_fits(_token(environ, auth), serving.token):
+            told, hint = tell("refuse.server.unauthorized"), tell("hint.server.unauthorized")
+            raise socketio.exceptions.ConnectionRefusedError("UNAUTHORIZED", problem("UNAUTHORIZED", told, hint))
+        if serving.readers >= serving.table.max_readers:
+            told, hint = tell("refuse.server.too_many", limit=serving.table.max_readers), tell("hint.server.too_many")
+            found = problem("TOO_MANY_READERS", told, hint)
+            raise socketio.exceptions.ConnectionRefusedError("TOO_MANY_READERS", found)
+        serving.readers += 1
+        self._tasks[sid] = {}
+
+    async def _disconnect(self, sid: str, reason: Any = None) -> None:
+        tasks = self._tasks.pop(sid, None)
+        if tasks is None:
+            return
+        self._serving.readers -= 1
+        for task in tasks.values():
+            if task is not asyncio.current_task():
+                task.cancel()
+
+    # -- What they want -----------------------------------------------------------------------------------------------
+
+    async def _subscribe(self, sid: str, data: Any = None) -> dict[str, Any]:
+        try:
+            wanted = _read(data, _Wanted)
+            run = await self._serving.engine.find(wanted.run)
+            seq = (await self._serving.engine.head(run)).seq
+            mine = self._tasks.get(sid)
+            if mine is None or len(mine) >= MOST_SUBSCRIPTIONS:
+                limit = MOST_SUBSCRIPTIONS
+                raise Refused(tell("refuse.server.too_many", limit=limit), "TOO_MANY_READERS")
+        except RerailError as error:
+            return {"ok": False, **problem_of(error)}
+        if (old := mine.pop(run, None)) is not None:
+            old.cancel()
+        await self._sio.enter_room(sid, f"run:{run}")
+        mine[run] = asyncio.create_task(self._serve(sid, run, wanted))
+        return {"ok": True, "run": run, "seq": seq}
+
+    async def _unsubscribe(self, sid: str, data: Any = None) -> dict[str, Any]:
+        try:
+            run = await self._serving.engine.find(_read(data, _Left).run)
+        except RerailError as error:
+            return {"ok": False, **problem_of(error)}
+        task = self._tasks.get(sid, {}).pop(run, None)
+        if task is not None:
+            task.cancel()
+        await self._sio.leave_room(sid, f"run:{run}")
+        return {"ok": True, "run": run}
+
+    # -- Telling ------------------------------------------------------------------------------------------------------
+
+    async def _serve(self, sid: str, run: str, wanted: _Wanted) -> None:
+        """Tell a socket everything after its place, for as long as it listens."""
+        table = self._serving.table
+        messages = ToolMessages(run) if wanted.protocol != "events" else None
+        # Messages are made from the whole history; what was seen is left out.
+        place = 0 if messages is not None else wanted.after
+        try:
+            async with self._serving.tails.of(run) as tail:
+                follow = tail.follow(place, most_behind=table.max_behind, heartbeat=table.heartbeat)
+                async for batch in follow:
+                    for one in batch:
+                        place = one.seq
+                        await self._tell(sid, one, messages, wanted)
+        except Behind as behind:
+            await self._drop(sid, run, behind.seq)
+        except TimeoutError:
+            await self._drop(sid, run, max(wanted.after, place - 1))
+        except RerailError as error:
+            await self._sio.emit("problem", {"runId": run, **problem_of(error)}, to=sid)
+
+    async def _tell(self, sid: str, one: Framed, messages: ToolMessages | None, wanted: _Wanted) -> None:
+        said = messages.feed(one.record) if messages is not None else []
+        if one.seq <= wanted.after:
+            return
+        if wanted.protocol != "tools":
+            await self._room(sid)
+            await self._sio.emit("event", msgspec.Raw(one.data), to=sid)
+        for message in said:
+            await self._room(sid)
+            await self._sio.emit(message.name, message.payload, to=sid)
+
+    async def _room(self, sid: str) -> None:
+        """Wait until a socket has taken most of what it was told; `TimeoutError` if it takes nothing."""
+        socket = self._sio.eio.sockets.get(self._sio.manager.eio_sid_from_sid(sid, "/"))
+        window = WINDOW if socket is None or socket.upgraded else POLLED
+        if socket is None or socket.queue.qsize() < window:
+            return
+        async with asyncio.timeout(PATIENCE):
+            while socket.queue.qsize() >= window // 2:  # noqa: ASYNC110 - the queue is the library's, and tells nobody
+                await asyncio.sleep(0.01)
+
+    async def _drop(self, sid: str, run: str, seq: int) -> None:
+        """Let a socket go that does not keep up, with a word of how far it got."""
+        if sid in self._tasks:
+            self._tasks[sid].pop(run, None)
+        with contextlib.suppress(Exception):  # it may be gone
+            await self._sio.emit("dropped", {"runId": run, "seq": seq}, to=sid)
+
+
+def _read(data: Any, kind: type[Any]) -> Any:
+    try:
+        found = msgspec.convert({"run": data} if isinstance(data, str) else data, kind)
+    except msgspec.ValidationError:
+        raise Refused(tell("refuse.server.subscribe_how"), "USAGE") from None
+    if not found.run or not 0 <= getattr(found, "after", 0) <= MOST:
+        raise Refused(tell("refuse.server.subscribe_how"), "USAGE")
+    return found
+
+
+def _token(environ: dict[str, Any], auth: Any) -> str | bytes:
+    """The token of a socket: in what it says when it connects, or in a header."""
+    said = auth.get("token") if isinstance(auth, dict) else None
+    return said if isinstance(said, str) else bearer(Headers(scope=environ["asgi.scope"]))

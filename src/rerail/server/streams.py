@@ -1,0 +1,202 @@
+"""Server-sent events: a run's events, a run as it looks, and the list of runs (I4).
+
+Rules of this file:
+- A stream ends when its reader does; one that takes nothing for too long is closed.
+- A reader that comes back says where it was (`Last-Event-ID`), and goes on there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from rerail.core.texts import tell
+from rerail.engine.reading import AT_REST
+from rerail.errors import Refused
+from rerail.server.plain import encode
+from rerail.server.serving import Serving, language, serving_of
+from rerail.server.shapes import MOST, PROBLEMS, SSE, RunPath
+from rerail.server.strict import StrictRoute
+from rerail.server.tails import Behind
+
+router = APIRouter(route_class=StrictRoute, tags=["streams"])
+
+PATIENCE = 30.0  # seconds that a reader may take nothing, before its stream is closed
+ALIVE = b": alive\n\n"
+
+
+def frame(event: str, data: bytes, ident: str | int | None = None) -> bytes:
+    """One event of a stream; its data is JSON, which has no line breaks."""
+    head = f"id: {ident}\n" if ident is not None else ""
+    return f"{head}event: {event}\ndata: ".encode() + data + b"\n\n"
+
+
+def dropped(seq: str | int) -> bytes:
+    """The last word to a reader that is too slow: up to where it has seen everything."""
+    return frame("dropped", encode({"seq": seq}), seq)
+
+
+class EventStream(Response):
+    """A stream of events, one of a limited number."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, serving: Serving, frames: AsyncIterator[bytes]) -> None:
+        if serving.readers >= serving.table.max_readers:
+            limit = serving.table.max_readers
+            raise Refused(
+                tell("refuse.server.too_many", limit=limit), "TOO_MANY_READERS", hint=tell("hint.server.too_many")
+            )
+        super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"})
+        del self.headers["content-length"]
+        self._serving, self._frames = serving, frames
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send until the reader leaves."""
+        self._serving.readers += 1
+        tasks = [asyncio.create_task(self._sent(send)), asyncio.create_task(_left(receive))]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self._serving.readers -= 1
+        if tasks[0].done() and not tasks[0].cancelled() and (problem := tasks[0].exception()) is not None:
+            raise problem
+
+    async def _sent(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        async with contextlib.aclosing(self._frames) as frames:  # type: ignore[type-var]
+            async for data in frames:
+                try:
+                    async with asyncio.timeout(PATIENCE):
+                        await send({"type": "http.response.body", "body": data, "more_body": True})
+                except TimeoutError:
+                    return  # nobody reads; what it has missed is kept
+        await send({"type": "http.response.body", "body": b""})
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+# -- One run ------------------------------------------------------------------------------------------------------
+
+After = Annotated[int, Query(ge=0, le=MOST, description="The last event that was seen; 0 for all.")]
+LastEventId = Annotated[str | None, Header(description="Where a reader that comes back was.")]
+
+
+@router.get("/runs/{run}/stream", response_class=Response, responses={**SSE, **PROBLEMS}, summary="A run's events")
+async def stream(
+    request: Request,
+    run: RunPath,
+    after: After = 0,
+    until_rest: Annotated[bool, Query(description="End the stream once the run is at rest.")] = False,
+    last_event_id: LastEventId = None,
+) -> Response:
+    """Every event of a run from a place on, once and in order, as it happens.
+
+    The id of each is its `seq`. A reader that falls too far behind gets `dropped`, and may come back to its place.
+    """
+    serving = serving_of(request)
+    found = await serving.engine.find(run)
+    place = int(last_event_id) if last_event_id is not None and last_event_id.isdecimal() else after
+    return EventStream(serving, _events(serving, found, min(place, MOST), until_rest=until_rest))
+
+
+async def _events(serving: Serving, run: str, after: int, *, until_rest: bool) -> AsyncIterator[bytes]:
+    table = serving.table
+    async with serving.tails.of(run) as tail:
+        yield ALIVE
+        follow = tail.follow(after, most_behind=table.max_behind, heartbeat=table.heartbeat)
+        try:
+            while True:
+                if until_rest and after >= tail.seq and await _is_over(serving, run, after):
+                    yield frame("end", encode({"seq": after}))
+                    return
+                batch = await anext(follow)
+                if batch:
+                    after = batch[-1].seq
+                yield b"".join(frame(one.record.type, one.data, one.seq) for one in batch) or ALIVE
+        except Behind as behind:
+            yield dropped(behind.seq)
+
+
+async def _is_over(serving: Serving, run: str, after: int) -> bool:
+    head = await serving.engine.head(run)
+    return head.status in AT_REST and head.seq <= after
+
+
+@router.get("/runs/{run}/live", response_class=Response, responses={**SSE, **PROBLEMS}, summary="A run as it looks")
+async def live(request: Request, run: RunPath) -> Response:
+    """A `snapshot` of the whole run, then a `patch` whenever it looks different, a few times a second at most.
+
+    Whoever comes back, or cannot keep up, simply gets a new snapshot.
+    """
+    serving = serving_of(request)
+    found = await serving.engine.find(run)
+    return EventStream(serving, _live(serving, found, language(request)))
+
+
+async def _live(serving: Serving, run: str, lang: str) -> AsyncIterator[bytes]:
+    async with serving.lives.of(run, lang) as shown:
+        version, data = shown.snapshot()
+        yield frame("snapshot", data)
+        while True:
+            patches = shown.patches(version)
+            if patches is None:
+                version, data = shown.snapshot()
+                yield frame("snapshot", data)
+            elif patches:
+                version = patches[-1][0]
+                yield b"".join(frame("patch", data) for _, data in patches)
+            elif not await shown.wait(version, serving.table.heartbeat):
+                yield frame("heartbeat", encode({"seq": shown.seq}))
+
+
+# -- All runs -----------------------------------------------------------------------------------------------------
+
+
+@router.get("/stream", response_class=Response, responses={**SSE, **PROBLEMS}, summary="All runs")
+async def everything(
+    request: Request,
+    events: Annotated[bool, Query(description="Send the events of all runs, too.")] = False,
+    last_event_id: LastEventId = None,
+) -> Response:
+    """`run` for every run of the list, and again whenever one changes; with `events`, all their events beside them.
+
+    The ids are good for coming back to the same server process; after another, the list is sent anew, after `reset`.
+    """
+    serving = serving_of(request)
+    return EventStream(serving, _all(serving, last_event_id or "", events=events))
+
+
+async def _all(serving: Serving, last: str, *, events: bool) -> AsyncIterator[bytes]:
+    table = serving.table
+    async with serving.watch.watched(events=events) as watch:
+        place = watch.place(last)
+        if place is None:
+            place = watch.number
+            rows = list(watch.rows())
+            ident = watch.ident(place)
+            yield (frame("reset", b"{}") if last else ALIVE) + b"".join(frame("run", row, ident) for row in rows)
+        while True:
+            news = watch.after(place)
+            if news is None or len(news) > table.max_behind:
+                yield dropped(watch.ident(place))
+                return
+            if news:
+                place = news[-1].number
+                chosen = [one for one in news if events or one.name == "run"]
+                if chosen:
+                    yield b"".join(frame(one.name, one.data, watch.ident(one.number)) for one in chosen)
+            elif not await watch.wait(place, table.heartbeat):
+                yield ALIVE

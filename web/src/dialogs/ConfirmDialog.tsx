@@ -1,0 +1,35 @@
+// A gate: the call that waits, as it would be made, and a person's word.
+import { type ReactNode, useEffect, useState } from "react";
+import { at, get } from "../lib/api";
+import { useScope } from "../lib/context";
+import { t } from "../lib/i18n";
+import { bad } from "../lib/toasts";
+import type { StepDetail, WaitingOn } from "../lib/types";
+import { Button, Dialog, Value } from "../parts/basics";
+import { Feet, useAct } from "./ActionDialog";
+
+export function ConfirmDialog({ step, onClose }: { step: string; onClose: () => void }): ReactNode {
+  const { store } = useScope();
+  const seen = store.run?.waiting_on.find((item) => item.step === step && item.for === "confirm");
+  const [detail, setDetail] = useState<StepDetail | null>(null);
+  const { busy, act } = useAct("confirm", onClose);
+  useEffect(() => void get<StepDetail>(at("runs", store.id, "step"), { id: step }).then(setDetail, bad), [store.id, step]);
+  const call: WaitingOn | undefined = detail?.waiting_on ?? seen;
+  const args = call?.args ?? detail?.args;
+  const poor = Object.entries(call?.made_from_degraded ?? {});
+  return (
+    <Dialog title={t("confirm.title", { step })} onClose={onClose}>
+      <form onSubmit={(event) => { event.preventDefault(); void act({ step }); }}>
+        <p>{seen?.question || call?.question || t("confirm.text")}</p>
+        <p className="card-head"><span className="muted">{t("confirm.call")}</span> <code>{call?.tool ?? detail?.tool ?? store.run?.steps[step]?.tool}</code></p>
+        {args !== undefined && args !== null && <Value value={args} name={`${step}-call`} />}
+        {poor.length > 0 && <p className="notice warn">{t("confirm.degraded", { steps: poor.map(([id]) => id).join(", ") })}</p>}
+        {call?.files && call.files.length > 0 && <p className="muted">{t("confirm.files")} <span className="mono">{call.files.join(", ")}</span></p>}
+        <Feet onClose={onClose}>
+          <Button kind="danger" disabled={busy} name="refuse" onClick={() => void act({ step, refuse: true })}>{t("confirm.refuse")}</Button>
+          <Button submit kind="primary" icon="check" disabled={busy} name="send">{t("confirm.agree")}</Button>
+        </Feet>
+      </form>
+    </Dialog>
+  );
+}
