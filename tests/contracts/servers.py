@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import psycopg
 import redis
 
@@ -49,7 +50,9 @@ class PostgresServer:
         """Stop at once, as a crash would; what was committed is found again."""
         pid = self._server.get_pid()
         assert pid is not None
+        process = psutil.Process(pid)
         os.kill(pid, signal.SIGQUIT)
+        process.wait(20)
 
     def start(self) -> None:
         """Start again, and wait until it can be asked."""

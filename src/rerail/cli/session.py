@@ -137,7 +137,8 @@ class Session:
                 )  # fmt: skip
             url = "memory://"
         try:
-            engine = await self._opened(url, sources, tools, self.settings if driving else self._without_servers)
+            settings = self.settings if driving else self._without_servers
+            engine = await self._opened(url, sources, tools, settings, driving=driving)
         except RerailError as error:
             if isinstance(error, StoreError) or not patient:
                 raise
@@ -147,11 +148,15 @@ class Session:
         finally:
             await engine.close()
 
-    async def _opened(self, url: str, sources: Sequence[str], tools: Sequence[Tool], settings: Settings) -> Engine:
+    async def _opened(
+        self, url: str, sources: Sequence[str], tools: Sequence[Tool], settings: Settings, *, driving: bool = True
+    ) -> Engine:
         try:
             engine = Engine(url, tools, settings, origin=sources, worker=self._worker, observe=self._observe)
-            engine.notice = self.out.notice
+            # Whoever only looks need not hear each time what the store's server might lose.
+            engine.notice = self.out.notice if driving else lambda _: None
             await engine.open()
+            engine.notice = self.out.notice
         except StoreError as error:
             raise CannotOpen(error.message, error.code, hint=error.hint) from error
         return engine

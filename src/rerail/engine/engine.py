@@ -109,6 +109,8 @@ class Engine(Family):
         with store_errors():
             await self._host.store.open()
             await self._host.store.sweep(self._host.clock.now() - self._ttl)
+        for caveat in getattr(self._host.store, "caveats", ()):
+            self.notice(caveat)
         self._attendant = asyncio.get_running_loop().create_task(self._attend())
 
     async def close(self) -> None:

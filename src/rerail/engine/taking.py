@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable
 
 from rerail.core import events as ev
@@ -22,6 +23,7 @@ from rerail.engine.reading import AT_REST, Reader, store_errors
 from rerail.errors import Refused
 from rerail.ports import Head, Lease, Owner, Taken, Unavailable, Unusable
 
+LOG = logging.getLogger("rerail")
 LETTING_GO = 2.0  # seconds that the owner of a run at rest gets to give it back
 
 
@@ -32,7 +34,8 @@ class Taker(Reader):
         super().__init__(host)
         self._owner = this_process(worker=worker)
         self._noting: set[str] = set()  # runs that are held for a moment, to write down what came of a notice
-        self.notice: Callable[[Told], None] = lambda told: None  # what people should hear while a run is taken over
+        # What people should hear: of a store that may lose something, of a run that is taken over.
+        self.notice: Callable[[Told], None] = LOG.warning
 
     def drives(self, run: str) -> bool:
         """Whether this very engine drives the run now."""

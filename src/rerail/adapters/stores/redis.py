@@ -123,10 +123,11 @@ class RedisStore:
         if info.get("cluster_enabled"):
             raise Unusable(tell("refuse.store.redis_cluster", where=self._where))
         try:
-            said = await client.config_get("appendonly", "appendfsync", "save", "maxmemory-policy")
+            names = ("appendonly", "appendfsync", "save", "maxmemory-policy")  # before Redis 7 one at a time
+            said = [await client.config_get(name) for name in names]
         except problems.ResponseError:
             return []
-        known = {_text(name): _text(value) for name, value in said.items()}
+        known = {_text(name): _text(value) for one in said for name, value in one.items()}
         found = []
         if known.get("appendonly") == "no":
             key = "warn.store.redis_snapshots" if known.get("save") else "warn.store.redis_volatile"

@@ -1,0 +1,268 @@
+"""What Postgres and Redis do besides the contract: restarts, refusals, warnings, passwords (E4, E6, I5, I6)."""
+
+from __future__ import annotations
+
+import asyncio
+
+import psycopg
+import pytest
+import redis
+from tests.contracts.servers import PostgresServer, RedisServer, own_postgres, own_redis
+
+import rerail
+from rerail.adapters.stores.postgres import PostgresStore
+from rerail.adapters.stores.postgres_schema import MIGRATIONS
+from rerail.adapters.stores.redis import RedisStore
+from rerail.errors import StoreError
+from rerail.ports import Batch, Head, Owner, Unavailable, Unusable
+from rerail.testing.store_contract import batch, history, started
+from rerail.wiring import make_store
+
+ME = Owner("here", 1, 1.0)
+
+# -- Servers that stop and start again -------------------------------------------------------------------------------
+
+
+@rerail.tool
+async def slow(n: int) -> int:
+    """Take a little time."""
+    await asyncio.sleep(0.05)
+    return n
+
+
+STEPS = [{"id": f"s{n}", "tool": "slow", "args": {"n": n}, "needs": [f"s{n - 1}"] if n else []} for n in range(30)]
+
+
+async def through_a_restart(address: str, server: PostgresServer | RedisServer) -> None:
+    """Drive a run while its store's server dies and comes back; nothing is lost or doubled."""
+    async with rerail.Engine(address, [slow], {"store": {"reconnect_seconds": 30}}) as engine:
+        run = await engine.start({"steps": STEPS})
+        for _ in range(2):
+            await asyncio.sleep(0.4)
+            await asyncio.to_thread(server.kill)
+            await asyncio.to_thread(server.start)
+        result = await engine.wait(run)
+        assert result.success
+        assert [step.attempts for step in result.steps.values()] == [1] * 30
+        records = await engine.events(run)
+        assert [record.seq for record in records] == list(range(1, len(records) + 1))
+        assert sum(record.event.__class__.__name__ == "StepSucceeded" for record in records) == 30
+
+
+async def test_a_run_goes_on_through_restarts_of_postgres() -> None:
+    """E4: the store is out of reach for a while, and the run waits for it."""
+    with own_postgres() as server:
+        await through_a_restart(server.fresh(), server)
+
+
+async def test_a_run_goes_on_through_kills_of_redis() -> None:
+    """E4: killed with -9; with appendfsync always nothing acknowledged is lost."""
+    with own_redis() as server:
+        await through_a_restart(server.fresh(), server)
+
+
+async def test_watchers_hear_of_news_after_a_restart() -> None:
+    """I1: who waits while the server restarts is told of what is written afterwards."""
+    with own_redis() as server:
+        address = server.fresh()
+        one, other = RedisStore(address), RedisStore(address)
+        await one.open()
+        await other.open()
+        lease = await started(one)
+        await asyncio.to_thread(server.kill)
+        await asyncio.to_thread(server.start)
+        waiting = asyncio.create_task(other.changed("run-1", 0, 20))
+        await asyncio.sleep(0.05)
+        for _ in range(100):  # the first words after a restart may still go to the old connection
+            try:
+                await one.append(batch(lease, 0, "one"))
+                break
+            except Unavailable:
+                await asyncio.sleep(0.05)
+        try:
+            assert await asyncio.wait_for(waiting, 10)
+        except Unavailable:
+            assert await other.changed("run-1", 0, 5)
+        await one.close()
+        await other.close()
+
+
+# -- Refusals ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_server_that_is_not_there_is_named() -> None:
+    """E4: with the address, without the password, and with what to look at."""
+    for address, kind in (
+        ("postgresql://me:secret@127.0.0.1:1/x", "Postgres"),
+        ("redis://:secret@127.0.0.1:1", "Redis"),
+    ):
+        store = make_store(address)
+        assert "secret" not in store.url
+        with pytest.raises(Unavailable) as refusal:
+            await store.open()
+        assert kind in str(refusal.value)
+        assert "127.0.0.1:1" in str(refusal.value)
+        assert "secret" not in str(refusal.value)
+
+
+async def test_a_database_that_is_not_there_is_named(postgres: PostgresServer) -> None:
+    """What to do is said, and it is not tried again."""
+    address = postgres.fresh().replace("/test_", "/nothing_")
+    with pytest.raises(Unusable, match="createdb"):
+        await PostgresStore(address).open()
+
+
+async def test_a_database_of_a_newer_version_is_refused(postgres: PostgresServer) -> None:
+    """E5: with its own code; nothing in it is changed."""
+    address = postgres.fresh()
+    store = PostgresStore(address)
+    await store.open()
+    await store.close()
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute("UPDATE rerail.version SET version = 99")
+    with pytest.raises(Unusable) as refusal:
+        await store.open()
+    assert refusal.value.code == "STORE_NEWER"
+
+
+async def test_many_processes_may_open_a_new_database_at_once(postgres: PostgresServer) -> None:
+    """The tables are made once."""
+    address = postgres.fresh()
+    stores = [PostgresStore(address) for _ in range(8)]
+    await asyncio.gather(*(store.open() for store in stores))
+    await stores[0].create(Head("r"))
+    assert all([await store.head("r") for store in stores])
+    await asyncio.gather(*(store.close() for store in stores))
+    with psycopg.connect(address) as connection:
+        assert connection.execute("SELECT version FROM rerail.version").fetchall() == [(len(MIGRATIONS),)]
+
+
+async def test_a_user_who_may_not_make_tables_can_use_those_there_are(postgres: PostgresServer) -> None:
+    """Whoever may only use the schema is not asked for more."""
+    address = postgres.fresh()
+    first = PostgresStore(address)
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute("DROP ROLE IF EXISTS clerk")
+        connection.execute("CREATE ROLE clerk LOGIN")
+    clerk = address.replace("postgres:@", "clerk:@")
+    with pytest.raises(Unusable, match="may not"):
+        await PostgresStore(clerk).open()
+    await first.open()
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute("GRANT USAGE ON SCHEMA rerail TO clerk")
+        connection.execute("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA rerail TO clerk")
+        connection.execute("GRANT USAGE ON ALL SEQUENCES IN SCHEMA rerail TO clerk")
+    store = PostgresStore(clerk)
+    await store.open()
+    await store.append(batch(await started(store), 0, "one"))
+    assert await history(first) == ["one"]
+    await store.close()
+    await first.close()
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute("DROP OWNED BY clerk CASCADE")
+        connection.execute("DROP ROLE clerk")
+
+
+async def test_a_nul_in_an_objective_is_no_reason_to_fail(postgres: PostgresServer) -> None:
+    """Postgres holds no NUL in texts; the history has it to the letter."""
+    store = PostgresStore(postgres.fresh())
+    await store.open()
+    await store.create(Head("r", objective="a\0b"))
+    await store.append(Batch("r", 0, [(1.0, b"a\0b")], 0, objective="c\0d"))
+    head = await store.head("r")
+    assert head is not None
+    assert head.objective == "c␀d"
+    assert (await store.read("r"))[0].data == b"a\0b"
+    await store.close()
+
+
+def test_a_store_without_its_driver_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each names its extra."""
+    import sys
+
+    for address, module, extra in (("postgresql://x", "psycopg", "postgres"), ("redis://x", "redis", "redis")):
+        with monkeypatch.context() as gone:
+            for name in [name for name in sys.modules if name.partition(".")[0] == module]:
+                gone.delitem(sys.modules, name)
+            gone.delitem(sys.modules, f"rerail.adapters.stores.{extra}", raising=False)
+            gone.setitem(sys.modules, module, None)
+            with pytest.raises(StoreError, match=rf"rerail\[{extra}\]"):
+                make_store(address)
+
+
+# -- What Redis may lose -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"appendonly": "yes", "appendfsync": "always"}, ""),
+        ({"appendonly": "yes", "appendfsync": "everysec"}, "last second"),
+        ({"appendonly": "no", "save": "60 1"}, "minutes"),
+        ({"appendonly": "no", "save": ""}, "nothing on disk"),
+        ({"appendonly": "yes", "appendfsync": "always", "maxmemory-policy": "allkeys-lru"}, "allkeys-lru"),
+    ],
+)
+async def test_what_the_servers_settings_can_lose_is_said(
+    redis_server: RedisServer, settings: dict[str, str], said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """At start-up, with what to set instead."""
+    usual = {"appendonly": "yes", "appendfsync": "always", "save": "", "maxmemory-policy": "noeviction"}
+    try:
+        for name, value in (usual | settings).items():
+            redis_server.command("CONFIG", "SET", name, value)
+        async with rerail.Engine(redis_server.fresh(), [slow]):
+            pass
+        told = [record.getMessage() for record in caplog.records if record.name == "rerail"]
+        assert [said in text for text in told] == ([True] if said else [])
+    finally:
+        for name, value in usual.items():
+            redis_server.command("CONFIG", "SET", name, value)
+
+
+async def test_contents_expire_only_once_all_who_need_them_are_done(redis_server: RedisServer) -> None:
+    """E6: the time runs from completion, is taken back when a run goes on, and shared contents wait for the last."""
+    store = RedisStore(redis_server.fresh(), keep_seconds=50)
+    await store.open()
+    one, two = await started(store, "run-1"), await started(store, "run-2")
+    await store.append(batch(one, 0, "x", blobs={"mine": b"1", "shared": b"2"}))
+    await store.append(batch(two, 0, "y", blobs={"shared": b"2"}))
+    client = redis.Redis(unix_socket_path=str(redis_server.socket))
+
+    def left(name: str) -> int:
+        return int(client.pttl(f"rerail:blob:{name}"))  # type: ignore[arg-type]
+
+    assert (left("mine"), left("shared")) == (-1, -1)
+    await store.append(batch(one, 1, "z", status="completed"))
+    assert 0 < left("mine") <= 50_000
+    assert left("shared") == -1
+    await store.append(batch(one, 2, "again", status="running"))
+    assert left("mine") == -1
+    await store.append(batch(two, 1, "z", status="completed"))
+    assert left("shared") == -1
+    await store.append(batch(one, 3, "z", status="completed"))
+    assert 0 < left("shared") <= 50_000
+    client.close()
+    await store.close()
+
+
+# -- Many writers --------------------------------------------------------------------------------------------------
+
+
+async def test_appends_of_many_runs_share_their_commits(postgres: PostgresServer) -> None:
+    """I6: a hundred runs that write at once need far fewer than a hundred transactions."""
+    store = PostgresStore(address := postgres.fresh())
+    await store.open()
+    leases = [await started(store, f"run-{n}") for n in range(100)]
+
+    def commits() -> int:
+        with psycopg.connect(address, autocommit=True) as connection:
+            row = connection.execute("SELECT txid_current()").fetchone()  # one more for each that wrote something
+            assert row is not None
+            return int(row[0])
+
+    before = await asyncio.to_thread(commits)
+    for turn in range(5):
+        await asyncio.gather(*(store.append(batch(lease, turn, "x")) for lease in leases))
+    assert await asyncio.to_thread(commits) - before < 100
+    await store.close()
