@@ -56,7 +56,7 @@ async def listens(web: Web, run: str, session: aiohttp.ClientSession) -> tuple[l
 
     client.on("event", event)
     client.on("dropped", lambda _: gone.set())
-    await client.connect(web.url, transports=["websocket"])
+    await client.connect(web.url, transports=["websocket"], wait_timeout=60)
     try:
         while not over.is_set():
             gone.clear()
@@ -77,7 +77,7 @@ async def watched(web: Web, count: int, name: str, *steps: dict[str, Any]) -> tu
         run = await started(client, gate, *({**step, "needs": ["gate"]} for step in steps))
         tasks = [asyncio.create_task(reads(client, run)) for _ in range(count)]
         tasks += [asyncio.create_task(listens(web, run, session)) for _ in range(count)]
-        await asyncio.sleep(0.02 * count)  # most are there when it begins; the others come late
+        await asyncio.sleep(0.05 * count)  # most are there when it begins; the others come late
         begun = time.time()
         (web.place.folder / name).touch()
         async with asyncio.timeout(60 + 3 * SECONDS):
