@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -40,6 +41,7 @@ from rerail.engine.loop import Ended, Host, RunLoop
 from rerail.engine.notices import Notices
 from rerail.engine.owner import RENEW_EVERY, is_dead
 from rerail.engine.reading import AT_REST, FORGOTTEN, Live, store_errors
+from rerail.engine.taking import unheard
 from rerail.engine.today import Today, fingerprints, pretend_mended
 from rerail.engine.wishes import Wish, encode_answer, error_for, raise_answer, storable
 from rerail.errors import PlanError, Refused, RerailError, StoreError
@@ -51,6 +53,9 @@ INBOX_EVERY = 0.2
 ANSWER_WITHIN = 30.0
 WITHDRAWN = b'{"withdrawn":true}'
 MAX_RUN_ID = 160  # bytes: it names a folder, and what follows it has a longer one
+
+
+LOG = logging.getLogger("rerail")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +114,8 @@ class Engine(Family):
         with store_errors():
             await self._host.store.open()
             await self._host.store.sweep(self._host.clock.now() - self._ttl)
-        for caveat in getattr(self._host.store, "caveats", ()):
-            self.notice(caveat)
+        for caveat in getattr(self._host.store, "caveats", ()):  # what a store may lose, somebody has to hear
+            (LOG.warning if self.notice is unheard else self.notice)(caveat)
         self._attendant = asyncio.get_running_loop().create_task(self._attend())
 
     async def close(self) -> None:

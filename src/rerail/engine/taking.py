@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Callable
 
 from rerail.core import events as ev
@@ -23,8 +22,11 @@ from rerail.engine.reading import AT_REST, Reader, store_errors
 from rerail.errors import Refused
 from rerail.ports import Head, Lease, Owner, Taken, Unavailable, Unusable
 
-LOG = logging.getLogger("rerail")
 LETTING_GO = 2.0  # seconds that the owner of a run at rest gets to give it back
+
+
+def unheard(told: Told) -> None:
+    """Nobody listens."""
 
 
 class Taker(Reader):
@@ -34,8 +36,7 @@ class Taker(Reader):
         super().__init__(host)
         self._owner = this_process(worker=worker)
         self._noting: set[str] = set()  # runs that are held for a moment, to write down what came of a notice
-        # What people should hear: of a store that may lose something, of a run that is taken over.
-        self.notice: Callable[[Told], None] = LOG.warning
+        self.notice: Callable[[Told], None] = unheard  # what people should hear while a run is taken over
 
     def drives(self, run: str) -> bool:
         """Whether this very engine drives the run now."""
