@@ -15,12 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 from tests.browser.served import Served
-
-try:
-    from playwright.sync_api import Browser, Page, expect, sync_playwright
-except ModuleNotFoundError:  # pragma: no cover - the development environment has it
-    pytest.skip("playwright is not installed (pip install playwright)", allow_module_level=True)
 
 PAGE = Path(__file__).parents[2] / "src/rerail/server/page/index.html"
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")

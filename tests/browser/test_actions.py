@@ -197,7 +197,7 @@ def test_a_refusal_is_told_with_its_code(shared: Served, window: Open) -> None:
     toast = page.locator(".toast.bad")
     expect(toast.locator("code")).to_be_visible()
     expect(page.locator("dialog input")).to_have_value("too late")
-    toast.get_by_role("button").dispatch_event("click")
+    toast.get_by_role("button").click()
     expect(toast).to_have_count(0)
 
 

@@ -107,6 +107,27 @@ def test_a_cancel_ends_what_is_under_way() -> None:
     ]  # fmt: skip
 
 
+def test_a_doubt_that_nobody_answered_is_over_once_the_run_is() -> None:
+    """I3: cancelled in the middle of a call that must not happen twice: nobody knows, and the message is ended."""
+    import asyncio
+
+    from rerail.testing import Took, VirtualClock
+
+    async def main() -> list[Record]:
+        plan = {"objective": "o", "steps": [{"id": "a", "tool": "slow"}]}
+        world = World(slow=[Took(100, 1)]).option("slow", effect="once")
+        async with Engine("memory://", world.tools(plan), clock=VirtualClock()) as engine:
+            run = await engine.start(plan, run_id="r")
+            await asyncio.sleep(5)
+            await engine.cancel(run)
+            assert (await engine.wait(run)).steps["a"].status == "in_doubt"
+            return await engine.events(run)
+
+    messages = ToolMessages("r")
+    found = [one for record in virtual_run(main) for one in messages.feed(record)]
+    assert [said["status"] for name, said in found if name == "tool:message:complete"] == ["cancelled"]
+
+
 def test_a_step_that_is_done_again_is_told_again() -> None:
     """I3: a retry starts the message anew, and completes it anew."""
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.engine._server_for_settings import SERVER_BITES
 
 import rerail
 from rerail.adapters.stores.memory import MemoryStore
@@ -69,6 +70,7 @@ CONTRACT = {
     "mcp.servers": {}, "mcp.from_plans": False,
     "notify.command": [], "notify.webhook": None, "notify.on": ("done", "failed", "waiting"), "notify.timeout": 10,
     "notify.retries": 2,
+    "server.host": "127.0.0.1", "server.port": 8420, "server.token": None,
 }  # fmt: skip
 
 
@@ -559,6 +561,7 @@ BITES: dict[str, Bite] = {
     "model.max_context_chars": (1000, 60_000, lambda given: len(planned(given)[0].user) > 9_000, False, True),
     "model.prompts": (None, PROMPTS, lambda given: "as the house does" in planned(given)[0].system, False, True),
     **{key: bite for role in ROLES for key, bite in role_bites(role).items()},
+    **SERVER_BITES,
 }  # fmt: skip
 
 

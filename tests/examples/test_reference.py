@@ -26,7 +26,11 @@ from rerail.core.fold import fold
 from rerail.core.plan import Step
 from rerail.engine.notices import notice_of
 from rerail.server import mcp
+from rerail.server.app import PREFIX, described, make_api
+from rerail.server.serving import Serving
+from rerail.server.static import Files
 from rerail.settings import Settings
+from rerail.wiring import Engine
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "reference.md").read_text("utf-8")
@@ -144,6 +148,33 @@ def test_tools_of_the_mcp_server() -> None:
     """I7: every tool, with every argument it takes."""
     said = {name: re.findall(r"`(\w+)`", cells[0]) for name, cells in rows(part("Tools of `rerail mcp`")).items()}
     assert said == {name: list(offer.shape["properties"]) for name, offer in mcp._OFFERS.items()}
+
+
+def test_the_http_api() -> None:
+    """I4, section 11: every route with the fields of its body and its query, every setting with its default."""
+    routes, keys = part("HTTP").split("`[server]` in the settings")
+    api = described(make_api(Serving(Engine("memory://")), Files()))
+    known = {
+        f"{method.upper()} {path.removeprefix(PREFIX)}": operation
+        for path, methods in api["paths"].items()
+        for method, operation in methods.items()
+    }
+    said = rows(routes)
+    assert set(said) == set(known)
+    for route, operation in known.items():
+        content = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+        names = [one["$ref"].rpartition("/")[2] for one in content.get("anyOf", [content]) if "$ref" in one]
+        fields = {field for name in names for field in api["components"]["schemas"][name].get("properties", {})}
+        fields |= {one["name"] for one in operation.get("parameters", ()) if one["in"] == "query"} - {"lang"}
+        missing = [field for field in fields if f"`{field}`" not in said[route][0]]
+        assert not missing or route in ("POST /plans/check",), (route, missing)
+    table = Settings().server
+    defaults = {name: getattr(table, name) for name in table.__struct_fields__}
+    plain = {
+        name: "none" if value is None else "[]" if value in ((), []) else value for name, value in defaults.items()
+    }
+    shown = {name: f"{value:g}" if isinstance(value, float) else str(value) for name, value in plain.items()}
+    assert {name: cells[0] for name, cells in rows(keys).items()} == shown
 
 
 def test_notifications() -> None:

@@ -29,12 +29,15 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
 async def test_a_run_is_started_watched_and_shown(web: Web) -> None:
     """I4: what comes back is what `show --json` prints, whoever asks."""
     async with web.client() as client:
-        run = await started(client, run_id="first-run")
-        found = await rested(client, run)
-        assert run == "first-run" and found["status"] == "completed" and found["steps"]["c"]["output"] == 2
+        plan = {"objective": "over HTTP", "steps": STEPS}
+        answer = await client.post("/runs", json={"plan": plan, "run_id": "第一 run"})
+        run = answer.json()["run_id"]
+        assert answer.status_code == 201 and answer.headers["location"] == f"/api/v1/runs/{quote(run)}"
+        found = await rested(client, quote(run))
+        assert run == "第一 run" and found["status"] == "completed" and found["steps"]["c"]["output"] == 2
         printed = web.place.rerail("show", run)
         assert {**found, "superseded": None} == {**printed, "superseded": None}
-        view = (await client.get(f"/runs/{run}/view")).json()
+        view = (await client.get(f"/runs/{quote(run)}/view")).json()
         assert view["status"] == "completed" and "output" not in view["steps"]["a"] and view["owner"] is None
         assert [row["run_id"] for row in (await client.get("/runs")).json()["runs"]].count(run) == 1
 
@@ -119,11 +122,11 @@ async def test_what_failed_is_retried_after_a_look_at_what_would_happen(web: Web
         assert dry.json()["roots"] == ["x"] and dry.json()["kept"] == ["z"]
         assert (await client.get(f"/runs/{run}")).json()["seq"] == seq
         (web.place.folder / "mended").touch()
-        done = await client.post(f"/runs/{run}/retry", headers={"x-rerail-by": "ann"})
+        done = await client.post(f"/runs/{run}/retry", headers={"x-rerail-by": "安娜".encode()})  # type: ignore[dict-item]
         assert done.status_code == 202 and done.json()["run_id"] == run
         assert (await rested(client, run, "completed"))["steps"]["y"]["status"] == "succeeded"
         events = (await client.get(f"/runs/{run}/events", params={"types": "retry_begin"})).json()["events"]
-        assert [one["by"] for one in events] == ["ann"]
+        assert [one["by"] for one in events] == ["安娜"]
         refused = await client.post(f"/runs/{run}/retry", json={})
         assert refused.status_code == 409 and refused.json()["code"] == "RUN_COMPLETED" and refused.json()["hint"]
         over = await client.post(f"/runs/{run}/retry", json={"clean": True})

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { diffLines, diffRevisions } from "../src/lib/diff";
+import { diffLines, diffRevisions, inOrder, inPairs } from "../src/lib/diff";
 
 const drawn = (left: string, right: string): string =>
   diffLines(left.split(""), right.split("")).map((line) => ({ same: " ", gone: "-", new: "+" })[line.kind] + line.text).join("");
@@ -24,6 +24,17 @@ describe("lines that differ", () => {
     const lines = diffLines(long("a"), long("b"));
     expect(lines).toHaveLength(6002);
     expect(lines[0]).toEqual({ kind: "same", text: "same" });
+  });
+});
+
+describe("lines side by side", () => {
+  it("stand beside what came in their place", () => {
+    const rows = inPairs(diffLines("abcd".split(""), "aXYcd".split("")));
+    expect(rows.map(([left, right]) => `${left?.text ?? "-"}${right?.text ?? "-"}`)).toEqual(["aa", "bX", "-Y", "cc", "dd"]);
+  });
+
+  it("begin with what a step is", () => {
+    expect(Object.keys(inOrder({ args: {}, retries: 1, tool: "t", id: "a" }))).toEqual(["id", "tool", "args", "retries"]);
   });
 });
 

@@ -11,8 +11,10 @@ import base64
 import binascii
 from collections.abc import Mapping
 from typing import Annotated, Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, Header, Request
+from pydantic import AfterValidator
 from starlette.responses import Response
 
 from rerail.core.graph import Graph
@@ -47,7 +49,20 @@ from rerail.server.strict import StrictRoute
 
 router = APIRouter(route_class=StrictRoute, tags=["acting"])
 
-By = Annotated[str | None, Header(alias="X-Rerail-By", max_length=200, description="Who does it, for the history.")]
+
+def _named(said: str | None) -> str | None:
+    """A name in a header, which is sent as bytes: in UTF-8, if it can be."""
+    try:
+        return said.encode("latin-1").decode("utf-8") if said else None
+    except UnicodeError:
+        return said
+
+
+By = Annotated[
+    str | None,
+    Header(alias="X-Rerail-By", max_length=200, description="Who does it, for the history."),
+    AfterValidator(_named),
+]
 _TAKEN = gives(RUN_EXAMPLE, "It was done; the run goes on.", 202)
 _PREVIEW = {"run_id": "ab12", "roots": ["greet"], "rerun": [{"step": "greet", "why": "…"}], "kept": [], "once": []}
 
@@ -126,7 +141,7 @@ async def start(request: Request, body: StartBody, by: By = None) -> Response:
         loaded, objective=body.objective, fallback=second, parent=parent, by=by, run_id=body.run_id
     )
     answer = await _now(serving, run, 201)
-    answer.headers["location"] = f"/api/v1/runs/{run}" if run.isascii() else f"/api/v1/runs/{run.encode().hex()}"
+    answer.headers["location"] = f"/api/v1/runs/{quote(run, safe='')}"
     return answer
 
 

@@ -45,6 +45,36 @@ function changed(left: readonly string[], right: readonly string[]): DiffLine[] 
   return [...out, ...left.slice(i).map(gone), ...right.slice(j).map(fresh)];
 }
 
+/** The same, side by side: what went and what came in its place stand in one row. */
+export function inPairs(lines: readonly DiffLine[]): [DiffLine | null, DiffLine | null][] {
+  const rows: [DiffLine | null, DiffLine | null][] = [];
+  let gone: DiffLine[] = [];
+  let fresh: DiffLine[] = [];
+  const flush = (): void => {
+    for (let i = 0; i < Math.max(gone.length, fresh.length); i++) rows.push([gone[i] ?? null, fresh[i] ?? null]);
+    gone = [];
+    fresh = [];
+  };
+  for (const line of lines) {
+    if (line.kind === "gone") gone.push(line);
+    else if (line.kind === "new") fresh.push(line);
+    else {
+      flush();
+      rows.push([line, line]);
+    }
+  }
+  flush();
+  return rows;
+}
+
+const FIRST = ["id", "title", "stage", "tool", "args", "needs"];
+
+/** A step as people would write it: what it is first, then what it does, then the rest. */
+export function inOrder<T extends object>(step: T): T {
+  const rank = (name: string): number => (FIRST.includes(name) ? FIRST.indexOf(name) : FIRST.length);
+  return Object.fromEntries(Object.entries(step).sort(([a], [b]) => rank(a) - rank(b))) as T;
+}
+
 export type StepChange = "added" | "dropped" | "changed" | "same";
 
 export interface RevisionRow<T> {

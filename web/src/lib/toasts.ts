@@ -37,6 +37,25 @@ export function bad(error: unknown): void {
   } else show({ kind: "bad", text: String(error) }, 12);
 }
 
+// A dialog lies over everything else, and nothing else can be used meanwhile: notices are shown in the topmost one.
+let dialogs: string[] = [];
+
+export function dialogOpened(id: string): () => void {
+  dialogs = [...dialogs, id];
+  set(toasts);
+  return () => {
+    dialogs = dialogs.filter((one) => one !== id);
+    set(toasts);
+  };
+}
+
+export function useTopDialog(): string {
+  return useSyncExternalStore((listener) => {
+    listeners.add(listener);
+    return () => listeners.delete(listener);
+  }, () => dialogs[dialogs.length - 1] ?? "");
+}
+
 export function useToasts(): Toast[] {
   return useSyncExternalStore((listener) => {
     listeners.add(listener);

@@ -3,7 +3,7 @@ import { type ReactNode, useEffect, useId, useRef, useState } from "react";
 import { good } from "../lib/toasts";
 import { t, word } from "../lib/i18n";
 import { save } from "../lib/api";
-import { dismiss, useToasts } from "../lib/toasts";
+import { dialogOpened, dismiss, useToasts, useTopDialog } from "../lib/toasts";
 import type { RunStatus, StepStatus } from "../lib/types";
 import { Icon, type IconName, StatusIcon } from "./icons";
 
@@ -59,10 +59,12 @@ export function Dialog({ title, onClose, children, wide }: {
     const before = document.activeElement;
     const dialog = box.current;
     if (dialog && !dialog.open) dialog.showModal();
+    const closed = dialogOpened(id);
     return () => {
+      closed();
       if (before instanceof HTMLElement) before.focus();
     };
-  }, []);
+  }, [id]);
   return (
     <dialog
       ref={box} className={wide ? "dialog wide" : "dialog"} aria-labelledby={id}
@@ -76,12 +78,14 @@ export function Dialog({ title, onClose, children, wide }: {
         </header>
         {children}
       </div>
+      <Toasts dialog={id} />
     </dialog>
   );
 }
 
-export function Toasts(): ReactNode {
+export function Toasts({ dialog = "" }: { dialog?: string }): ReactNode {
   const toasts = useToasts();
+  if (useTopDialog() !== dialog) return null;
   return (
     <div className="toasts" role="region" aria-label={t("a11y.notices")} aria-live="assertive">
       {toasts.map((toast) => (

@@ -180,7 +180,7 @@ const seqOf = (store: RunStore): number => store.run?.seq ?? 0;
 function Overview({ store, folded }: { store: RunStore; folded: Folded }): ReactNode {
   const wide = useWide("(min-width: 900px)");
   usePart(store, seqOf);
-  if (!wide || folded.nodes.length < 12) return null;
+  if (!wide || folded.nodes.length < 30) return null;
   const status = (node: Node): StepStatus => {
     const steps = store.run?.steps ?? {};
     const group = folded.groups.get(node.id);

@@ -60,7 +60,7 @@ function Actions({ run }: { run: RunView }): ReactNode {
   return (
     <div className="actions" role="group" aria-label={t("a11y.actions")}>
       {possible.map(({ name, icon, kind }) => {
-        const calm = name === "retry" && run.status === "completed" && !run.degraded;
+        const calm = name === "retry" && (run.actions.includes("resume") || (run.status === "completed" && !run.degraded));
         return (
           <Button key={name} small icon={icon} name={name} kind={calm ? "plain" : (kind ?? "plain")} onClick={() => ask({ kind: name })}>
             {t(`action.${name}`)}

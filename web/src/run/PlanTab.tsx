@@ -2,7 +2,7 @@
 import { type ReactNode, useEffect, useMemo, useState } from "react";
 import { at, get } from "../lib/api";
 import { useScope } from "../lib/context";
-import { diffLines, diffRevisions, type DiffLine, pretty, type RevisionRow } from "../lib/diff";
+import { diffLines, diffRevisions, inOrder, inPairs, pretty, type RevisionRow } from "../lib/diff";
 import { clock } from "../lib/format";
 import { t, word } from "../lib/i18n";
 import { type RunStore, usePart } from "../lib/store";
@@ -77,10 +77,10 @@ function Why({ revision }: { revision: Revision }): ReactNode {
   return <p className="plan-why">{revision.by && <Tag>{revision.by}</Tag>} {revision.reason}</p>;
 }
 
-const linesOf = (step: PlanStep | null): string[] => (step ? pretty(step).split("\n").slice(1, -1).map((line) => line.slice(2)) : []);
+const linesOf = (step: PlanStep | null): string[] => (step ? pretty(inOrder(step)).split("\n").slice(1, -1).map((line) => line.slice(2)) : []);
 
 function Row({ row, alone }: { row: RevisionRow<PlanStep>; alone: boolean }): ReactNode {
-  const lines = useMemo(() => diffLines(linesOf(row.before), linesOf(row.after)), [row]);
+  const pairs = useMemo(() => inPairs(diffLines(linesOf(row.before), linesOf(row.after))), [row]);
   if (alone) {
     return (
       <details className="plan-row">
@@ -92,11 +92,10 @@ function Row({ row, alone }: { row: RevisionRow<PlanStep>; alone: boolean }): Re
       </details>
     );
   }
-  const side = (keep: DiffLine["kind"]): ReactNode => (
-    <pre>{lines.map((line, index) => {
-      const mine = line.kind === "same" || line.kind === keep;
-      return <span key={index} className={mine ? `diff ${line.kind}` : "diff none"}>{mine ? line.text : ""}{"\n"}</span>;
-    })}</pre>
+  const side = (which: 0 | 1): ReactNode => (
+    <pre>{pairs.map((pair, index) => (
+      <span key={index} className={`diff ${pair[which]?.kind ?? "none"}`}>{pair[which]?.text || " "}</span>
+    ))}</pre>
   );
   return (
     <details className={`plan-row ${row.change}`} open={row.change !== "same"} data-change={row.change}>
@@ -105,8 +104,8 @@ function Row({ row, alone }: { row: RevisionRow<PlanStep>; alone: boolean }): Re
         {row.fields.length > 0 && <span className="muted">{row.fields.join(", ")}</span>}
       </summary>
       <div className="plan-sides">
-        <div aria-label={t("plan.before")} role="group">{row.before ? side("gone") : <p className="muted none">{t("plan.not_there")}</p>}</div>
-        <div aria-label={t("plan.after")} role="group">{row.after ? side("new") : <p className="muted none">{t("plan.not_there")}</p>}</div>
+        <div aria-label={t("plan.before")} role="group">{row.before ? side(0) : <p className="muted none">{t("plan.not_there")}</p>}</div>
+        <div aria-label={t("plan.after")} role="group">{row.after ? side(1) : <p className="muted none">{t("plan.not_there")}</p>}</div>
       </div>
     </details>
   );

@@ -23,7 +23,7 @@ export const en = {
   "connection.refused": "Not connected",
   "connection.ended": "Ended",
   "common.close": "Close",
-  "common.cancel": "Cancel",
+  "common.cancel": "Back",
   "common.loading": "Loading …",
   "common.reason": "Reason (optional)",
   "common.and_more": "and {n} more",

@@ -25,7 +25,7 @@ export const zh: Record<keyof typeof en, string> = {
   "connection.refused": "未连接",
   "connection.ended": "已结束",
   "common.close": "关闭",
-  "common.cancel": "取消",
+  "common.cancel": "返回",
   "common.loading": "加载中……",
   "common.reason": "原因（可选）",
   "common.and_more": "另有 {n} 个",

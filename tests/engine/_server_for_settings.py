@@ -1,0 +1,121 @@
+"""How the settings of `[server]` bite: each function says what two values of one of them tell apart."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+
+from rerail.cli.commands_serve import _offered, _place
+from rerail.core.events import Cancelled, Record
+from rerail.errors import Refused
+from rerail.server.app import make_app
+from rerail.server.serving import Serving
+from rerail.server.static import Files
+from rerail.server.streams import ALIVE, EventStream, _events
+from rerail.server.tails import Behind, Tail, framed
+from rerail.settings import ServerTable, Settings
+from rerail.wiring import Engine
+
+Given = Mapping[str, Any]
+
+
+def table(given: Given) -> ServerTable:
+    """The table that the settings make."""
+    return Settings.load(given).server
+
+
+def place(given: Given) -> tuple[str, str]:
+    """Where it would listen."""
+    return _place(None, table(given).host, table(given).port)
+
+
+def withheld(given: Given) -> list[str]:
+    """The tools that plans from outside may not use."""
+    settings = Settings.load({**given, "tools": {"shell": {"ls": ["ls"]}}})
+    session: Any = SimpleNamespace(settings=settings, given=(), load=lambda sources: [])
+    return list(_offered(session, set(settings.server.allow))[1])
+
+
+def answered(given: Given, body: bytes = b"", **headers: str) -> int:
+    """The status of an answer."""
+
+    async def main() -> int:
+        async with Engine("memory://") as engine:
+            app = make_app(Serving(engine, table(given), table(given).token or ""), "127.0.0.1", Files())
+            async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+                if body:
+                    return (await client.post("/api/v1/runs", content=body)).status_code
+                return (await client.get("/api/v1/runs", headers=headers)).status_code
+
+    return asyncio.run(main())
+
+
+def beats(given: Given) -> bool:
+    """Whether a heart beats within a moment."""
+
+    async def main() -> bool:
+        async with Engine("memory://") as engine:
+            await engine.forget()  # the smallest history there is
+            serving = Serving(engine, table(given))
+            frames = _events(serving, "~memory", 1, until_rest=False)
+            assert await anext(frames) == ALIVE  # at once, so that whoever connects knows
+            try:
+                async with asyncio.timeout(1.0):
+                    return await anext(frames) == ALIVE
+            except TimeoutError:
+                return False
+            finally:
+                await serving.tails.close()
+
+    return asyncio.run(main())
+
+
+def second_reader(given: Given) -> bool:
+    """Whether a second reader is let in."""
+
+    async def frames() -> Any:
+        yield b""
+
+    serving = Serving(Engine("memory://"), table(given))
+    serving.readers = 1
+    try:
+        EventStream(serving, frames())
+    except Refused:
+        return False
+    return True
+
+
+def kept(given: Given) -> bool:
+    """Whether a reader that fell ten events behind is kept."""
+
+    async def main() -> bool:
+        tail = Tail(Engine("memory://"), "r")
+        follow = tail.follow(0, most_behind=table(given).max_behind, heartbeat=0.01)
+        assert await anext(follow) == ()  # it has kept up
+        tail._kept, tail.seq = [framed(Record("r", seq, 0.0, Cancelled())) for seq in range(1, 11)], 10
+        try:
+            return len(await anext(follow)) == 10
+        except Behind:
+            return False
+
+    return asyncio.run(main())
+
+
+SERVER_BITES: dict[str, tuple[Any, Any, Any, Any, Any]] = {
+    "server.host": ("127.0.0.1", "::1", place, ("127.0.0.1", "8420"), ("::1", "8420")),
+    "server.port": (1, 2, place, ("127.0.0.1", "1"), ("127.0.0.1", "2")),
+    "server.token": (None, "secret", answered, 200, 401),
+    "server.allow": ([], ["shell"], withheld, ["ls"], []),
+    "server.allow_hosts": ([], ["a.example"], lambda given: answered(given, host="a.example"), 421, 200),
+    "server.allow_origins": (
+        [], ["https://a.example"], lambda given: answered(given, origin="https://a.example"), 403, 200,
+    ),
+    "server.heartbeat": (0.1, 60, beats, True, False),
+    "server.max_body": (1024, 4096, lambda given: answered(given, b"x" * 2000), 413, 400),
+    "server.max_readers": (1, 2, second_reader, False, True),
+    "server.max_behind": (5, 50, kept, False, True),
+}  # fmt: skip

@@ -1,0 +1,118 @@
+"""Everything a person can do in one interface can be done in the others (I7)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rerail.cli.app import parser
+from rerail.cli.catalogue import COMMANDS
+from rerail.cli.shell.lines import NOT_HERE, OFFERED
+from rerail.server.app import PREFIX, described, make_api
+from rerail.server.serving import Serving
+from rerail.server.static import Files
+from rerail.wiring import Engine
+
+# Commands that are about the place where they are typed, each with the reason why nobody needs them elsewhere.
+AT_HOME = {
+    "shell": "it is another interface",
+    "serve": "it is another interface",
+    "mcp": "it is another interface",
+    "demo": "a story in a terminal",
+    "doctor": "it looks at the machine where it is typed; GET /health is what a caller can know",
+    "prompts": "it copies files into the user's folder",
+}
+ROUTES: dict[str, str] = {
+    "run": "POST /runs",
+    "start": "POST /runs",
+    "plan": "POST /plans",
+    "check": "POST /plans/check",
+    "retry": "POST /runs/{run}/retry",
+    "resume": "POST /runs/{run}/resume",
+    "ls": "GET /runs",
+    "show": "GET /runs/{run}",
+    "why": "GET /runs/{run}/why",
+    "logs": "GET /runs/{run}/logs",
+    "watch": "GET /runs/{run}/stream",
+    "graph": "GET /runs/{run}/graph",
+    "artifacts": "GET /runs/{run}/artifacts",
+    "confirm": "POST /runs/{run}/confirm",
+    "resolve": "POST /runs/{run}/resolve",
+    "repair": "POST /runs/{run}/repair",
+    "skip": "POST /runs/{run}/skip",
+    "add": "POST /runs/{run}/add",
+    "pause": "POST /runs/{run}/pause",
+    "cancel": "POST /runs/{run}/cancel",
+    "tools": "GET /tools",
+    "config": "GET /settings",
+    "memory": "GET /memory",
+}
+# Options that change what happens to a run, by the names that bodies have for them.
+OPTIONS = {
+    "retry": {"--step": "steps", "--stage": "stage", "--clean": "clean", "--force": "force", "--dry-run": "dry_run",
+              "--yes": "confirmed", "--take-over": "take_over"},
+    "resume": {"--take-over": "take_over"},
+    "confirm": {"--refuse": "refuse", "--edit": "edit"},
+    "resolve": {"--succeeded": "value", "--failed": "outcome", "--rerun": "outcome"},
+    "repair": {"--args": "args", "--tool": "tool", "--needs": "needs"},
+    "run": {"--objective": "objective", "--fallback": "fallback", "--parent": "parent"},
+    "skip": {"--reason": "reason"},
+    "cancel": {"--reason": "reason"},
+}  # fmt: skip
+# What is about processes, not about runs: the server is one, and its answer never waits.
+OF_PROCESSES = {"--wait", "--detach", "--jobs", "-j", "-y", "--all-failed"}
+COMMON = {"--store", "--tools", "--json", "--lang", "--set", "--no-color", "--quiet", "-q", "--help", "-h", "--out"}
+
+
+@pytest.fixture(scope="module")
+def api() -> dict[str, Any]:
+    """The API as it describes itself."""
+    return described(make_api(Serving(Engine("memory://")), Files()))
+
+
+def operation(api: dict[str, Any], route: str) -> dict[str, Any]:
+    """One route."""
+    method, _, path = route.partition(" ")
+    found: dict[str, Any] = api["paths"][PREFIX + path][method.lower()]
+    return found
+
+
+def test_every_command_has_a_route(api: dict[str, Any]) -> None:
+    """I7: whatever can be typed can be asked for over HTTP, but for what is about the terminal itself."""
+    assert set(ROUTES) | set(AT_HOME) == set(COMMANDS) and not set(ROUTES) & set(AT_HOME)
+    for route in ROUTES.values():
+        assert operation(api, route)["summary"]
+
+
+def test_every_route_that_acts_has_a_command(api: dict[str, Any]) -> None:
+    """I7: and the other way round."""
+    acting = {
+        f"{method.upper()} {path.removeprefix(PREFIX)}"
+        for path, methods in api["paths"].items()
+        for method in methods
+        if method != "get"
+    }
+    assert acting - set(ROUTES.values()) == {"DELETE /memory"}  # memory --clear
+
+
+def test_every_command_is_a_line_of_the_shell() -> None:
+    """I7, T11: what the shell leaves out is about the process that it is itself."""
+    assert set(OFFERED) == set(COMMANDS) - set(NOT_HERE)
+    assert not set(ROUTES) & set(NOT_HERE)
+
+
+@pytest.mark.parametrize("command", sorted(OPTIONS))
+def test_every_option_that_matters_to_a_run_is_a_field(api: dict[str, Any], command: str) -> None:
+    """I7: no wish can be made in one place only."""
+    body = operation(api, ROUTES[command])["requestBody"]["content"]["application/json"]["schema"]
+    names = {part["$ref"].rpartition("/")[2] for part in body.get("anyOf", [body]) if "$ref" in part}
+    fields = {field for name in names for field in api["components"]["schemas"][name].get("properties", {})}
+    assert set(OPTIONS[command].values()) <= fields
+    typed = {
+        name
+        for argument in parser(COMMANDS[command])[command].assemble_argument_collection()
+        for name in argument.names
+        if name.startswith("-")
+    }
+    assert typed - COMMON - OF_PROCESSES - {n for n in typed if n.startswith("--no-")} <= set(OPTIONS[command])
