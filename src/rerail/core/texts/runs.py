@@ -22,6 +22,14 @@ RUNS: dict[str, dict[str, str]] = {
         "en": "run {run} has no stage {stage!r}; stages: {stages}",
         "zh": "任务 {run} 没有阶段 {stage!r}；可用阶段：{stages}",
     },
+    "refuse.run.retry_unclear": {
+        "en": "a retry takes steps, or a stage, or starts from scratch: not several of these at once",
+        "zh": "重试只能指定步骤、指定阶段或从头开始其中之一，不能同时使用多个",
+    },
+    "hint.run.retry_unclear": {
+        "en": "rerail retry {run} --step STEP, --stage STAGE or --clean",
+        "zh": "rerail retry {run} --step STEP、--stage STAGE 或 --clean",
+    },
     "refuse.run.retry_limit": {
         "en": "run {run} was retried {retries:time|times}; the limit is {max_retries}",
         "zh": "任务 {run} 已重试 {retries} 次；上限为 {max_retries}",
