@@ -192,7 +192,10 @@ RUNS: dict[str, dict[str, str]] = {
     },
     "hint.run.store_newer": {"en": "upgrade rerail", "zh": "请升级 rerail"},
     "hint.run.run_ambiguous": {"en": "type more of the id", "zh": "请多输入几位编号"},
-    "hint.run.artifact_gone": {"en": "use: rerail retry {run}", "zh": "使用：rerail retry {run}"},
+    "hint.run.artifact_gone": {
+        "en": "make it again: rerail retry {run} --step {step} --force",
+        "zh": "重新生成：rerail retry {run} --step {step} --force",
+    },
     "hint.run.not_in_doubt": {"en": "use: rerail retry {run}", "zh": "使用：rerail retry {run}"},
     "hint.run.stopping": {"en": "wait for its end, then retry", "zh": "请等它结束后再重试"},
     "hint.run.driven_by": {
