@@ -454,3 +454,40 @@ def test_a_lot_of_log_is_kept() -> None:
 
     logged = virtual_run(main)
     assert [f"line {number} " in logged for number in range(400)] == [True] * 400
+
+
+def test_a_cancelled_run_whose_steps_are_done_can_end() -> None:
+    """T5: cancelled → resumes; with nothing left to do it completes, and nothing is called again."""
+    world = World(a=[Took(5, 1)])
+
+    async def main() -> Any:
+        async with world.engine() as engine:
+            run = await engine.start({"steps": [{"id": "a", "tool": "a"}]}, run_id="r")
+            await engine.pause(run)
+            await engine.wait(run)
+            await engine.cancel(run)
+            assert (await engine.wait(run)).status == "cancelled"
+            return await engine.retry(run)
+
+    result = virtual_run(main)
+    assert (result.status, result.success, result.steps["a"].attempts) == ("completed", True, 1)
+
+
+@pytest.mark.parametrize(
+    "asked", [{"clean": True, "stage": "one"}, {"clean": True, "steps": ["a"]}, {"stage": "one", "steps": ["a"]}]
+)
+def test_a_retry_names_one_thing(asked: dict[str, Any]) -> None:
+    """R5, T5: steps, a stage or a clean start; several at once are refused, and nothing is called."""
+    world = World(a=[ToolError("no", category="permanent_error")])
+
+    async def main() -> None:
+        async with world.engine() as engine:
+            plan = {"steps": [{"id": "a", "tool": "a", "stage": "one"}]}
+            assert (await engine.run(plan)).status == "failed"
+            run = (await engine.list())[0].run_id
+            with pytest.raises(Refused) as refusal:
+                await engine.retry(run, **asked)
+            assert refusal.value.code == "USAGE"
+
+    virtual_run(main)
+    assert world.calls_of("a") == 1

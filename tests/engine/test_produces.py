@@ -680,3 +680,37 @@ def test_a_clean_start_that_was_killed_is_finished_by_the_next(world: World, mon
             assert [path.name for path in (folder / ".rerail" / "backup").rglob("scratch.txt")] == ["scratch.txt"]
 
     virtual_run(main)
+
+
+# -- Where files are to be --------------------------------------------------------------------------------------------
+
+
+def making(**made: list[str]) -> list[dict[str, Any]]:
+    """Steps that produce these files."""
+    return [{"id": step, "tool": "make", "produces": files} for step, files in made.items()]
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        (making(a=["out"], b=["out/x.json"]), "needs a folder there"),
+        (making(a=["out/x.json"], b=["./out"]), "needs a folder there"),
+        (making(a=["x/y", "x/y/z"]), "needs a folder there"),
+        (making(a=["x.json"], b=[".//x.json"]), "made by step 'a' already"),
+    ],
+)
+def test_a_file_where_another_needs_a_folder_is_refused(steps: list[dict[str, Any]], said: str) -> None:
+    """T1: found before anything runs, however the paths are spelled."""
+    faults = rerail.Plan.load({"steps": steps}).check()
+    assert [fault.code for fault in faults] == ["BAD_FILE"]
+    assert said in str(faults[0].message)
+
+
+def test_what_follows_makes_no_file_of_its_parents() -> None:
+    """T1, T6: both work in one folder, so the one would damage the other's."""
+    plan = {"steps": making(a=["a.json"]), "follow_up": {"steps": making(b=["b.json"], c=["a.json"])}}
+    [fault] = rerail.Plan.load(plan).check()
+    assert (fault.code, fault.step) == ("BAD_FILE", "c")
+    assert "made by step 'a' already" in str(fault.message)
+    plan["follow_up"] = {"steps": making(b=["b.json"])}
+    assert rerail.Plan.load(plan).check() == []

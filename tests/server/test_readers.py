@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import aiohttp
 import httpx
 import pytest
 import socketio
-from tests.server.web import Place, Web, rested, serving, started, stream
+from tests.server.web import Place, Web, rested, serving, started
 
 pytestmark = pytest.mark.anyio
 
@@ -25,21 +26,36 @@ READERS, EVENTS, SECONDS = (100, 1_000, 60.0) if WHOLE else (10, 100, 6.0)
 FAST_READERS, FAST_EVENTS = (20, 10_000) if WHOLE else (5, 1_500)
 
 
-async def reads(client: httpx.AsyncClient, run: str) -> tuple[list[int], int]:
-    """A stream, read to the end; one that is let go comes back. Returns what it saw, and how often it was let go."""
+IDENT = re.compile(rb"^id: (\d+)\nevent: (\w+)$", re.MULTILINE)
+
+
+async def reads(web: Web, run: str) -> tuple[list[int], int]:
+    """A stream, read to the end; one that is let go comes back. Returns what it saw, and how often it was let go.
+
+    Read as plain bytes: a hundred readers in one process must not be what the run waits for.
+    """
     seen: list[int] = []
-    dropped = 0
+    dropped, where = 0, httpx.URL(web.url)
     while True:
-        headers = {"last-event-id": str(seen[-1])} if seen else {}
-        async with stream(client, f"/runs/{run}/stream?until_rest=true", **headers) as events:
-            async for event in events:
-                if event.name == "end":
-                    return seen, dropped
-                if event.name == "dropped":
-                    dropped += 1
-                    assert event.data["seq"] == seen[-1]
-                    break
-                seen.append(event.data["seq"])
+        reader, writer = await asyncio.open_connection(where.host, where.port, limit=1 << 22)
+        last = f"Last-Event-ID: {seen[-1]}\r\n" if seen else ""
+        host = f"Host: {where.host}:{where.port}\r\n"
+        writer.write(f"GET /api/v1/runs/{run}/stream?until_rest=true HTTP/1.1\r\n{host}{last}\r\n".encode())
+        over = away = False
+        while not over and not away:
+            block = await reader.readuntil(b"\n\n")
+            over = b"\nevent: end\n" in b"\n" + block
+            for ident, name in IDENT.findall(block.replace(b"\r\n", b"\n")):
+                if name == b"dropped":
+                    away = True
+                    assert int(ident) == seen[-1]
+                else:
+                    seen.append(int(ident))
+        writer.close()
+        await writer.wait_closed()
+        dropped += away
+        if over:
+            return seen, dropped
 
 
 async def listens(web: Web, run: str, session: aiohttp.ClientSession) -> tuple[list[int], int]:
@@ -75,7 +91,7 @@ async def watched(web: Web, count: int, name: str, *steps: dict[str, Any]) -> tu
     gate = {"id": "gate", "tool": "hold", "args": {"name": name}}
     async with web.client() as client, aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
         run = await started(client, gate, *({**step, "needs": ["gate"]} for step in steps))
-        tasks = [asyncio.create_task(reads(client, run)) for _ in range(count)]
+        tasks = [asyncio.create_task(reads(web, run)) for _ in range(count)]
         tasks += [asyncio.create_task(listens(web, run, session)) for _ in range(count)]
         await asyncio.sleep(0.05 * count)  # most are there when it begins; the others come late
         begun = time.time()

@@ -172,6 +172,8 @@ async def logs(
     """Print everything that happened, one line an event, and what tools and workers printed.
 
     With --json one document is printed, a list of events; with --follow too, at the end, when the run is at rest."""
+    if tail is not None and tail < 0:
+        return out.usage(out.say("cli.logs.tail"), f"rerail logs {run} --tail 20")
     async with Session(common, out).engine(run=run) as engine:
         found = await engine.find(run)
         records = await engine.events(found)
@@ -180,7 +182,7 @@ async def logs(
         lines = log.lines(records, last=not follow)
         after = await _later(engine, out, picture.state, step)  # to people the two are one task (T6)
         lines += after.first if after is not None else []
-        log.show(lines if tail is None else lines[max(0, len(lines) - max(0, tail)) :])
+        log.show(lines if tail is None else lines[max(0, len(lines) - tail) :])
         if follow and after is None:
             await _follow(engine, out, log, picture)
             after = await _later(engine, out, await engine.state(found), step)

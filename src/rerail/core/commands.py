@@ -434,6 +434,9 @@ def refuse_doubt(state: State, step: str | None = None) -> None:
 def _roots(
     state: State, steps: Sequence[str] | None, stage: str | None, *, clean: bool, force: bool, stale: Sequence[str]
 ) -> list[str]:
+    if [clean, stage is not None, bool(steps)].count(True) > 1:
+        # Each names what is to run again; nobody can know which of them was meant.
+        raise Refusal("USAGE", tell("refuse.run.retry_unclear"), tell("hint.run.retry_unclear", run=state.run))
     if clean:
         return list(state.tracks)
     if stage is not None:
@@ -454,6 +457,8 @@ def _roots(
         if not roots:
             if state.doubts:
                 refuse_doubt(state)
+            if state.rest is not None and state.rest.status == RunStatus.CANCELLED:
+                return []  # every step was done when it was cancelled: all that is left is to say so
             raise Refusal("NOTHING_TO_RETRY", tell("refuse.run.nothing_failed", run=state.run))
         return roots
     return _completed_roots(state)

@@ -291,10 +291,9 @@ def check(plan: Plan, tools: Mapping[str, ToolShape] | None = None) -> list[Faul
     said = {(fault.code, fault.step, str(fault.message)) for fault in plan.faults}
     faults += [f for f in check_steps(plan.steps, tools) if (f.code, f.step, str(f.message)) not in said]
     if plan.follow_up is not None:
-        faults += [
-            Fault(f.code, tell("refuse.plan.in_follow_up", message=f.message), f.step)
-            for f in check(plan.follow_up, tools)
-        ]
+        # What follows works in the same folder: a file of both would be damaged for the one by the other.
+        after = [*check(plan.follow_up, tools), *_check_places(plan.follow_up.steps, _made_by(plan.steps))]
+        faults += [Fault(f.code, tell("refuse.plan.in_follow_up", message=f.message), f.step) for f in after]
     return faults
 
 
@@ -327,19 +326,45 @@ def check_steps(steps: Sequence[Step], tools: Mapping[str, ToolShape] | None) ->
     return faults
 
 
+def _made_by(steps: Sequence[Step]) -> dict[str, str]:
+    """The files that these steps produce, however they are spelled → the step that does."""
+    return {_spelled(file.path): step.id for step in steps for file in step.produces}
+
+
+def _spelled(path: str) -> str:
+    return "/".join(part for part in path.split("/") if part not in ("", "."))
+
+
+def _check_places(steps: Sequence[Step], before: Mapping[str, str]) -> list[Fault]:
+    """Faults of where files are to be: none twice, and none where another one needs a folder."""
+    faults: list[Fault] = []
+    makers = dict(before)
+    for step in steps:
+        for file in step.produces:
+            path = _spelled(file.path)
+            if path in makers:
+                told = tell("refuse.plan.file_twice", path=file.path, step=makers[path])
+                faults.append(Fault("BAD_FILE", told, step.id))
+            else:
+                makers[path] = step.id
+    folders = {
+        "/".join(parts[:n]): path for path in makers for parts in [path.split("/")] for n in range(1, len(parts))
+    }
+    for path in makers.keys() & folders.keys():
+        told = tell("refuse.plan.file_is_folder", path=path, inside=folders[path])
+        faults.append(Fault("BAD_FILE", told, makers[path]))
+    return faults
+
+
 def _check_files(steps: Sequence[Step], tools: Mapping[str, ToolShape] | None) -> list[Fault]:
     """Faults of the files that the steps produce: each stays inside, and is one step's alone (T1)."""
-    faults: list[Fault] = []
-    makers: dict[str, str] = {}
+    faults = _check_places(steps, {})
     for step in steps:
         file: Produced
         for file in step.produces:
             problem = path_fault(file.path)
             if problem:
                 faults.append(Fault("BAD_FILE", tell(problem, path=file.path), step.id))
-            other = makers.setdefault("/".join(part for part in file.path.split("/") if part not in ("", ".")), step.id)
-            if other != step.id or step.produces.count(file) > 1:
-                faults.append(Fault("BAD_FILE", tell("refuse.plan.file_twice", path=file.path, step=other), step.id))
             if file.format and file.format not in FORMATS:
                 known = ", ".join(FORMATS)
                 faults.append(

@@ -244,7 +244,7 @@ class Reader:
             raise Refused(
                 tell("refuse.run.artifact_gone", name=name, reason=gone.reason),
                 "ARTIFACT_GONE",
-                hint=tell("hint.run.artifact_gone", run=run),
+                hint=tell("hint.run.artifact_gone", run=run, step=track.id),
             ) from None
 
     async def artifact_bytes(self, run: str, name: str) -> tuple[bytes, str]:
@@ -281,7 +281,7 @@ class Reader:
             raise Refused(
                 tell("refuse.run.artifact_gone", name=name, reason=spoilt[0].reason),
                 "FILE_DAMAGED",
-                hint=tell("hint.run.artifact_gone", run=state.run),
+                hint=tell("hint.run.artifact_gone", run=state.run, step=track.id),
             )
         return await asyncio.to_thread(inside(folder, name).read_bytes), wanted.file.kind
 

@@ -271,7 +271,7 @@ export const en = {
   "retry.title_step": "Retry {step}",
   "retry.text": "This is what would happen. Nothing has happened yet.",
   "retry.clean": "From scratch: keep nothing",
-  "retry.force": "Force: pass the limits, run what succeeded too",
+  "retry.force": "Force: past the retry limit and final errors",
   "retry.again": "Would run again",
   "retry.estimate": "about {span}",
   "retry.root": "root",

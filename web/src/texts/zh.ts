@@ -273,7 +273,7 @@ export const zh: Record<keyof typeof en, string> = {
   "retry.title_step": "重试 {step}",
   "retry.text": "以下是将要发生的事，目前尚未执行任何操作。",
   "retry.clean": "从头开始，不保留任何结果",
-  "retry.force": "强制：忽略限制，已成功的也重新执行",
+  "retry.force": "强制：忽略重试上限和不可重试的错误",
   "retry.again": "将重新执行",
   "retry.estimate": "约 {span}",
   "retry.root": "起因",

@@ -17,6 +17,10 @@ FILES: dict[str, dict[str, str]] = {
         "en": "produces: {path!r} is made by step {step!r} already; a file is one step's alone",
         "zh": "produces：{path!r} 已由步骤 {step!r} 生成；一个文件只能属于一个步骤",
     },
+    "refuse.plan.file_is_folder": {
+        "en": "produces: {path!r} is to be a file, and {inside!r} needs a folder there",
+        "zh": "produces：{path!r} 应为文件，而 {inside!r} 需要在那里有一个目录",
+    },
     "refuse.plan.file_format": {
         "en": "produces: {format!r} is no format that is known; write {known}",
         "zh": "produces：未知格式 {format!r}；可用 {known}",

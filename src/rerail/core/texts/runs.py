@@ -22,6 +22,14 @@ RUNS: dict[str, dict[str, str]] = {
         "en": "run {run} has no stage {stage!r}; stages: {stages}",
         "zh": "任务 {run} 没有阶段 {stage!r}；可用阶段：{stages}",
     },
+    "refuse.run.retry_unclear": {
+        "en": "a retry takes steps, or a stage, or starts from scratch: not several of these at once",
+        "zh": "重试只能指定步骤、指定阶段或从头开始其中之一，不能同时使用多个",
+    },
+    "hint.run.retry_unclear": {
+        "en": "rerail retry {run} --step STEP, --stage STAGE or --clean",
+        "zh": "rerail retry {run} --step STEP、--stage STAGE 或 --clean",
+    },
     "refuse.run.retry_limit": {
         "en": "run {run} was retried {retries:time|times}; the limit is {max_retries}",
         "zh": "任务 {run} 已重试 {retries} 次；上限为 {max_retries}",
@@ -184,7 +192,10 @@ RUNS: dict[str, dict[str, str]] = {
     },
     "hint.run.store_newer": {"en": "upgrade rerail", "zh": "请升级 rerail"},
     "hint.run.run_ambiguous": {"en": "type more of the id", "zh": "请多输入几位编号"},
-    "hint.run.artifact_gone": {"en": "use: rerail retry {run}", "zh": "使用：rerail retry {run}"},
+    "hint.run.artifact_gone": {
+        "en": "make it again: rerail retry {run} --step {step} --force",
+        "zh": "重新生成：rerail retry {run} --step {step} --force",
+    },
     "hint.run.not_in_doubt": {"en": "use: rerail retry {run}", "zh": "使用：rerail retry {run}"},
     "hint.run.stopping": {"en": "wait for its end, then retry", "zh": "请等它结束后再重试"},
     "hint.run.driven_by": {

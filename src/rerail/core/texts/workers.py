@@ -77,6 +77,7 @@ WORKERS: dict[str, dict[str, str]] = {
         "en": "the log {file} cannot be written: {reason}",
         "zh": "无法写入日志 {file}：{reason}",
     },
+    "cli.logs.tail": {"en": "--tail takes a number of lines, 0 or more", "zh": "--tail 需要行数，0 或更大"},
     "cli.logs.interrupted": {
         "en": "nobody drives the run any more; go on with: rerail resume {run}",
         "zh": "任务已无人执行；继续：rerail resume {run}",
