@@ -11,10 +11,10 @@ def test_runs_are_copied_and_compared(here: Here) -> None:
     """Every run arrives whole; a second copy finds them there; unknown runs, actions and stores are refused."""
     run = here.run({"id": "a", "tool": "ok"}, code=0)
     assert "1 run copied" in here("store", "copy", ".rerail/runs.db", "two.db", code=0).out
-    shown = here("show", run.id, "--store", "two.db", "--json", code=0)
+    shown = here("show", run, "--store", "two.db", "--json", code=0)
     assert json.loads(shown.out)["status"] == "completed"
     [row] = json.loads(here("store", "copy", ".rerail/runs.db", "two.db", "--json", code=0).out)
-    assert (row["run"], row["outcome"]) == (run.id, "same")
+    assert (row["run"], row["outcome"]) == (run, "same")
     assert "nobody" in here("store", "copy", ".rerail/runs.db", "two.db", "--run", "nobody", code=2).err
     assert "copy FROM TO" in here("store", "move", "a", "b", code=2).err
     assert "there is no store" in here("store", "copy", "nothing.db", "two.db", code=1).err
