@@ -17,5 +17,5 @@ def test_runs_are_copied_and_compared(here: Here) -> None:
     assert (row["run"], row["outcome"]) == (run, "same")
     assert "nobody" in here("store", "copy", ".rerail/runs.db", "two.db", "--run", "nobody", code=2).err
     assert "copy FROM TO" in here("store", "move", "a", "b", code=2).err
-    assert "there is no store" in here("store", "copy", "nothing.db", "two.db", code=1).err
+    assert "there is no store" in here("store", "copy", "nothing.db", "two.db", code=2).err
     assert "onto itself" in here("store", "copy", "two.db", "two.db", code=2).err
