@@ -100,9 +100,8 @@ def without_time(view: dict[str, Any]) -> dict[str, Any]:
 def patched(view: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
     """What a page makes of a patch."""
     steps = {**view["steps"], **patch["steps"]}
-    if "order" in patch:
-        steps = {step: steps[step] for step in patch["order"]}
-    return {**view, **patch["run"], "steps": steps}
+    order = patch.get("order", view["order"])
+    return {**view, **patch["run"], "order": order, "steps": {step: steps[step] for step in order}}
 
 
 def check_patches(records: Sequence[Record], cuts: set[int]) -> None:

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { patched, renewed, same, shapeKey } from "../src/lib/patch";
+import { patched, renewed, same, shapeKey, stepsOf } from "../src/lib/patch";
 import { fits } from "../src/lib/store";
 import type { RunRow, RunView, StepView } from "../src/lib/types";
 
@@ -80,5 +80,15 @@ describe("a row of the list", () => {
     expect(fits(row, { status: "", q: "C12" })).toBe(true);
     expect(fits(row, { status: "running", q: "" })).toBe(false);
     expect(fits(row, { status: "", q: "cake" })).toBe(false);
+  });
+});
+
+describe("the steps", () => {
+  it("come in the plan's order, also where ids are whole numbers", () => {
+    const fresh = { ...run(step("b"), step("10"), step("2")), order: ["b", "10", "2"] };
+    expect(stepsOf(fresh).map((one) => one.id)).toEqual(["b", "10", "2"]);
+    const after = patched(fresh, { seq: 6, steps: { 1: step("1") }, order: ["b", "10", "1"] });
+    expect(stepsOf(after).map((one) => one.id)).toEqual(["b", "10", "1"]);
+    expect(stepsOf(null)).toEqual([]);
   });
 });

@@ -256,7 +256,9 @@ def _mark(state: State, track: Track, life: Life | None) -> tuple[Any, ...]:
 def run_view(board: Board, now: float, lang: str = "en", *, interrupted: bool = False) -> dict[str, Any]:
     """The whole run, without outputs: its header, and every step in the plan's order."""
     head = header(board, now, lang, interrupted=interrupted)
-    return {**head, "steps": {track.id: step_view(board, track, lang) for track in board.state.tracks.values()}}
+    steps = {track.id: step_view(board, track, lang) for track in board.state.tracks.values()}
+    # Beside them their order: a reader in JavaScript would put ids that are numbers first.
+    return {**head, "order": list(steps), "steps": steps}
 
 
 def header(board: Board, now: float, lang: str = "en", *, interrupted: bool = False) -> dict[str, Any]:
@@ -403,7 +405,7 @@ class Changes:
         self._marks = {track.id: _mark(state, track, lives.get(track.id)) for track in state.tracks.values()}
         self._common = _common(state)
         shown = {**run_view(self.board, now, self.lang, interrupted=interrupted), **beside}
-        self._header = {name: value for name, value in shown.items() if name != "steps"}
+        self._header = {name: value for name, value in shown.items() if name not in ("steps", "order")}
         return shown
 
     def patch(self, now: float, beside: Mapping[str, Any], *, interrupted: bool = False) -> dict[str, Any] | None:

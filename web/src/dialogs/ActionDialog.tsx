@@ -4,6 +4,7 @@ import { at, post } from "../lib/api";
 import { type Asked, useScope } from "../lib/context";
 import { t } from "../lib/i18n";
 import { bad, good } from "../lib/toasts";
+import { stepsOf } from "../lib/patch";
 import type { Json } from "../lib/types";
 import { Button, Dialog, Field } from "../parts/basics";
 import { AddDialog } from "./AddDialog";
@@ -54,7 +55,7 @@ function SkipDialog({ step, onClose }: { step: string; onClose: () => void }): R
   const { store } = useScope();
   const [reason, setReason] = useState("");
   const { busy, act } = useAct("skip", onClose);
-  const behind = Object.values(store.run?.steps ?? {}).filter((one) => one.needs.includes(step));
+  const behind = stepsOf(store.run).filter((one) => one.needs.includes(step));
   return (
     <Dialog title={t("skip.title", { step })} onClose={onClose}>
       <form onSubmit={(event) => { event.preventDefault(); void act({ step, reason: reason || undefined }); }}>
@@ -96,7 +97,7 @@ function ResumeDialog({ onClose }: { onClose: () => void }): ReactNode {
   const { store } = useScope();
   const [over, setOver] = useState(false);
   const { busy, act } = useAct("resume", onClose);
-  const running = Object.values(store.run?.steps ?? {}).filter((step) => step.status === "running" || step.status === "in_doubt");
+  const running = stepsOf(store.run).filter((step) => step.status === "running" || step.status === "in_doubt");
   return (
     <Dialog title={t("resume.title")} onClose={onClose}>
       <form onSubmit={(event) => { event.preventDefault(); void act(over ? { take_over: true } : {}); }}>

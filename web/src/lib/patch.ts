@@ -47,7 +47,13 @@ export function same(a: unknown, b: unknown): boolean {
   return left.every((key) => key in b && same((a as Record<string, unknown>)[key], (b as Record<string, unknown>)[key]));
 }
 
+/** The steps in the plan's order. An object would put ids that are whole numbers first, whatever the plan says. */
+export function stepsOf(run: RunView | null): StepView[] {
+  if (!run) return [];
+  return run.order ? run.order.flatMap((id) => run.steps[id] ?? []) : Object.values(run.steps);
+}
+
 /** What the drawing of a graph depends on: ids, needs, stages and tools, and nothing that changes while a run goes on. */
 export function shapeKey(run: RunView): string {
-  return JSON.stringify(Object.values(run.steps).map((step) => [step.id, step.needs, step.soft ?? [], step.stage, step.tool]));
+  return JSON.stringify(stepsOf(run).map((step) => [step.id, step.needs, step.soft ?? [], step.stage, step.tool]));
 }

@@ -11,6 +11,7 @@ import { useWide } from "../lib/hooks";
 import { t } from "../lib/i18n";
 import { useKeys } from "../lib/keys";
 import { edgeKey, layered, type Point } from "../lib/layout";
+import { stepsOf } from "../lib/patch";
 import { type RunStore, usePart } from "../lib/store";
 import { Button, Empty } from "../parts/basics";
 import { StatusIcon } from "../parts/icons";
@@ -94,7 +95,7 @@ function Graph(): ReactNode {
   const fit = (): void => void flow.fitView(FIT);
   const opened = useRef<string[]>([]);
 
-  const steps = useMemo(() => Object.values(store.run?.steps ?? {}), [store, shape]);
+  const steps = useMemo(() => stepsOf(store.run), [store, shape]);
   const groups = useMemo(() => groupsOf(steps), [steps]);
   const folded = useMemo(() => fold(steps, unfolded ? [] : groups, open), [steps, groups, open, unfolded]);
   const critical = useMemo(() => new Set(showCritical ? (JSON.parse(path) as string[]) : []), [path, showCritical]);

@@ -5,6 +5,7 @@ import { ago, amount, duration, moment, shortId } from "../lib/format";
 import { useTick } from "../lib/hooks";
 import { t, word } from "../lib/i18n";
 import { address } from "../lib/route";
+import { stepsOf } from "../lib/patch";
 import type { Budget, RunView, WaitingOn } from "../lib/types";
 import { Button, StatusChip, Tag } from "../parts/basics";
 import { type IconName, StatusIcon } from "../parts/icons";
@@ -75,8 +76,8 @@ function Actions({ run }: { run: RunView }): ReactNode {
 function Verdict({ run, over }: { run: RunView; over: boolean }): ReactNode {
   const { select } = useScope();
   const [open, setOpen] = useState(false);
-  const poor = Object.values(run.steps).filter((step) => step.degraded && step.status !== "failed");
-  const stale = Object.values(run.steps).filter((step) => step.stale);
+  const poor = stepsOf(run).filter((step) => step.degraded && step.status !== "failed");
+  const stale = stepsOf(run).filter((step) => step.stale);
   const rows: { key: string; label: string; tone: string; ids: { id: string; why: string }[] }[] = [
     { key: "failed", label: t("verdict.failed"), tone: "bad", ids: run.failed_steps.map((row) => ({ id: row.id ?? row.step ?? "", why: row.reason ?? row.message ?? row.code ?? "" })) },
     { key: "disputed", label: t("verdict.disputed"), tone: "warn", ids: run.disputed.map((id) => ({ id, why: run.judgement?.reason ?? "" })) },

@@ -5,6 +5,7 @@ import { type Asked, RunContext } from "../lib/context";
 import { useWide } from "../lib/hooks";
 import { t, word } from "../lib/i18n";
 import { useKeys } from "../lib/keys";
+import { stepsOf } from "../lib/patch";
 import { address, go, type Route, type Tab, TABS } from "../lib/route";
 import type { Connection } from "../lib/sse";
 import { RunStore, usePart, useRun } from "../lib/store";
@@ -43,7 +44,7 @@ export function RunPage({ route, onState, readOnly }: {
   const scope = useMemo(() => ({ store, selected: step, select, ask: setAsked }), [store, step, select]);
 
   const move = (by: number): void => {
-    const ids = Object.keys(store.run?.steps ?? {});
+    const ids = stepsOf(store.run).map((step) => step.id);
     const at = step === null ? (by > 0 ? -1 : ids.length) : ids.indexOf(step);
     const next = ids[Math.max(0, Math.min(ids.length - 1, at + by))];
     if (next !== undefined) select(next);

@@ -5,6 +5,7 @@ import { duration } from "../lib/format";
 import { reveal, useRows } from "../lib/hooks";
 import { t, word } from "../lib/i18n";
 import { useKeys } from "../lib/keys";
+import { stepsOf } from "../lib/patch";
 import { useRun } from "../lib/store";
 import type { StepView } from "../lib/types";
 import { Empty, StatusChip, Tag } from "../parts/basics";
@@ -24,7 +25,7 @@ export function StepsTab(): ReactNode {
   const [status, setStatus] = useState("");
   const [sort, setSort] = useState<{ by: Sort; down: boolean }>({ by: "plan", down: false });
   const box = useRef<HTMLDivElement>(null);
-  const all = useMemo(() => Object.values(run?.steps ?? {}), [run?.steps]);
+  const all = useMemo(() => stepsOf(run), [run]);
   const rows = useMemo(() => sorted(all.filter((step) => fits(step, typed, status)), sort), [all, typed, status, sort]);
   const { first, last } = useRows(box, rows.length, ROW);
   const critical = useMemo(() => new Set(run?.critical ?? []), [run?.critical]);

@@ -5,6 +5,7 @@ import { clock, duration, ticks } from "../lib/format";
 import { reveal, useRows, useSize, useTick, useWide } from "../lib/hooks";
 import { t, word } from "../lib/i18n";
 import { useKeys } from "../lib/keys";
+import { stepsOf } from "../lib/patch";
 import { useRun } from "../lib/store";
 import type { StepView } from "../lib/types";
 import { Button, Empty } from "../parts/basics";
@@ -29,7 +30,7 @@ export function TimelineTab(): ReactNode {
   const [zoom, setZoom] = useState(1);
   const over = run === null || run.ended_at !== null;
   useTick(!over, 500);
-  const steps = useMemo(() => ordered(Object.values(run?.steps ?? {})), [run]);
+  const steps = useMemo(() => ordered(stepsOf(run)), [run]);
   const { first, last } = useRows(box, steps.length, ROW);
   useEffect(() => reveal(box.current, steps.findIndex((step) => step.id === selected), ROW, HEAD), [selected]);
   const move = (by: number): void => {
