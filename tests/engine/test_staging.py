@@ -12,7 +12,7 @@ import pytest
 import rerail
 from rerail.context import Context
 from rerail.core.events import FileMade
-from rerail.engine.files import put_in_place
+from rerail.engine.files import NotPlaced, put_in_place
 from rerail.errors import Refused, StoreError
 from rerail.ports import Owner
 from rerail.testing import VirtualClock, virtual_run
@@ -124,7 +124,9 @@ def test_the_digest_on_record_decides(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("good")
     (tmp_path / "stray.txt").write_text("late")
     digest = digest_of(own)[0]
-    put_in_place(tmp_path, FileMade("a.txt", "other", "a", f"{STAGE}/a-1-x/a.txt"))
+    with pytest.raises(NotPlaced, match=r"a\.txt"):  # and nobody goes on as if what is on record were there
+        put_in_place(tmp_path, FileMade("a.txt", "other", "a", f"{STAGE}/a-1-x/a.txt"))
+    put_in_place(tmp_path, FileMade("a.txt", digest_of(tmp_path / "a.txt")[0], "a", f"{STAGE}/a-1-x/a.txt"))
     put_in_place(tmp_path, FileMade("a.txt", digest, "a", "stray.txt"))
     put_in_place(tmp_path, FileMade("a.txt", digest, "a", f"{STAGE}/../../stray.txt"))
     assert (tmp_path / "a.txt").read_text() == "good"
@@ -310,7 +312,7 @@ def test_tools_that_go_their_own_ways_work_as_ever(tmp_path: Path) -> None:
     folder = tmp_path / "work" / result.run_id
     assert result.success, result.summary
     assert result.steps["b"].output == "plain"
-    assert (folder / "l.txt").is_symlink() and (folder / "l.txt").read_text() == "real"
+    assert not (folder / "l.txt").is_symlink() and (folder / "l.txt").read_text() == "real"
 
 
 def test_names_are_compared_however_they_are_spelt(tmp_path: Path) -> None:
@@ -326,13 +328,16 @@ def test_names_are_compared_however_they_are_spelt(tmp_path: Path) -> None:
         Context(workspace=tmp_path, staging=tmp_path / STAGE / "x", files=("out/b.txt",)).path("out/b.txt")
 
 
-def test_nothing_is_put_in_place_by_one_who_may_not_write(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_nothing_is_put_in_place_by_one_who_may_not_write(tmp_path: Path, kind: str) -> None:
     """T7, E1: on record first. An owner that lost its run in the middle of a call leaves the newer file alone."""
     begun, gate = asyncio.Event(), asyncio.Event()
 
     @rerail.tool
     async def slow(ctx: rerail.Context) -> str:
-        ctx.write_text("a.txt", "old")
+        ctx.write_text("other.txt" if kind == "link" else "a.txt", "old")
+        if kind == "link":
+            ctx.path("a.txt").symlink_to("other.txt")
         begun.set()
         await gate.wait()
         return "done"
@@ -352,3 +357,103 @@ def test_nothing_is_put_in_place_by_one_who_may_not_write(tmp_path: Path) -> Non
             assert place.read_text() == "new"
 
     virtual_run(main)
+
+
+@pytest.mark.parametrize("target", ["real.json", "staged.json", "gone.json", "outside", "loop.json"])
+def test_a_link_is_its_content_and_stays_with_its_attempt(tmp_path: Path, target: str) -> None:
+    """T1: a link of an attempt that fails is nowhere else; one that leads out of the workspace, or nowhere, fails."""
+    outside = tmp_path / "outside.json"
+    outside.write_text("{}")
+
+    @rerail.tool
+    async def link(ctx: rerail.Context, good: bool) -> str:
+        (ctx.workspace / "real.json").write_text('{"n": 1}')
+        ctx.write_json("staged.json", {"n": 1})
+        ctx.path("loop.json").symlink_to("loop.json")
+        ctx.path("a.json").symlink_to(outside if target == "outside" else target)
+        ctx.write_text("b.json", "{}" if good else "no JSON")
+        return "linked"
+
+    async def main(good: bool) -> tuple[rerail.RunResult, Path]:
+        step = {"id": "a", "tool": "link", "args": {"good": good}, "produces": ["a.json", "b.json", "staged.json"]}
+        async with engine_in(tmp_path, link) as engine:
+            result = await engine.run({"steps": [step]})
+            return result, tmp_path / "work" / result.run_id / "a.json"
+
+    failed, place = virtual_run(lambda: main(False))
+    assert not failed.success and not place.exists() and not place.is_symlink()
+    done, place = virtual_run(lambda: main(True))
+    assert done.success is target.startswith(("real", "staged"))
+    assert not place.is_symlink()
+    assert (
+        (place.read_text().split() == ["{", '"n":', "1", "}"] or place.read_text() == '{"n": 1}')
+        if done.success
+        else (not place.exists())
+    )
+
+
+@pytest.mark.parametrize("how", ["changed", "gone"])
+def test_a_file_that_changed_before_it_was_put_in_place_is_no_success(tmp_path: Path, how: str) -> None:
+    """T1, V1: what is on record is not what there is: the run does not complete, and its step runs again."""
+
+    @rerail.tool
+    async def pair(ctx: rerail.Context) -> str:
+        ctx.write_text("a.txt", f"attempt {ctx.attempt}")
+        ctx.write_text("b.txt", f"attempt {ctx.attempt}")
+        return "made"
+
+    @rerail.tool
+    async def meddle(path: str) -> bool:
+        first = Path(path).with_name("a.txt")  # which was looked at already
+        if first.read_text() == "attempt 1":
+            first.write_text("meddled") if how == "changed" else first.unlink()
+        return True
+
+    made = [{"path": "a.txt"}, {"path": "b.txt", "check": "meddle"}]
+
+    async def main() -> rerail.RunResult:
+        async with engine_in(tmp_path, pair, meddle) as engine:
+            run = await engine.start({"steps": [{"id": "a", "tool": "pair", "produces": made}]})
+            with pytest.raises(StoreError, match=r"a\.txt") as stopped:
+                await engine.wait(run)
+            assert stopped.value.code == "FILE_NOT_PLACED"
+            assert (await engine.show(run)).status == "running"
+            return await engine.retry(run)
+
+    result = virtual_run(main)
+    assert (result.success, result.steps["a"].attempts) == (True, 2)
+    assert (tmp_path / "work" / result.run_id / "a.txt").read_text() == "attempt 2"
+
+
+@pytest.mark.parametrize("how", ["cancel", "clean", "again"])
+def test_a_file_that_cannot_be_placed_keeps_nobody_from_going_another_way(tmp_path: Path, how: str) -> None:
+    """X7, T3, T4: the run can be cancelled, started over, and its step done again; what was written is kept."""
+
+    @rerail.tool
+    async def make(ctx: rerail.Context) -> str:
+        ctx.write_text("sub/a.txt", f"attempt {ctx.attempt}")
+        if ctx.attempt == 1:
+            (ctx.workspace / "sub").write_text("in the way")
+        else:
+            (ctx.workspace / "sub").unlink(missing_ok=True)
+        return "made"
+
+    async def main() -> rerail.RunResult:
+        async with engine_in(tmp_path, make) as engine:
+            run = await engine.start({"steps": [{"id": "a", "tool": "make", "produces": ["sub/a.txt"]}]})
+            with pytest.raises(StoreError):
+                await engine.wait(run)
+            if how == "cancel":
+                await engine.cancel(run)
+                return await engine.wait(run)
+            return await (engine.retry(run, clean=True) if how == "clean" else engine.retry(run))
+
+    result = virtual_run(main)
+    folder = tmp_path / "work" / result.run_id
+    if how == "cancel":
+        assert result.status == "cancelled"
+        assert [path.read_text() for path in (folder / STAGE).rglob("a.txt")] == ["attempt 1"]
+        return
+    assert result.success
+    assert (folder / "sub" / "a.txt").read_text() == "attempt 2"
+    assert [path.read_text() for path in (folder / ".rerail" / "archive").rglob("a.txt")] == ["attempt 1"]

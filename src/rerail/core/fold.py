@@ -382,6 +382,8 @@ def _retry_begin(state: State, event: ev.RetryBegin, at: float) -> None:
     state.round_done = False
     state.reopened = not event.automatic
     state.uncleared = event.backup or state.uncleared
+    if event.operation == "clean":
+        state.drafts.clear()  # what could be put in place was, and is in the backup; nothing of it is wanted any more
     state.round_calls = {}
     state.round_chain = event.chain
     state.activate(at)

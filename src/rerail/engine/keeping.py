@@ -19,7 +19,7 @@ from rerail.core.plan import Produced
 from rerail.core.state import State
 from rerail.core.texts import tell
 from rerail.core.track import Phase, Track
-from rerail.engine.files import Seen, Wanted, damaged, files_of, look, look_at, put_all_in_place
+from rerail.engine.files import Seen, Wanted, damaged, files_of, look, look_at, put_all_in_place, written_to
 from rerail.engine.loop import Host
 from rerail.errors import Refused
 from rerail.workspace import (
@@ -153,7 +153,7 @@ class Edit:
 
 def _left(file: Produced, folder: Path, staging: Path | None) -> Seen:
     seen = look(file, folder)
-    own = look(file, staging) if seen.faults and staging is not None else seen
+    own = look(file, written_to(folder, staging, file)) if seen.faults and staging is not None else seen
     return seen if own.faults else own
 
 

@@ -207,7 +207,7 @@ class RunLoop:
                 self._absorb()
                 if self._made:  # on record first, then in place, and only then whatever follows
                     await self._commit()
-                    await place(self.host.clock, self.state, self.workspace, self._made)
+                    await place(self.host.clock, self.state, self.workspace, self._made, just_made=True)
                     self._made = {}
                 self._obey()
                 with unswept(len(self.state.ready)):
