@@ -24,11 +24,31 @@ from rerail.core.texts import tell
 from rerail.core.track import Phase, Track
 from rerail.errors import StoreError
 from rerail.ports import Clock
-from rerail.workspace import EDIT, STAGE, Outside, digest_of, entry, inside, plain_name, put_aside
+from rerail.workspace import (
+    EDIT,
+    STAGE,
+    UNTOUCHED,
+    Outside,
+    digest_of,
+    entry,
+    inside,
+    names_in,
+    plain_name,
+    put_aside,
+)
 
 NO_DRAFTS: Mapping[str, FileMade] = {}
+MEDIA = {
+    ".json": "application/json", ".yaml": "application/yaml", ".yml": "application/yaml", ".txt": "text/plain",
+    ".md": "text/markdown", ".csv": "text/csv", ".html": "text/html",
+}  # fmt: skip
 MAX_PARSED = 64 * 1024 * 1024  # bytes of a file that is read as data
 MAX_NODES = 1_000_000  # values of a YAML file that has aliases, each counted as often as it is named
+
+
+def media_of(path: str) -> str:
+    """The media type of a file, as far as its name tells."""
+    return MEDIA.get(Path(path).suffix.lower(), "application/octet-stream")
 
 
 def unmet(check: Check | Produced, output: Any) -> list[str]:
@@ -219,6 +239,7 @@ async def place(
 
     def work() -> None:
         put_all_in_place(folder, files.values(), needed)
+        _bring_rest(folder, [files[path] for path in needed])
         for path in sorted(needed) if just_made else ():
             if not os.path.lexists(entry(folder, path)):
                 gone = tell("reason.file.missing", reason=os.strerror(errno.ENOENT))
@@ -229,6 +250,27 @@ async def place(
             await asyncio.to_thread(work)
     except (OSError, Outside) as error:
         raise StoreError(tell("refuse.run.not_in_place", run=state.run, reason=error), "FILE_NOT_PLACED") from error
+
+
+def _bring_rest(folder: Path, files: Iterable[FileMade]) -> None:
+    """Bring what attempts left beside the files that they declared to where it was meant to be, too.
+
+    A tool that names a file after a declared one, in the same folder, says so in its answer. What nobody declared has
+    no digest on record: it is moved as it is, and what cannot be moved stays, and harms nobody.
+    """
+    declared: dict[Path, set[str]] = {}
+    for file in files:
+        draft = Path(file.draft)
+        if draft.is_relative_to(STAGE) and ".." not in draft.parts:
+            declared.setdefault(Path(*draft.parts[: len(STAGE.parts) + 1]), set()).add(plain_name(file.path))
+    for own, names in declared.items():
+        for name in [name for name in names_in(folder / own) if plain_name(name) not in names]:
+            with contextlib.suppress(OSError, Outside):
+                place = entry(folder, name)
+                put_aside(folder, [name], f"{own.name}-replaced", copy=not place.is_dir() or place.is_symlink())
+                place.parent.mkdir(parents=True, exist_ok=True)
+                (folder / own / name).replace(place)
+                _tidy((folder / own / name).parent, folder)
 
 
 def _goes_on_with(state: State, file: FileMade) -> bool:
@@ -253,6 +295,9 @@ def written_to(folder: Path, staging: Path | None, file: Produced) -> Path:
         own = entry(staging, file.path)
         if own.is_symlink():
             _unlinked(folder, own, entry(folder, file.path))
+        elif own.lstat().st_mtime_ns == UNTOUCHED[1] and os.path.lexists(entry(folder, file.path)):
+            own.unlink()  # a copy that was only read: what it was made from is what the tool wrote
+            return folder
     return staging
 
 
