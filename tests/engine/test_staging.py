@@ -348,7 +348,7 @@ def test_nothing_is_put_in_place_by_one_who_may_not_write(tmp_path: Path, kind: 
         return "done"
 
     async def main() -> None:
-        async with engine_in(tmp_path, slow) as engine:
+        async with engine_in(tmp_path, slow, real=True) as engine:
             run = await engine.start({"steps": [{"id": "a", "tool": "slow", "produces": ["a.txt"]}]})
             await begun.wait()
             store, head = engine._host.store, await engine.head(run)
@@ -361,7 +361,7 @@ def test_nothing_is_put_in_place_by_one_who_may_not_write(tmp_path: Path, kind: 
             assert lost.value.code == "LEASE_LOST"
             assert place.read_text() == "new"
 
-    virtual_run(main)
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("target", ["real.json", "staged.json", "gone.json", "outside", "loop.json"])
