@@ -9,6 +9,7 @@ Rules of this file:
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any, TypeAlias
 
 from rerail.core.codes import Category
 from rerail.core.texts import say, tell
-from rerail.workspace import Outside, inside, make_home, plain_name, write_whole
+from rerail.workspace import Outside, copy_whole, inside, make_home, plain_name, write_whole
 
 # Takes "log" or "progress" and what was said; called from the tool's thread, so it must be safe to call from any.
 Sink: TypeAlias = Callable[[str, Mapping[str, Any]], None]
@@ -122,7 +123,10 @@ class Context:
 
     @property
     def workspace(self) -> Path:
-        """The run's folder, made when first asked for; a temporary one outside of a run."""
+        """The run's folder, made when first asked for; a temporary one outside of a run.
+
+        What the step declared and wrote with `path` or `write_…` is not in it before the step succeeded.
+        """
         if not self._workspace_made:
             self._make_workspace()
         return self._workspace  # type: ignore[return-value]  # a Path, once made
@@ -140,14 +144,18 @@ class Context:
         """Where a file of the workspace is, or is to be; a path that leaves the workspace is refused (T1).
 
         A file that the step declared is this attempt's own until its success is on record; then it is in its place.
+        Until then it is found by this path only, not by `ctx.workspace / name`. What lies beside it then is brought to
+        its place too. One that the tool wrote to `ctx.workspace / name` can be read, as a copy, by this path.
         """
         try:
-            found = inside(self.workspace, name)
+            place = found = inside(self.workspace, name)
             if self._staging is not None and plain_name(name) in self._files:
                 found = inside(Path(self._staging), name)
         except Outside:
             raise FileOutside(name) from None
         found.parent.mkdir(parents=True, exist_ok=True)
+        if found != place and not os.path.lexists(found) and place.is_file():
+            copy_whole(place, found)  # never the file itself: a late attempt would write to what is another's by now
         return found
 
     def write_bytes(self, name: str, data: bytes) -> Path:

@@ -23,7 +23,9 @@ from rerail.core.plan import RESERVED, path_fault
 
 OWN = Path(".rerail")
 ARCHIVE, BACKUP, STAGE, EDIT = OWN / "archive", OWN / "backup", OWN / "stage", OWN / "edit"
+CLEARED = OWN / "cleared"  # names the backup whose originals were taken away last
 CHUNK = 1 << 20
+UNTOUCHED = (0, 0)  # the times of a copy that nobody has written to: who does changes them
 
 
 class Outside(ValueError):
@@ -70,6 +72,18 @@ def plain_name(name: str) -> str:
 def stage_for(step: str, attempt: int) -> str:
     """The name of a folder, in the workspace, that one attempt alone writes its declared files to."""
     return (STAGE / f"{_label(step)[:60]}-{attempt}-{secrets.token_hex(4)}").as_posix()
+
+
+def copy_whole(source: Path, path: Path) -> None:
+    """Copy a file so that whoever looks, at any moment, sees all of it; over nothing, and if it can be done."""
+    temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}.part")
+    try:
+        with contextlib.suppress(OSError):
+            shutil.copyfile(source, temporary)
+            os.utime(temporary, ns=UNTOUCHED)
+            os.link(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -164,7 +178,7 @@ class Backup:
 
 def would_back_up(folder: Path, names: Iterable[str] | None = None) -> list[str]:
     """The files of the workspace, or those of these that are there."""
-    return [name for name in (_all(folder) if names is None else names) if os.path.lexists(entry(folder, name))]
+    return [name for name in (names_in(folder) if names is None else names) if os.path.lexists(entry(folder, name))]
 
 
 def back_up(folder: Path, label: str, names: Iterable[str] | None = None) -> Backup | None:
@@ -200,7 +214,7 @@ def _keep(source: Path, target: Path) -> None:
         shutil.copy2(source, target, follow_symlinks=False)
 
 
-def _all(folder: Path) -> Iterator[str]:
+def names_in(folder: Path) -> Iterator[str]:
     """The names of all files of the workspace that are not our own."""
     for place, folders, files in os.walk(folder):
         here = Path(place).relative_to(folder)
@@ -217,7 +231,7 @@ def _all(folder: Path) -> Iterator[str]:
 
 def kept_in(folder: Path) -> Backup:
     """A backup that was made earlier."""
-    return Backup(folder, tuple(_all(folder)))
+    return Backup(folder, tuple(names_in(folder)))
 
 
 def _is_copy(one: os.stat_result, other: os.stat_result) -> bool:

@@ -714,3 +714,61 @@ def test_what_follows_makes_no_file_of_its_parents() -> None:
     assert "made by step 'a' already" in str(fault.message)
     plan["follow_up"] = {"steps": making(b=["b.json"])}
     assert rerail.Plan.load(plan).check() == []
+
+
+@pytest.mark.parametrize("act", ["confirm", "skip", "resolve"])
+def test_a_clean_start_that_was_killed_is_finished_before_a_person_acts(
+    world: World, monkeypatch: pytest.MonkeyPatch, act: str
+) -> None:
+    """T4, X7: nothing of what the run is to lose is there for what follows, nor taken for what a step left."""
+    from rerail.engine import engine as module
+
+    async def died(*_: Any) -> None:
+        raise StoreError("killed here")
+
+    async def main() -> None:
+        async with world.engine() as engine:
+            run = (await engine.run({"steps": [step("g", "read", confirm=True), *CHAIN]})).run_id
+            folder = world.folder / "work" / run
+            assert (folder / "a.json").exists()
+            (folder / "scratch.txt").write_text("mine")
+            await engine.cancel(run)
+            await engine.wait(run)
+            with monkeypatch.context() as patched:
+                patched.setattr(module, "cleared", died)
+                with pytest.raises(StoreError, match="killed"):
+                    await engine.retry(run, clean=True)
+            head = await engine.head(run)
+            await engine._host.store.release(Lease(run, head.owner, head.fence))  # type: ignore[arg-type]
+            assert (folder / "scratch.txt").exists()
+            if act == "resolve":
+                with pytest.raises(Refused) as refused:
+                    await engine.resolve(run, "a", succeeded=None)
+                assert refused.value.code == "FILE_DAMAGED"
+            else:
+                await (engine.confirm(run, "g") if act == "confirm" else engine.skip(run, "g"))
+                assert (await engine.wait(run)).status == "completed"
+            assert not (folder / "scratch.txt").exists()
+
+    virtual_run(main)
+
+
+def test_what_is_brought_back_from_a_backup_stays(world: World) -> None:
+    """T4: files are taken away once; who brings one back while the run waits, times and all, has it."""
+    import shutil
+
+    async def main() -> None:
+        async with world.engine() as engine:
+            plan = {"steps": [step("g", "read", confirm=True), {**A, "needs": ["g"]}]}
+            run = (await engine.run(plan)).run_id
+            await engine.confirm(run)
+            await engine.wait(run)
+            await engine.retry(run, clean=True, force=True)
+            place = world.folder / "work" / run / "a.json"
+            assert not place.exists()
+            [kept] = (world.folder / "work" / run / ".rerail" / "backup").rglob("a.json")
+            shutil.copy2(kept, place)
+            await engine.resolve(run, "a", succeeded=None)
+            assert place.exists()
+
+    virtual_run(main)

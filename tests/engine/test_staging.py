@@ -11,8 +11,10 @@ import pytest
 
 import rerail
 from rerail.context import Context
-from rerail.core.events import FileMade
-from rerail.engine.files import put_in_place
+from rerail.core.events import Acted, FileMade, StepFailed
+from rerail.core.lines import Lines
+from rerail.core.state import State
+from rerail.engine.files import NotPlaced, put_in_place
 from rerail.errors import Refused, StoreError
 from rerail.ports import Owner
 from rerail.testing import VirtualClock, virtual_run
@@ -79,12 +81,15 @@ def test_whoever_was_killed_between_record_and_file_is_no_loss(tmp_path: Path) -
     async def main() -> rerail.RunResult:
         async with engine_in(tmp_path, write, read) as engine:
             run = (await engine.run({"steps": GATED})).run_id
-            back(tmp_path / "work" / run, await engine.state(run))
+            folder, state = tmp_path / "work" / run, await engine.state(run)
+            back(folder, state)
+            (folder / state.tracks["a"].call.staged / "a.md5").write_text("beside it")
             await engine.confirm(run)
             return await engine.wait(run)
 
     result = virtual_run(main)
     assert (result.success, result.steps["b"].output, result.steps["a"].attempts) == (True, "attempt 1", 1)
+    assert (tmp_path / "work" / result.run_id / "a.md5").read_text() == "beside it"
 
 
 def back(folder: Path, state: Any) -> None:
@@ -124,7 +129,9 @@ def test_the_digest_on_record_decides(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("good")
     (tmp_path / "stray.txt").write_text("late")
     digest = digest_of(own)[0]
-    put_in_place(tmp_path, FileMade("a.txt", "other", "a", f"{STAGE}/a-1-x/a.txt"))
+    with pytest.raises(NotPlaced, match=r"a\.txt"):  # and nobody goes on as if what is on record were there
+        put_in_place(tmp_path, FileMade("a.txt", "other", "a", f"{STAGE}/a-1-x/a.txt"))
+    put_in_place(tmp_path, FileMade("a.txt", digest_of(tmp_path / "a.txt")[0], "a", f"{STAGE}/a-1-x/a.txt"))
     put_in_place(tmp_path, FileMade("a.txt", digest, "a", "stray.txt"))
     put_in_place(tmp_path, FileMade("a.txt", digest, "a", f"{STAGE}/../../stray.txt"))
     assert (tmp_path / "a.txt").read_text() == "good"
@@ -310,7 +317,7 @@ def test_tools_that_go_their_own_ways_work_as_ever(tmp_path: Path) -> None:
     folder = tmp_path / "work" / result.run_id
     assert result.success, result.summary
     assert result.steps["b"].output == "plain"
-    assert (folder / "l.txt").is_symlink() and (folder / "l.txt").read_text() == "real"
+    assert not (folder / "l.txt").is_symlink() and (folder / "l.txt").read_text() == "real"
 
 
 def test_names_are_compared_however_they_are_spelt(tmp_path: Path) -> None:
@@ -326,19 +333,22 @@ def test_names_are_compared_however_they_are_spelt(tmp_path: Path) -> None:
         Context(workspace=tmp_path, staging=tmp_path / STAGE / "x", files=("out/b.txt",)).path("out/b.txt")
 
 
-def test_nothing_is_put_in_place_by_one_who_may_not_write(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_nothing_is_put_in_place_by_one_who_may_not_write(tmp_path: Path, kind: str) -> None:
     """T7, E1: on record first. An owner that lost its run in the middle of a call leaves the newer file alone."""
     begun, gate = asyncio.Event(), asyncio.Event()
 
     @rerail.tool
     async def slow(ctx: rerail.Context) -> str:
-        ctx.write_text("a.txt", "old")
+        ctx.write_text("other.txt" if kind == "link" else "a.txt", "old")
+        if kind == "link":
+            ctx.path("a.txt").symlink_to("other.txt")
         begun.set()
         await gate.wait()
         return "done"
 
     async def main() -> None:
-        async with engine_in(tmp_path, slow) as engine:
+        async with engine_in(tmp_path, slow, real=True) as engine:
             run = await engine.start({"steps": [{"id": "a", "tool": "slow", "produces": ["a.txt"]}]})
             await begun.wait()
             store, head = engine._host.store, await engine.head(run)
@@ -351,4 +361,224 @@ def test_nothing_is_put_in_place_by_one_who_may_not_write(tmp_path: Path) -> Non
             assert lost.value.code == "LEASE_LOST"
             assert place.read_text() == "new"
 
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("target", ["real.json", "staged.json", "gone.json", "outside", "loop.json"])
+def test_a_link_is_its_content_and_stays_with_its_attempt(tmp_path: Path, target: str) -> None:
+    """T1: a link of an attempt that fails is nowhere else; one that leads out of the workspace, or nowhere, fails."""
+    outside = tmp_path / "outside.json"
+    outside.write_text("{}")
+
+    @rerail.tool
+    async def link(ctx: rerail.Context, good: bool) -> str:
+        (ctx.workspace / "real.json").write_text('{"n": 1}')
+        ctx.write_json("staged.json", {"n": 1})
+        ctx.path("loop.json").symlink_to("loop.json")
+        ctx.path("a.json").symlink_to(outside if target == "outside" else target)
+        ctx.write_text("b.json", "{}" if good else "no JSON")
+        return "linked"
+
+    async def main(good: bool) -> tuple[rerail.RunResult, Path]:
+        step = {"id": "a", "tool": "link", "args": {"good": good}, "produces": ["a.json", "b.json", "staged.json"]}
+        async with engine_in(tmp_path, link) as engine:
+            result = await engine.run({"steps": [step]})
+            return result, tmp_path / "work" / result.run_id / "a.json"
+
+    failed, place = virtual_run(lambda: main(False))
+    assert not failed.success and not place.exists() and not place.is_symlink()
+    done, place = virtual_run(lambda: main(True))
+    assert done.success is target.startswith(("real", "staged"))
+    assert not place.is_symlink()
+    assert (
+        (place.read_text().split() == ["{", '"n":', "1", "}"] or place.read_text() == '{"n": 1}')
+        if done.success
+        else (not place.exists())
+    )
+
+
+@pytest.mark.parametrize("how", ["changed", "gone"])
+def test_a_file_that_changed_before_it_was_put_in_place_is_no_success(tmp_path: Path, how: str) -> None:
+    """T1, V1: what is on record is not what there is: the run does not complete, and its step runs again."""
+
+    @rerail.tool
+    async def pair(ctx: rerail.Context) -> str:
+        ctx.write_text("a.txt", f"attempt {ctx.attempt}")
+        ctx.write_text("b.txt", f"attempt {ctx.attempt}")
+        return "made"
+
+    @rerail.tool
+    async def meddle(path: str) -> bool:
+        first = Path(path).with_name("a.txt")  # which was looked at already
+        if first.read_text() == "attempt 1":
+            first.write_text("meddled") if how == "changed" else first.unlink()
+        return True
+
+    made = [{"path": "a.txt"}, {"path": "b.txt", "check": "meddle"}]
+
+    async def main() -> rerail.RunResult:
+        async with engine_in(tmp_path, pair, meddle) as engine:
+            run = await engine.start({"steps": [{"id": "a", "tool": "pair", "produces": made}]})
+            with pytest.raises(StoreError, match=r"a\.txt") as stopped:
+                await engine.wait(run)
+            assert stopped.value.code == "FILE_NOT_PLACED"
+            assert (await engine.show(run)).status == "running"
+            return await engine.retry(run)
+
+    result = virtual_run(main)
+    assert (result.success, result.steps["a"].attempts) == (True, 2)
+    assert (tmp_path / "work" / result.run_id / "a.txt").read_text() == "attempt 2"
+
+
+@pytest.mark.parametrize("how", ["cancel", "clean", "again"])
+def test_a_file_that_cannot_be_placed_keeps_nobody_from_going_another_way(tmp_path: Path, how: str) -> None:
+    """X7, T3, T4: the run can be cancelled, started over, and its step done again; what was written is kept."""
+
+    @rerail.tool
+    async def make(ctx: rerail.Context) -> str:
+        ctx.write_text("sub/a.txt", f"attempt {ctx.attempt}")
+        if ctx.attempt == 1:
+            (ctx.workspace / "sub").write_text("in the way")
+        else:
+            (ctx.workspace / "sub").unlink(missing_ok=True)
+        return "made"
+
+    async def main() -> rerail.RunResult:
+        async with engine_in(tmp_path, make) as engine:
+            run = await engine.start({"steps": [{"id": "a", "tool": "make", "produces": ["sub/a.txt"]}]})
+            with pytest.raises(StoreError):
+                await engine.wait(run)
+            if how == "cancel":
+                await engine.cancel(run)
+                return await engine.wait(run)
+            return await (engine.retry(run, clean=True) if how == "clean" else engine.retry(run))
+
+    result = virtual_run(main)
+    folder = tmp_path / "work" / result.run_id
+    if how == "cancel":
+        assert result.status == "cancelled"
+        assert [path.read_text() for path in (folder / STAGE).rglob("a.txt")] == ["attempt 1"]
+        return
+    assert result.success
+    assert (folder / "sub" / "a.txt").read_text() == "attempt 2"
+    assert [path.read_text() for path in (folder / ".rerail" / "archive").rglob("a.txt")] == ["attempt 1"]
+
+
+def test_what_a_person_agrees_to_while_the_run_goes_on_is_in_place_when_it_ends(tmp_path: Path) -> None:
+    """X7, T1: the files of a step declared to have succeeded are placed, listed, and nobody's but its attempt's."""
+    begun, gate = asyncio.Event(), asyncio.Event()
+
+    @rerail.tool(effect="once")
+    async def act(ctx: rerail.Context) -> str:
+        ctx.write_text("a.txt", "by the tool")
+        raise rerail.ToolError("the line broke", lost=True)
+
+    @rerail.tool
+    async def hold() -> str:
+        begun.set()
+        await gate.wait()
+        return "held"
+
+    steps = [{"id": "a", "tool": "act", "produces": ["a.txt"]}, {"id": "h", "tool": "hold"}]
+
+    async def main() -> tuple[rerail.RunResult, Any, str, list[Any]]:
+        async with engine_in(tmp_path, act, hold, real=True) as engine:
+            run = await engine.start({"steps": steps})
+            await begun.wait()
+            async for record in engine.watch(run):
+                if isinstance(record.event, StepFailed):
+                    break
+            await engine.resolve(run, "a", succeeded=None)
+            assert engine.drives(run)
+            gate.set()
+            result = await engine.wait(run)
+            return result, await engine.artifacts(run), await engine.why(run, "a"), await engine.events(run)
+
+    result, artifacts, why, events = asyncio.run(main())
+    folder = tmp_path / "work" / result.run_id
+    assert result.success
+    assert (folder / "a.txt").read_text() == "by the tool"
+    assert staged_at(folder) == []
+    digest, size = digest_of(folder / "a.txt")
+    rows = {row["name"]: (row["step"], row["attempt"], row["digest"], row["size"], row["media"]) for row in artifacts}
+    assert rows["a.txt"] == ("a", 1, digest, size, "text/plain")
+    [resolved] = [record.event for record in events if isinstance(record.event, Acted)]
+    for said in (why, Lines(State("r")).acted(resolved)[2]):
+        assert "resolve" in said and "another" not in said
+
+
+def test_artifacts_are_what_a_person_made_of_them(tmp_path: Path) -> None:
+    """T2, I4: a file that was given another content is listed with that, and is still its step's."""
+
+    async def main() -> None:
+        async with engine_in(tmp_path, write, read) as engine:
+            run = (await engine.run({"steps": GATED})).run_id
+            await engine.confirm(run, edit={"a.txt": b"by a person, and longer"})
+            assert (await engine.wait(run)).steps["b"].output == "by a person, and longer"
+            [row] = [row for row in await engine.artifacts(run) if row["name"] == "a.txt"]
+            digest, size = digest_of(tmp_path / "work" / run / "a.txt")
+            assert (row["digest"], row["size"], row["step"], row["attempt"]) == (digest, size, "a", 1)
+            assert size == len("by a person, and longer")
+
     virtual_run(main)
+
+
+def test_what_lies_beside_a_declared_file_comes_along(tmp_path: Path) -> None:
+    """T1: files that a tool names after a declared one are where its answer says; nothing is lost, or of ours."""
+
+    @rerail.tool
+    async def summed(ctx: rerail.Context) -> dict[str, Any]:
+        (ctx.workspace / "out").mkdir()
+        (ctx.workspace / "out" / "a.md5").write_text("older")
+        path = ctx.write_text("out/a.txt", "good")
+        beside = path.with_suffix(".md5")
+        beside.write_text("sum")
+        (path.parent / "more").mkdir()
+        (path.parent / "more" / "b.txt").write_text("more")
+        (path.parent.parent / "task.json").write_text("not ours")
+        (path.parent.parent / ".rerail").mkdir()
+        (path.parent.parent / ".rerail" / "x").write_text("not ours")
+        return {
+            "whole": str(beside), "relative": str(beside.relative_to(ctx.workspace)), "folder": str(path.parent.parent),
+            "base": str(path.parent.parent.relative_to(ctx.workspace)), "said": f"wrote {beside} and {path}",
+        }  # fmt: skip
+
+    async def main() -> rerail.RunResult:
+        async with engine_in(tmp_path, summed) as engine:
+            return await engine.run({"steps": [{"id": "a", "tool": "summed", "produces": ["out/a.txt"]}]})
+
+    result = virtual_run(main)
+    folder = tmp_path / "work" / result.run_id
+    assert result.steps["a"].output == {
+        "whole": f"{folder}/out/a.md5", "relative": "out/a.md5", "folder": str(folder), "base": ".",
+        "said": f"wrote {folder}/out/a.md5 and {folder}/out/a.txt",
+    }  # fmt: skip
+    assert (folder / "out" / "a.md5").read_text() == "sum"
+    assert (folder / "out" / "more" / "b.txt").read_text() == "more"
+    assert [path.read_text() for path in (folder / ".rerail" / "archive").rglob("a.md5")] == ["older"]
+    assert not (folder / "task.json").exists() and not (folder / ".rerail" / "x").exists()
+
+
+@pytest.mark.parametrize(("then", "content"), [("", "1"), ("plain", "2"), ("staged", "3")])
+def test_what_a_tool_wrote_with_plain_paths_can_be_read(tmp_path: Path, then: str, content: str) -> None:
+    """T1, M3: a declared file is found however it was written, and the content that was written last counts."""
+
+    @rerail.tool
+    async def mixed(ctx: rerail.Context) -> Any:
+        (ctx.workspace / "a.json").write_text("1")
+        seen = [ctx.read_json("a.json"), int(ctx.path("a.json").read_text())]
+        if then == "plain":
+            (ctx.workspace / "a.json").write_text("2")
+        elif then == "staged":
+            ctx.path("a.json").write_text("3")
+        return seen
+
+    async def main() -> rerail.RunResult:
+        async with engine_in(tmp_path, mixed) as engine:
+            return await engine.run({"steps": [{"id": "a", "tool": "mixed", "produces": ["a.json"]}]})
+
+    result = virtual_run(main)
+    folder = tmp_path / "work" / result.run_id
+    assert result.steps["a"].output == [1, 1]
+    assert (folder / "a.json").read_text() == content
+    assert (folder / "a.json").stat().st_mtime > 0

@@ -104,7 +104,10 @@ ALL: dict[str, Code] = {
         Code("NOTHING_TO_RETRY", "No step of the run failed or was left out."),
         Code("CONFIRM_NEEDED", "The operation needs a confirmation (--yes)."),
         Code("WORKER_FAILED", "The worker process ended before it had taken the run up."),
-        Code("FILE_NOT_PLACED", "A finished step's files could not be put in place; resuming the run does it."),
+        Code(
+            "FILE_NOT_PLACED",
+            "A finished step's files could not be put in place; a resume does it, a retry makes them.",
+        ),
         Code("LEASE_LOST", "Another process took the run over; this one may write nothing more."),
         Code("SEQ_CONFLICT", "Somebody else appended to the history first."),
         Code("STORE_FAILED", "The store could not be read or written."),

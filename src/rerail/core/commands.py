@@ -320,7 +320,8 @@ def retry(
     """
     passed: list[str] = []
     _refuse_by_status(state, steps, clean=clean, force=force or mending)
-    roots = _roots(state, steps, stage, clean=clean, force=force, stale=stale) if not mending else []
+    spoils = bool(damage)  # then there is something to do, whatever else there is
+    roots = _roots(state, steps, stage, clean=clean, force=force, stale=stale, spoils=spoils) if not mending else []
     spoilt = [] if clean else _spoilt(state, roots, damage, force=force)
     roots += spoilt
     if not clean:
@@ -432,7 +433,14 @@ def refuse_doubt(state: State, step: str | None = None) -> None:
 
 
 def _roots(
-    state: State, steps: Sequence[str] | None, stage: str | None, *, clean: bool, force: bool, stale: Sequence[str]
+    state: State,
+    steps: Sequence[str] | None,
+    stage: str | None,
+    *,
+    clean: bool,
+    force: bool,
+    stale: Sequence[str],
+    spoils: bool,
 ) -> list[str]:
     if [clean, stage is not None, bool(steps)].count(True) > 1:
         # Each names what is to run again; nobody can know which of them was meant.
@@ -454,7 +462,7 @@ def _roots(
     changed = {*stale, *known} if force else set()
     roots = [track.id for track in state.tracks.values() if _is_root(state, track) or track.id in changed]
     if roots or state.rest is None or state.rest.status != RunStatus.COMPLETED:
-        if not roots:
+        if not roots and not spoils:
             if state.doubts:
                 refuse_doubt(state)
             if state.rest is not None and state.rest.status == RunStatus.CANCELLED:

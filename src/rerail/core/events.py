@@ -56,6 +56,7 @@ class FileMade(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     digest: str
     step: str = ""
     draft: str = ""  # where the content lies that a person or an attempt gave, until it is put in the file's place
+    size: int = 0
 
 
 class _Event(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag_field="type"):

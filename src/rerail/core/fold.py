@@ -382,6 +382,8 @@ def _retry_begin(state: State, event: ev.RetryBegin, at: float) -> None:
     state.round_done = False
     state.reopened = not event.automatic
     state.uncleared = event.backup or state.uncleared
+    if event.operation == "clean":
+        state.drafts.clear()  # what could be put in place was, and is in the backup; nothing of it is wanted any more
     state.round_calls = {}
     state.round_chain = event.chain
     state.activate(at)
@@ -477,7 +479,10 @@ def _acted(state: State, event: ev.Acted, at: float) -> None:
     elif event.action == "resolve" and event.outcome == "succeeded" and track is not None:
         result = Result(event.output, event.digest, event.size, event.blob, track.attempt)
         result.by, result.files = event.by or "person", {file.path: file.digest for file in event.files}
-        _staged(state, track, result.files)
+        for file in event.files:
+            state.drafts.pop(file.path, None)  # what lies in its place counts, or else what an attempt left
+            if file.draft:
+                state.drafts[file.path] = file
         # What a person said is not to be earned anew by anybody else, unless a call of it says that it may.
         result.effect = track.call.effect if track.call is not None else track.step.effect or Effect.ONCE
         _happened(state, track)

@@ -130,7 +130,7 @@ class Lines:
 
     def acted(self, event: ev.Acted) -> Said:
         what = event.outcome or listed([step.id for step in event.course.steps]) or self.told(event.reason)
-        if event.files:
+        if event.files and event.action == "confirm":
             what = self.say("why.edited", files=listed([file.path for file in event.files]))
         return "act", event.step, self._said("acted", by=event.by or "?", action=event.action, what=what).rstrip()
 

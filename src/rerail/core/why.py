@@ -280,7 +280,7 @@ class _Teller:
     def acted(self, event: ev.Acted, time: str) -> list[str]:
         what = f" {event.step}" if event.step else ""
         what += f" ({event.outcome})" if event.outcome else ""
-        if event.files:
+        if event.files and event.action == "confirm":
             what += " " + self.say("why.edited", files=", ".join(file.path for file in event.files))
         if event.course != Course() and event.course.steps:
             what += " " + ", ".join(step.id for step in event.course.steps)

@@ -414,7 +414,10 @@ class Engine(Family):
         """The files that a step declared by hand to have succeeded left behind; `Refused` if they do not do (T1)."""
         state = await self.state(await self.find(run))
         track = state.tracks.get(step)
-        return await left_behind(self._host, state, track) if track is not None and track.step.produces else ()
+        if track is None or not track.step.produces:
+            return ()
+        await cleared(self._host, state)  # else what a run that starts over is to lose would be taken for this step's
+        return await left_behind(self._host, state, track)
 
     async def resolve(
         self,
@@ -475,6 +478,7 @@ class Engine(Family):
         """Grant a wish on a run nobody drives, and drive it on if its tools are here."""
         loop = await self._take(run)
         try:
+            await cleared(self._host, loop.state)  # whoever was to do it may have been killed before
             loop.note(*self._today.mending(loop.state, self._by))
             with _refusals():
                 loop.apply(wish)

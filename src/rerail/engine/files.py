@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import errno
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import secrets
+import shutil
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,11 +24,31 @@ from rerail.core.texts import tell
 from rerail.core.track import Phase, Track
 from rerail.errors import StoreError
 from rerail.ports import Clock
-from rerail.workspace import EDIT, STAGE, Outside, digest_of, entry, inside, plain_name, put_aside
+from rerail.workspace import (
+    EDIT,
+    STAGE,
+    UNTOUCHED,
+    Outside,
+    digest_of,
+    entry,
+    inside,
+    names_in,
+    plain_name,
+    put_aside,
+)
 
 NO_DRAFTS: Mapping[str, FileMade] = {}
+MEDIA = {
+    ".json": "application/json", ".yaml": "application/yaml", ".yml": "application/yaml", ".txt": "text/plain",
+    ".md": "text/markdown", ".csv": "text/csv", ".html": "text/html",
+}  # fmt: skip
 MAX_PARSED = 64 * 1024 * 1024  # bytes of a file that is read as data
 MAX_NODES = 1_000_000  # values of a YAML file that has aliases, each counted as often as it is named
+
+
+def media_of(path: str) -> str:
+    """The media type of a file, as far as its name tells."""
+    return MEDIA.get(Path(path).suffix.lower(), "application/octet-stream")
 
 
 def unmet(check: Check | Produced, output: Any) -> list[str]:
@@ -164,40 +186,96 @@ def damaged(wanted: Iterable[Wanted], folder: Path, drafts: Mapping[str, FileMad
     return found
 
 
+class NotPlaced(OSError):
+    """A content that is on record and cannot take its file's place."""
+
+
 def put_in_place(folder: Path, file: FileMade) -> None:
     """Let a content that is on record take its file's place: several may try, and whoever moves it first has done it.
 
     What lies there is kept aside. The digest on record decides: what somebody woken later writes to where the content
-    lay is nobody's any more.
+    lay is nobody's any more. `NotPlaced` if that is all there is, and the file is not what was put on record.
     """
     draft = folder / file.draft
     homes = ((folder / home).resolve() for home in (EDIT, STAGE))
-    if not draft.is_file() or not any(draft.resolve().is_relative_to(home) for home in homes):
+    if not os.path.lexists(draft) or not any(draft.parent.resolve().is_relative_to(home) for home in homes):
         return  # it was done before
-    with contextlib.suppress(FileNotFoundError, Outside):  # somebody was faster
-        if digest_of(draft)[0] != file.digest:
-            return
+    try:
+        if draft.is_symlink() or digest_of(draft)[0] != file.digest:
+            if look(Produced(file.path), folder).digest == file.digest:
+                return
+            raise NotPlaced(told([FileDamage(file.step, file.path, tell("reason.file.changed"))]))
         place = entry(folder, file.path)
         put_aside(folder, [file.path], f"{file.step}-replaced", copy=not place.is_dir() or place.is_symlink())
         place.parent.mkdir(parents=True, exist_ok=True)
         draft.replace(place)
         _tidy(draft.parent, folder)
+    except FileNotFoundError:
+        return  # somebody was faster
+    except Outside as error:
+        raise NotPlaced(told([FileDamage(file.step, file.path, tell("reason.file.outside"))])) from error
 
 
-def put_all_in_place(folder: Path, files: Iterable[FileMade]) -> None:
-    """The same for several files."""
+def put_all_in_place(folder: Path, files: Iterable[FileMade], needed: Collection[str] = ()) -> None:
+    """The same for several files; those that nobody goes on with may stay where they are."""
     for file in files:
-        put_in_place(folder, file)
+        try:
+            put_in_place(folder, file)
+        except OSError:
+            if file.path in needed:
+                raise
 
 
-async def place(clock: Clock, state: State, folder: Path, files: Mapping[str, FileMade]) -> None:
-    """The same for a run that goes on only once they are where everybody finds them; its owner calls this."""
+async def place(
+    clock: Clock, state: State, folder: Path, files: Mapping[str, FileMade], *, just_made: bool = False
+) -> None:
+    """The same for a run that goes on only once they are where everybody finds them; its owner calls this.
+
+    A file whose step is done again, or whose run is cancelled, keeps nobody from going on.
+    """
+    if not files:
+        return
+    needed = {path for path, file in files.items() if _goes_on_with(state, file)}
+
+    def work() -> None:
+        put_all_in_place(folder, files.values(), needed)
+        _bring_rest(folder, [files[path] for path in needed])
+        for path in sorted(needed) if just_made else ():
+            if not os.path.lexists(entry(folder, path)):
+                gone = tell("reason.file.missing", reason=os.strerror(errno.ENOENT))
+                raise NotPlaced(told([FileDamage(files[path].step, path, gone)]))
+
     try:
-        if files:
-            with clock.external():
-                await asyncio.to_thread(put_all_in_place, folder, list(files.values()))
-    except OSError as error:
+        with clock.external():
+            await asyncio.to_thread(work)
+    except (OSError, Outside) as error:
         raise StoreError(tell("refuse.run.not_in_place", run=state.run, reason=error), "FILE_NOT_PLACED") from error
+
+
+def _bring_rest(folder: Path, files: Iterable[FileMade]) -> None:
+    """Bring what attempts left beside the files that they declared to where it was meant to be, too.
+
+    A tool that names a file after a declared one, in the same folder, says so in its answer. What nobody declared has
+    no digest on record: it is moved as it is, and what cannot be moved stays, and harms nobody.
+    """
+    declared: dict[Path, set[str]] = {}
+    for file in files:
+        draft = Path(file.draft)
+        if draft.is_relative_to(STAGE) and ".." not in draft.parts:
+            declared.setdefault(Path(*draft.parts[: len(STAGE.parts) + 1]), set()).add(plain_name(file.path))
+    for own, names in declared.items():
+        for name in [name for name in names_in(folder / own) if plain_name(name) not in names]:
+            with contextlib.suppress(OSError, Outside):
+                place = entry(folder, name)
+                put_aside(folder, [name], f"{own.name}-replaced", copy=not place.is_dir() or place.is_symlink())
+                place.parent.mkdir(parents=True, exist_ok=True)
+                (folder / own / name).replace(place)
+                _tidy((folder / own / name).parent, folder)
+
+
+def _goes_on_with(state: State, file: FileMade) -> bool:
+    track = state.tracks.get(file.step)
+    return track is not None and track.phase is Phase.SUCCEEDED and state.stopped != "RUN_CANCELLED"
 
 
 def _tidy(emptied: Path, folder: Path) -> None:
@@ -211,12 +289,34 @@ def _tidy(emptied: Path, folder: Path) -> None:
 
 def written_to(folder: Path, staging: Path | None, file: Produced) -> Path:
     """The folder where an attempt left a file: its own, or the workspace, for tools that go their own ways."""
-    if staging is None:
+    if staging is None or not os.path.lexists(staging / file.path):
         return folder
-    own = staging / file.path
-    if own.is_symlink():  # it means what it says only where it is to be
-        own.replace(entry(folder, file.path))
-    return staging if os.path.lexists(own) else folder
+    with contextlib.suppress(Outside, OSError):  # the look that follows tells
+        own = entry(staging, file.path)
+        if own.is_symlink():
+            _unlinked(folder, own, entry(folder, file.path))
+        elif own.lstat().st_mtime_ns == UNTOUCHED[1] and os.path.lexists(entry(folder, file.path)):
+            own.unlink()  # a copy that was only read: what it was made from is what the tool wrote
+            return folder
+    return staging
+
+
+def _unlinked(folder: Path, own: Path, place: Path) -> None:
+    """Let the content that a link leads to take the link's place, in the attempt's own folder.
+
+    It means another thing here than where it is to be; and what it leads to may be changed by anybody. One that leads
+    out of the workspace stays what it is, and is refused.
+    """
+    target = own.readlink()
+    homes = [home / target for home in (own.parent, place.parent)]
+    found = next((path.resolve() for path in homes if path.is_file()), None)
+    if found is not None and found.is_relative_to(folder.resolve()):
+        whole = own.with_name(f".{own.name[:100]}.{secrets.token_hex(4)}.part")
+        try:
+            shutil.copyfile(found, whole)
+            whole.replace(own)
+        finally:
+            whole.unlink(missing_ok=True)
 
 
 def declared(produces: Iterable[Produced]) -> tuple[str, ...]:

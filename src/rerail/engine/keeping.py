@@ -19,10 +19,11 @@ from rerail.core.plan import Produced
 from rerail.core.state import State
 from rerail.core.texts import tell
 from rerail.core.track import Phase, Track
-from rerail.engine.files import Seen, Wanted, damaged, files_of, look, look_at, put_all_in_place
+from rerail.engine.files import Seen, Wanted, damaged, files_of, look, look_at, put_all_in_place, written_to
 from rerail.engine.loop import Host
 from rerail.errors import Refused
 from rerail.workspace import (
+    CLEARED,
     EDIT,
     Backup,
     Outside,
@@ -87,14 +88,23 @@ async def backed_up(host: Host, state: State) -> Backup | None:
 
 
 async def cleared(host: Host, state: State) -> None:
-    """Take away what was backed up, once it is on record that the run starts over, and before its first step does."""
+    """Take away what was backed up, once it is on record that the run starts over, and before its first step does.
+
+    Once: what is put there later is wanted, even if somebody brings it back from the backup.
+    """
     if state.uncleared:
         with host.clock.external():
             await asyncio.to_thread(_clear, host.workspaces(state.home), Path(state.uncleared))
 
 
 def _clear(folder: Path, backup: Path) -> None:
+    note = folder / CLEARED
+    with contextlib.suppress(OSError):
+        if note.read_text() == backup.name:
+            return
     remove(folder, kept_in(backup))
+    with contextlib.suppress(OSError):  # then it is done again, and finds nothing
+        write_whole(note, backup.name.encode())
 
 
 def discard(backup: Backup) -> None:
@@ -144,17 +154,18 @@ class Edit:
         if faults:
             message = tell("refuse.run.edit_invalid", path=file.path, reason="; ".join(faults))
             raise Refused(message, "FILE_DAMAGED")
-        return FileMade(file.path, seen.digest, self._wanted.step, self._draft.as_posix())
+        return FileMade(file.path, seen.digest, self._wanted.step, self._draft.as_posix(), seen.size)
 
     def discard(self) -> None:
         """Nobody agreed: the draft goes, and the file is what it was."""
         shutil.rmtree((self._folder / self._draft).parent, ignore_errors=True)
 
 
-def _left(file: Produced, folder: Path, staging: Path | None) -> Seen:
+def _left(file: Produced, folder: Path, staged: str) -> tuple[Seen, str]:
+    """A file that a step left, and where its content lies if that is not its place."""
     seen = look(file, folder)
-    own = look(file, staging) if seen.faults and staging is not None else seen
-    return seen if own.faults else own
+    own = look(file, written_to(folder, folder / staged, file)) if seen.faults and staged else seen
+    return (seen, "") if own is seen or own.faults else (own, f"{staged}/{file.path}")
 
 
 def old_drafts(folder: Path, before: float) -> list[Path]:
@@ -177,13 +188,13 @@ async def left_behind(host: Host, state: State, track: Track) -> tuple[FileMade,
     What lies in the workspace counts, else what the latest attempt wrote, whose answer was lost.
     """
     folder = host.workspaces(state.home)
-    staging = folder / track.call.staged if track.call is not None and track.call.staged else None
+    staged = track.call.staged if track.call is not None else ""
     with host.clock.external():
-        seen = [await asyncio.to_thread(_left, file, folder, staging) for file in track.step.produces]
-    reason = "; ".join(f"{one.path}: {fault}" for one in seen for fault in one.faults)
+        found = [await asyncio.to_thread(_left, file, folder, staged) for file in track.step.produces]
+    reason = "; ".join(f"{one.path}: {fault}" for one, _ in found for fault in one.faults)
     if reason:
         raise Refused(tell("refuse.run.no_files", step=track.id, reason=reason), "FILE_DAMAGED")
-    return tuple(FileMade(one.path, one.digest, track.id) for one in seen)
+    return tuple(FileMade(one.path, one.digest, track.id, draft, one.size) for one, draft in found)
 
 
 class Snapshot:

@@ -124,7 +124,7 @@ class RunLoop:
         self._fetched: dict[str, dict[str, bytes]] = {}
         self._probed: dict[tuple[str, int], Any] = {}
         self._inspected: dict[tuple[str, int], list[FileDamage]] = {}  # what is wrong with the files that a step reads
-        self._made: dict[str, ev.FileMade] = {}  # files of steps that just succeeded, still where they were written
+        self._made: dict[str, ev.FileMade] = {}  # files that were just put on record, still where they were written
         self._progress: dict[tuple[str, bool], ev.StepProgress] = {}
         self._full: list[ev.StepProgress] = []  # what tools logged, in events that hold no more
         self._check_launched = False
@@ -205,11 +205,11 @@ class RunLoop:
                         tell("refuse.run.broken", run=self.state.run, broken=self._broken)
                     ) from self._broken
                 self._absorb()
+                self._obey()
                 if self._made:  # on record first, then in place, and only then whatever follows
                     await self._commit()
-                    await place(self.host.clock, self.state, self.workspace, self._made)
+                    await place(self.host.clock, self.state, self.workspace, self._made, just_made=True)
                     self._made = {}
-                self._obey()
                 with unswept(len(self.state.ready)):
                     launches = self._advance()
                 begun = asyncio.get_running_loop().time()
@@ -298,8 +298,12 @@ class RunLoop:
         for event in outcome.events:
             self._record(event, now)
         if launch is not None and launch.files:
-            drafts = self.state.drafts
-            self._made.update((path, drafts[path]) for path in launch.files if path in drafts)
+            self._to_place(launch.files)
+
+    def _to_place(self, paths: Collection[str]) -> None:
+        """Files of steps that just succeeded, by their own word or a person's: in place before all else."""
+        drafts = self.state.drafts
+        self._made.update((path, drafts[path]) for path in paths if path in drafts)
 
     def _over(self, launch: Launch) -> None:
         """A call is under way no longer."""
@@ -323,6 +327,7 @@ class RunLoop:
                 continue
             self._blobs.update(granted.blobs)
             self.note(*granted.events)
+            self._to_place([file.path for file in wish.files])
             self._granted.append((future, None))
             self._check_launched = True
 

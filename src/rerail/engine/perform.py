@@ -29,7 +29,7 @@ from rerail.core.texts import say, tell
 from rerail.core.tools import ToolSpec
 from rerail.core.values import NotJson, Packed, holds, pack, unpack
 from rerail.engine.failures import Failure, Patterns, from_code, from_exception, from_returned, says_failed
-from rerail.engine.files import Seen, look, unmet, written_to
+from rerail.engine.files import Seen, look, media_of, unmet, written_to
 from rerail.engine.outputs import INLINE
 from rerail.errors import ToolError
 from rerail.mind import words
@@ -38,10 +38,6 @@ from rerail.workspace import Outside, inside, put_aside, stamp
 
 GRACE = 2.0  # seconds that a cancelled call gets to clean up before it is left behind
 VERIFY_TIMEOUT = 60.0
-MEDIA = {
-    ".json": "application/json", ".yaml": "application/yaml", ".yml": "application/yaml", ".txt": "text/plain",
-    ".md": "text/markdown", ".csv": "text/csv", ".html": "text/html",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -466,13 +462,12 @@ def _once(launch: Launch) -> bool:
 
 def _told_in_place(launch: Launch, packed: Packed) -> tuple[Any, Packed]:
     """An answer that names the files an attempt wrote, naming them where they will be."""
-    assert launch.workspace is not None
-    own, home = f"{launch.workspace.resolve() / launch.staged}", f"{launch.workspace.resolve()}"
+    own = launch.staged  # no other text is like it
 
     def moved(value: Any) -> Any:
         match value:
-            case str():
-                return value.replace(own, home)
+            case str():  # from the root, or as seen from the workspace
+                return value.replace(f"{own}/", "").replace(f"/{own}", "").replace(own, ".")
             case list():
                 return [moved(item) for item in value]
             case dict():
@@ -489,8 +484,7 @@ def _artifacts(launch: Launch, digest: str, size: int) -> list[Event]:
     step, attempt = launch.step.id, launch.attempt
     made: list[Event] = [ev.ArtifactCreated(step, step, attempt, digest, size)] if digest else []
     for path, seen in (launch.files or {}).items():
-        media = MEDIA.get(Path(path).suffix.lower(), "application/octet-stream")
-        made.append(ev.ArtifactCreated(path, step, attempt, seen.digest, seen.size, media, path))
+        made.append(ev.ArtifactCreated(path, step, attempt, seen.digest, seen.size, media_of(path), path))
     return made
 
 

@@ -17,6 +17,7 @@ from rerail.core.state import State
 from rerail.core.texts import tell
 from rerail.core.tools import Tools
 from rerail.core.values import NotJson, pack, plain_text, unpack
+from rerail.engine.files import media_of
 from rerail.engine.outputs import INLINE
 from rerail.errors import PlanError, Refused, RerailError
 
@@ -43,7 +44,7 @@ class Wish(msgspec.Struct, frozen=True, omit_defaults=True):
     outcome: str = ""  # for resolve: succeeded, failed, rerun
     value: Any = None
     reason: str = ""
-    files: tuple[ev.FileMade, ...] = ()  # for confirm: files that were given another content
+    files: tuple[ev.FileMade, ...] = ()  # for confirm: files given another content; for resolve: those the step left
     number: int = 0  # its place in the inbox, if it came that way
 
 
@@ -84,7 +85,8 @@ def _grant(state: State, tools: Tools, wish: Wish) -> Granted:
             return Granted(commands.skip(state, step, wish.by, wish.reason))
         case "confirm" | "refuse":
             refuse = wish.action == "refuse"
-            return Granted(commands.confirm(state, wish.step, wish.by, refuse=refuse, files=wish.files))
+            acted = commands.confirm(state, wish.step, wish.by, refuse=refuse, files=wish.files)
+            return Granted([*_files(state, wish), *acted])
         case "retry":
             return Granted(commands.retry_live(state, [str(s) for s in wish.steps], wish.by, force=wish.force))
         case "resolve":
@@ -121,7 +123,19 @@ def _resolve(state: State, wish: Wish, step: str) -> Granted:
     if packed.digest:
         track = state.tracks[step]
         events.insert(0, ev.ArtifactCreated(step, step, track.attempt, packed.digest, len(packed.data)))
-    return Granted(events, {packed.digest: packed.data} if blob else {})
+    return Granted([*_files(state, wish), *events], {packed.digest: packed.data} if blob else {})
+
+
+def _files(state: State, wish: Wish) -> list[Event]:
+    """The files that a wish gives another content, or declares to be what a step made, as artifacts."""
+    made: list[Event] = []
+    for file in wish.files:
+        track = state.tracks.get(file.step)
+        if track is not None and wish.action != "refuse":
+            attempt = track.result.attempt if track.result is not None and wish.action == "confirm" else track.attempt
+            artifact = (file.path, file.step, attempt, file.digest, file.size, media_of(file.path), file.path)
+            made.append(ev.ArtifactCreated(*artifact))
+    return made
 
 
 def _add(state: State, tools: Tools, wish: Wish) -> Granted:
