@@ -474,7 +474,34 @@ def _shown(name: str, value: Any) -> Any:
         return "…"
     if name == "notify.command" and value:
         return [value[0], *("…" for _ in value[1:])]
-    return value
+    return _discreet(value)
+
+
+_SECRET: Final = re.compile(r"(?i)token|secret|passw|api[-_]?key|authorization|credential|cookie")
+_ADDRESS: Final = re.compile(r"(?s)([A-Za-z][A-Za-z0-9+.-]*://)(?:[^/?#@]*@)?([^?#]*)(\?[^#]*)?(#.*)?")
+
+
+def _discreet(value: Any) -> Any:
+    """A value without what nobody else should read: headers, keys and passwords, also those in an address."""
+    match value:
+        case str():
+            found = _ADDRESS.fullmatch(value)
+            if found is None:
+                return value
+            kind, place, query, rest = found.groups()
+            who = "…@" if value.startswith(f"{kind}") and "@" in value[len(kind) :].partition("/")[0] else ""
+            said = re.sub(r"=[^&]*", "=…", query) if query else ""
+            return f"{kind}{who}{place}{said}{rest or ''}"
+        case dict():
+            hidden = {name for name, item in value.items() if _SECRET.search(str(name)) and item}
+            return {
+                name: "…" if name in hidden else dict.fromkeys(item, "…") if name == "headers" else _discreet(item)
+                for name, item in value.items()
+            }
+        case list() | tuple():
+            return [_discreet(item) for item in value]
+        case _:
+            return value
 
 
 def _rows(name: str, table: _Table) -> Iterator[tuple[str, Any]]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from rerail.core.events import Record
 from rerail.core.tool_messages import ToolMessages
 from rerail.testing import World, virtual_run
+from rerail.testing.scripted import Took
 from rerail.wiring import Engine
 
 
@@ -153,3 +155,16 @@ def test_an_output_given_by_hand_completes_the_step() -> None:
     found = told(world, {"id": "a", "tool": "t"}, act=answer)
     assert shape(found) == ["start task_a", "update task_a", "artifact task_a", "complete task_a"]
     assert found[-1][1]["status"] == "completed"
+
+
+def test_a_step_that_was_to_be_done_again_and_was_cancelled_says_so() -> None:
+    """I3: what it had before is no end of the second message."""
+
+    async def act(engine: Engine, run: str) -> None:
+        await engine.begin_retry(run, steps=["get"], force=True)
+        await asyncio.sleep(1)
+        await engine.cancel(run)
+
+    found = told(World(fetch=[1, Took(60, 2)]), {"id": "get", "tool": "fetch"}, act=act)
+    ends = [said["status"] for name, said in found if name.endswith("complete")]
+    assert ends == ["completed", "cancelled"]

@@ -834,3 +834,25 @@ def test_verbose_logs_the_chain_and_each_skip(caplog: pytest.LogCaptureFixture) 
     logged = [record.getMessage() for record in caplog.records]
     assert "run r, retry round 1: chain a → b; roots: a: a gap" in logged
     assert any(line.startswith("run r: step b skipped") and line.endswith("(needs: a)") for line in logged)
+
+
+def test_secrets_in_settings_are_not_shown() -> None:
+    """I4: what `config` and the server show has no header, key or password, wherever it stands."""
+    settings = Settings.load(
+        {
+            "store": {"url": "postgresql://u:STOREPASS@db/x?sslpassword=QUERYPASS"},
+            "model": {"base_url": "https://u:MODELPASS@host/v1"},
+            "tools": {
+                "http": {
+                    "rates": {
+                        "url": "https://h/{c}?api_key=KEYPASS&x=1",
+                        "headers": {"X-Any": "HEADERPASS"},
+                    }
+                }
+            },
+        },
+    )
+    shown = str(describe(settings, {}))
+    assert "PASS" not in shown
+    for kept in ("postgresql://…@db/x", "https://…@host/v1", "X-Any", "https://h/{c}?api_key=…"):
+        assert kept in shown

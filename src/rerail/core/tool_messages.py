@@ -155,6 +155,9 @@ class ToolMessages:
         status, code = status_of(self._state, track)
         if status not in _ENDS and not at_rest:
             return []
+        if self._state.stopped == "RUN_CANCELLED" and track.again:
+            # It was to be done again, and was not: what it had before is no end of this.
+            return [self._completed(step, "cancelled", None)] if at_rest or status in _ENDS else []
         # At rest nothing is under way: what is in doubt then did not come to a good end.
         end = _ENDS.get(status, "cancelled" if self._state.stopped else "failed")
         return [self._completed(step, end, error_of(self._state, track, status, code))]

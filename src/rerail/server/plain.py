@@ -9,6 +9,11 @@ import msgspec
 from starlette.responses import Response
 
 
+def number_of(text: str | None, otherwise: int) -> int:
+    """The number that a text from outside is, if it is one; Python refuses to read very long ones."""
+    return int(text) if text is not None and len(text) <= 18 and text.isascii() and text.isdecimal() else otherwise
+
+
 def encode(value: Any) -> bytes:
     """Plain data as JSON; a sentence of the catalogue as it stands, which is English."""
     return msgspec.json.encode(value, enc_hook=_plain)

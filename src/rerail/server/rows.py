@@ -27,7 +27,7 @@ from rerail.core.verdict import verdict
 from rerail.engine.owner import is_dead
 from rerail.errors import Refused, RerailError
 from rerail.ports import Head
-from rerail.server.plain import encode
+from rerail.server.plain import encode, number_of
 from rerail.wiring import Engine
 
 FEW_EVENTS = 5_000  # of a run that is folded for a list
@@ -213,9 +213,10 @@ class Watch:
     def place(self, ident: str) -> int | None:
         """Where somebody was who comes back; None if nobody knows any more."""
         epoch, _, number = ident.partition(".")
-        if epoch != self._epoch or not number.isdecimal() or int(number) > self.number:
+        at = number_of(number, -1)
+        if epoch != self._epoch or not 0 <= at <= self.number:
             return None
-        return int(number) if self.after(int(number)) is not None else None
+        return at if self.after(at) is not None else None
 
     def rows(self) -> Iterator[bytes]:
         """All rows as they are, the oldest first, so that whoever puts each on top has them in order."""

@@ -86,7 +86,8 @@ def host_name(host: str) -> str:
     """A Host header without its port."""
     host = host.strip().lower()
     if host.startswith("["):
-        return host[1:].partition("]")[0]
+        name, _, port = host[1:].partition("]")
+        return name if not port or (port[0] == ":" and port[1:].isdecimal()) else host
     return host.rpartition(":")[0] if host.count(":") == 1 else host
 
 
@@ -103,14 +104,22 @@ class Gate:
             return
         headers = Headers(scope=scope)
         refused = self._refused(scope, headers)
+        if _asks_first(scope, headers) and self._guest(headers) and (refused is None or refused[0] == "UNAUTHORIZED"):
+            await _invite(send, self._guest(headers))  # a browser asks without the token whether it may send it
+            return
         if refused is not None:
             await _refuse(scope, receive, send, refused, _lang(headers, self._serving.lang))
             return
         if scope["type"] == "websocket":
             await self._app(scope, receive, send)
             return
-        limit = self._serving.table.max_body
-        await self._app(scope, _Measured(receive, limit), _Dressed(send, scope["path"]))
+        limit, guest = self._serving.table.max_body, self._guest(headers)
+        await self._app(scope, _Measured(receive, limit), _Dressed(send, scope["path"], guest))
+
+    def _guest(self, headers: Headers) -> str:
+        """The page of another address that asks, if it is one that may."""
+        origin = headers.get("origin", "")
+        return origin if origin in self._serving.table.allow_origins else ""
 
     def _refused(self, scope: Scope, headers: Headers) -> tuple[str, Told, Told | str] | None:
         table, path = self._serving.table, scope["path"]
@@ -138,6 +147,22 @@ def _own(origin: str, host: str) -> bool:
     except ValueError:
         return False
     return found.scheme in ("http", "https") and found.netloc.lower() == host.strip().lower()
+
+
+def _asks_first(scope: Scope, headers: Headers) -> bool:
+    """Whether a browser asks what a page of another address may do, before it does it."""
+    return scope["type"] == "http" and scope["method"] == "OPTIONS" and "access-control-request-method" in headers
+
+
+async def _invite(send: Send, origin: str) -> None:
+    headers = {
+        **_ALWAYS, "access-control-allow-origin": origin, "vary": "Origin", "access-control-max-age": "600",
+        "access-control-allow-methods": "GET, POST, DELETE",
+        "access-control-allow-headers": "authorization, content-type, last-event-id, x-rerail-by",
+    }  # fmt: skip
+    raw = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": 204, "headers": raw})
+    await send({"type": "http.response.body", "body": b""})
 
 
 def _lang(headers: Headers, otherwise: str) -> str:
@@ -179,13 +204,17 @@ class _Measured:
 class _Dressed:
     """What is sent, with the headers that say what a browser must not do with it."""
 
-    def __init__(self, send: Send, path: str) -> None:
-        self._send, self._path = send, path
+    def __init__(self, send: Send, path: str, guest: str) -> None:
+        self._send, self._path, self._guest = send, path, guest
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             data = self._path.startswith((API, SOCKETS)) or self._path in CLOSED_PATHS
+            if self._guest and data:
+                headers["access-control-allow-origin"] = self._guest
+                headers["cross-origin-resource-policy"] = "cross-origin"
+                headers.add_vary_header("Origin")
             for name, value in _ALWAYS.items():
                 headers.setdefault(name, value)
             headers.setdefault("content-security-policy", DATA_POLICY if data else _PAGE_POLICY)

@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 from rerail.core.texts import tell
 from rerail.engine.reading import AT_REST
 from rerail.errors import Refused
-from rerail.server.plain import encode
+from rerail.server.plain import encode, number_of
 from rerail.server.serving import Serving, language, serving_of
 from rerail.server.shapes import MOST, PROBLEMS, SSE, RunPath
 from rerail.server.strict import StrictRoute
@@ -108,7 +108,7 @@ async def stream(
     """
     serving = serving_of(request)
     found = await serving.engine.find(run)
-    place = int(last_event_id) if last_event_id is not None and last_event_id.isdecimal() else after
+    place = number_of(last_event_id, after)
     return EventStream(serving, _events(serving, found, min(place, MOST), until_rest=until_rest))
 
 

@@ -331,7 +331,7 @@ export const en = {
   "check.good": "The plan is good: {n} {n|step|steps}.",
   "check.faults": "{n} {n|fault|faults}",
   "token.title": "This server wants a token",
-  "token.text": "It was printed when the server started, or is set as RERAIL_TOKEN. It is kept until this tab is closed.",
+  "token.text": "Whoever started the server set it, as RERAIL_TOKEN or server.token. It is kept until this tab is closed.",
   "token.label": "Token",
   "token.do": "Connect",
   "help.open": "Keyboard",

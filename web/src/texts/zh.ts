@@ -333,7 +333,7 @@ export const zh: Record<keyof typeof en, string> = {
   "check.good": "计划有效：{n} 个步骤。",
   "check.faults": "{n} 个问题",
   "token.title": "服务器需要令牌",
-  "token.text": "令牌在服务器启动时输出，或由 RERAIL_TOKEN 设置。关闭此标签页后即清除。",
+  "token.text": "令牌由启动服务器的人通过 RERAIL_TOKEN 或 server.token 设置。关闭此标签页后即清除。",
   "token.label": "令牌",
   "token.do": "连接",
   "help.open": "键盘快捷键",
