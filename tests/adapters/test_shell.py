@@ -308,7 +308,8 @@ for _ in range(2):
 """
     command = [sys.executable, "-X", "dev", "-W", "error", "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "stopped\n" * 2, "")
+    said = [line for line in done.stderr.splitlines() if not line.startswith("Executing <")]  # a busy machine is slow
+    assert (done.returncode, done.stdout, said) == (0, "stopped\n" * 2, [])
 
 
 # --- Looks, and declarations as data

@@ -117,7 +117,7 @@ def test_the_page_speaks_chinese(shared: Served, window: Open, stuck: str) -> No
     expect(page.locator(".run-line .chip")).to_have_text("等待中")
     expect(page.locator(".verdict-text")).to_contain_text("等待确认")
     expect(drawer(page).locator(".story")).to_contain_text("失败")
-    said_by_tools = ["the office wants another key", "is out of service", "connection reset by"]
+    said_by_tools = ["the office wants another key", "is out of service", "connection reset by", "writing budget"]
     given = [*(step["title"] for step in trip()), "A trip for everybody", "Book the trip for", *said_by_tools]
     data = "|".join([*given, r"rerail retry [a-z0-9]+ [-\w ]+"])
     for tab in set(TABS) - {"events"}:  # the history is shown as it is written

@@ -6,7 +6,17 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from tests.contracts.servers import NamedPostgres, NamedRedis, PostgresServer, RedisServer, own_postgres, own_redis
+
+pytest.register_assert_rewrite("rerail.testing.store_contract")  # before anything imports it: readable failures
+
+from tests.contracts.servers import (  # noqa: E402
+    NamedPostgres,
+    NamedRedis,
+    PostgresServer,
+    RedisServer,
+    own_postgres,
+    own_redis,
+)
 
 
 @pytest.fixture(scope="session")

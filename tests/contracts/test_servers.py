@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import psycopg
 import pytest
+from tests.contracts.servers import NamedPostgres, NamedRedis, PostgresServer, RedisServer
 
-pytest.register_assert_rewrite("rerail.testing.store_contract")
-
-from tests.contracts.servers import NamedPostgres, NamedRedis, PostgresServer, RedisServer  # noqa: E402
-
-from rerail.adapters.stores.postgres import PostgresStore  # noqa: E402 (the line above must come first)
-from rerail.adapters.stores.redis import RedisStore  # noqa: E402
-from rerail.ports import Store  # noqa: E402
-from rerail.testing.store_contract import RUN, StoreContract  # noqa: E402
+from rerail.adapters.stores.postgres import PostgresStore
+from rerail.adapters.stores.redis import RedisStore
+from rerail.ports import Store
+from rerail.testing.store_contract import RUN, StoreContract
 
 
 class TestPostgres(StoreContract):

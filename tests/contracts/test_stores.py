@@ -7,12 +7,10 @@ from pathlib import Path
 import apsw
 import pytest
 
-pytest.register_assert_rewrite("rerail.testing.store_contract")
-
-from rerail.adapters.stores.memory import MemoryStore  # noqa: E402 (the line above must come first)
-from rerail.adapters.stores.sqlite import SqliteStore  # noqa: E402
-from rerail.ports import Store, Unavailable  # noqa: E402
-from rerail.testing.store_contract import StoreContract  # noqa: E402
+from rerail.adapters.stores.memory import MemoryStore
+from rerail.adapters.stores.sqlite import SqliteStore
+from rerail.ports import Store, Unavailable
+from rerail.testing.store_contract import StoreContract
 
 
 class TestMemory(StoreContract):

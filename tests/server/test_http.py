@@ -310,7 +310,9 @@ async def test_the_rest_of_what_the_command_line_shows(web: Web) -> None:
         await rested(client, run)
         story = (await client.get(f"/runs/{run}/why")).json()
         printed = web.place.rerail("why", run)
-        assert story["story"] == printed["story"] and story["failures"] == printed["failures"]
+        told = [line for line in printed["story"] if "webhook" not in line]  # it may be told of it in between
+        assert [line for line in story["story"] if "webhook" not in line] == told
+        assert story["failures"] == printed["failures"]
         assert "步骤" in (await client.get(f"/runs/{run}/why", params={"step": "b", "lang": "zh"})).json()["text"]
         assert (await client.get(f"/runs/{run}/graph")).json() == web.place.rerail("graph", run)
         lines = (await client.get(f"/runs/{run}/logs")).json()["lines"]

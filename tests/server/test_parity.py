@@ -21,6 +21,7 @@ AT_HOME = {
     "mcp": "it is another interface",
     "demo": "a story in a terminal",
     "doctor": "it looks at the machine where it is typed; GET /health is what a caller can know",
+    "store": "it moves runs between stores that the user of this machine names",
     "prompts": "it copies files into the user's folder",
 }
 ROUTES: dict[str, str] = {
