@@ -40,7 +40,7 @@ from rerail.engine.files import Wanted, damaged, declared, files_read, place
 from rerail.engine.limits import Limits, wanted
 from rerail.engine.outputs import INLINE, Contents, Gone
 from rerail.engine.perform import GRACE, Launch, Outcome, Performer
-from rerail.engine.unswept import unswept
+from rerail.engine.unswept import MANY, unswept
 from rerail.engine.wishes import Wish, error_for, grant
 from rerail.errors import RerailError, StoreError
 from rerail.mind.questions import consulted
@@ -138,7 +138,7 @@ class RunLoop:
         """Write down events before the loop starts, or between its turns."""
         now = self.host.clock.now()
         steps = sum(len(event.plan.steps) for event in events if isinstance(event, ev.PlanAccepted))
-        with unswept(steps):
+        with unswept() if steps > MANY else contextlib.nullcontext():
             for event in events:
                 self._record(event, now)
 
@@ -210,14 +210,21 @@ class RunLoop:
                     await self._commit()
                     await place(self.host.clock, self.state, self.workspace, self._made, just_made=True)
                     self._made = {}
-                with unswept(len(self.state.ready)):
+                if len(self.state.ready) > MANY:
+                    with unswept():
+                        launches = self._advance()
+                else:
                     launches = self._advance()
                 begun = asyncio.get_running_loop().time()
                 await self._commit()
                 if launches and asyncio.get_running_loop().time() - begun > STALLED:
                     await self._hold()
                 self._begin_due()
-                await self._begin(launches)
+                if len(launches) > BREATH:
+                    await self._begin_many(launches)
+                else:
+                    for launch in launches:
+                        self.host.performer.launch(launch, self._deliver)
                 if self._check_launched:
                     self._cancel_unwanted()
                 if (self.state.rest is not None or self.state.waiting) and not self._wishes:
@@ -228,14 +235,13 @@ class RunLoop:
             self.ended = True
             self._stop()
 
-    async def _begin(self, launches: list[Launch]) -> None:
-        """Start calls; thousands at once must not keep everybody else on the loop waiting."""
+    async def _begin_many(self, launches: list[Launch]) -> None:
+        """Start very many calls, without keeping everybody else on the loop waiting."""
         for first in range(0, len(launches), BREATH):
-            if first:
-                await asyncio.sleep(0)
-            with unswept(len(launches)):
+            with unswept():
                 for launch in launches[first : first + BREATH]:
                     self.host.performer.launch(launch, self._deliver)
+            await asyncio.sleep(0)
 
     def _stop(self) -> None:
         """Leave as a crash would: calls are cancelled, nothing more is recorded."""

@@ -10,12 +10,12 @@ MANY = 1_000  # records; below that a sweep costs nothing that anybody would not
 
 
 @contextmanager
-def unswept(count: int) -> Iterator[None]:
+def unswept() -> Iterator[None]:
     """Thousands of records are made in one go, and none of them is garbage: each sweep would look at all of them.
 
     For code that does not wait: nobody else shall find the collector switched off.
     """
-    pause = count > MANY and gc.isenabled()
+    pause = gc.isenabled()
     if pause:
         gc.disable()
     try:
