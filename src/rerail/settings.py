@@ -499,7 +499,7 @@ def _discreet(value: Any) -> Any:
                 for name, item in value.items()
             }
         case list() | tuple():
-            return [_discreet(item) for item in value]
+            return type(value)(_discreet(item) for item in value)
         case _:
             return value
 
