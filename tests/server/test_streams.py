@@ -221,6 +221,7 @@ async def test_a_reader_that_leaves_is_noticed(web: Web) -> None:
 async def test_whoever_comes_back_to_all_runs_has_missed_nothing(web: Web) -> None:
     """I1, I4: the only reader goes away, a run is started and ends, the reader comes back to its place."""
     async with web.client() as client:
+        await rested(client, await started(client))
         async with stream(client, "/stream?events=true") as events:
             first = await anext(events)
         assert first.ident is not None
