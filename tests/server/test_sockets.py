@@ -234,3 +234,54 @@ async def test_javascript_hears_the_story_of_a_run(web: Web, browser_client: Pat
         assert [said for name, said in messages if name == "event"] == events
         refused = await asyncio.to_thread(heard, "wrong")
         assert refused.returncode == 3 and "UNAUTHORIZED" in refused.stderr
+
+
+async def test_a_socket_may_come_back_in_the_middle_of_an_event(web: Web) -> None:
+    """I3: several messages may come of one event; whoever saw some of them gets the others, each once."""
+    async with web.client() as client:
+        run = await started(client, {"id": "bad", "tool": "needs_file", "args": {"name": "never"}, "retries": 0},
+                            {"id": "after", "tool": "echo", "needs": ["bad"]})  # fmt: skip
+        await rested(client, run)
+    async with connected(web) as heard:
+        await subscribed(heard, run, protocol="tools")
+        await heard.until("tool:message:complete", id="task_after")
+        whole = [(name, said["id"], said["seq"], said["part"], said["parts"]) for name, said in heard.messages]
+    [start] = [one for one in whole if one[:2] == ("tool:message:start", "task_after")]
+    assert start[3:] == (1, 2), "a step that is skipped begins and ends with one event"
+    async with connected(web) as heard:
+        await subscribed(heard, run, protocol="tools", after=start[2], part=1)
+        await heard.until("tool:message:complete", id="task_after")
+        rest = [(name, said["id"], said["seq"], said["part"], said["parts"]) for name, said in heard.messages]
+    assert rest == whole[whole.index(start) + 1 :]
+
+
+async def test_an_event_comes_after_its_messages(web: Web) -> None:
+    """I3: so whoever saw it, and comes back after it, misses none of them."""
+    async with web.client() as client:
+        run = await started(client, {"id": "a", "tool": "echo"})
+        await rested(client, run)
+    async with connected(web) as heard:
+        await subscribed(heard, run)
+        await heard.until("event", type="done")
+    last: dict[int, str] = {said["seq"]: name for name, said in heard.messages}
+    assert set(last.values()) == {"event"}
+
+
+async def test_those_who_know_no_token_leave_room_for_those_who_do(tmp_path: Path) -> None:
+    """I4: connections that say nothing are few, whatever somebody tries; everybody else is served."""
+    with serving(Place(tmp_path), token=TOKEN, RERAIL_SERVER_MAX_READERS="5") as web:
+        async with aiohttp.ClientSession() as session:
+            address = web.url.replace("http", "ws", 1) + "socket.io/?EIO=4&transport=websocket"
+            opened, refused = [], 0
+            for _ in range(120):
+                try:
+                    opened.append(await session.ws_connect(address, timeout=aiohttp.ClientWSTimeout(ws_close=1.0)))
+                except aiohttp.WSServerHandshakeError:
+                    refused += 1
+            assert len(opened) == 50 and refused == 70
+            async with web.client() as client:
+                assert (await client.get("/runs")).status_code == 200
+            for one in opened:
+                await one.close()
+        async with connected(web) as heard:
+            assert heard.client.connected

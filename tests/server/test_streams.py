@@ -216,3 +216,23 @@ async def test_a_reader_that_leaves_is_noticed(web: Web) -> None:
             async with client.stream("GET", f"/runs/{run}/stream") as response:
                 await anext(sse(response))
         assert (await client.get(f"/runs/{run}")).json()["status"] == "completed"
+
+
+async def test_whoever_comes_back_to_all_runs_has_missed_nothing(web: Web) -> None:
+    """I1, I4: the only reader goes away, a run is started and ends, the reader comes back to its place."""
+    async with web.client() as client:
+        await rested(client, await started(client))
+        async with stream(client, "/stream?events=true") as events:
+            first = await anext(events)
+        assert first.ident is not None
+        run = await started(client)
+        whole = await rested(client, run)
+        seen: list[int] = []
+        async with stream(client, "/stream?events=true", **{"last-event-id": first.ident}) as events:
+            async for event in events:
+                assert event.name != "reset"
+                if event.name != "run" and event.data.get("run") == run:
+                    seen.append(event.data["seq"])
+                    if event.name == "done":
+                        break
+    assert seen == list(range(1, len(seen) + 1)) and len(seen) >= len(whole["steps"]) * 2

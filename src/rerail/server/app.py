@@ -35,6 +35,7 @@ def make_api(serving: Serving, files: Files) -> FastAPI:
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
         yield
+        await serving.watch.close()
         await serving.tails.close()
 
     api = FastAPI(

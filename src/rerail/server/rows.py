@@ -34,6 +34,7 @@ FEW_EVENTS = 5_000  # of a run that is folded for a list
 MOST_ROWS = 5_000  # rows that are remembered
 WATCHED = 200  # of the newest runs that somebody who watches the list is told of at once
 LOOK_EVERY = 0.4  # seconds
+LINGERS = 60.0  # seconds that the list is watched for somebody who comes back
 KEPT = 20_000  # of the latest news
 ACTIVE = ("pending", "running", "waiting")
 
@@ -137,7 +138,9 @@ class Watch:
         self._seen: dict[str, int] = {}  # runs → their last event that was told
         self._more = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._users = self._for_events = 0
+        self._users = 0
+        self._wants_events = False  # somebody does, or did a moment ago and may come back
+        self._left_at = 0.0
         self._opening = asyncio.Lock()
 
     @asynccontextmanager
@@ -148,33 +151,41 @@ class Watch:
                 await self._look(first=True)
                 self._task = asyncio.create_task(self._go_on())
             self._users += 1
-            self._for_events += events
+            self._wants_events = self._wants_events or events
         try:
             yield self
         finally:
             self._users -= 1
-            self._for_events -= events
-            if not self._users and self._task is not None:
-                task, self._task = self._task, None
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
-                self._epoch = secrets.token_hex(4)  # what happens meanwhile is told to nobody
+            self._left_at = time.monotonic()
 
     async def _go_on(self) -> None:
-        while True:
+        while self._users or time.monotonic() - self._left_at < LINGERS:
             await asyncio.sleep(LOOK_EVERY)
             with contextlib.suppress(RerailError):
                 await self._look()
+        self._task = None
+        self._wants_events = False
+        self._epoch = secrets.token_hex(4)  # what happens from now on is told to nobody
+
+    async def close(self) -> None:
+        """Watch no longer."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
 
     async def _look(self, *, first: bool = False) -> None:
         newest = await self._engine.heads(limit=WATCHED)
         heads = {head.run: head for head in [*newest, *await self._engine.heads(status=ACTIVE, limit=100_000)]}
         for run in [run for run, head in self._heads.items() if head.status in ACTIVE and run not in heads]:
-            heads[run] = await self._engine.head(run)  # an old one came to its end
+            try:
+                heads[run] = await self._engine.head(run)  # an old one came to its end
+            except Refused:  # it was removed: nobody else's news wait for it
+                self._shown.pop(run, None)
+                self._add("gone", encode({"run_id": run}))
         if first:
             self._shown.clear()
         for head in reversed(heads.values()):
-            if first or not self._for_events:
+            if first or not self._wants_events:
                 self._seen[head.run] = head.seq
             else:
                 await self._events(head)

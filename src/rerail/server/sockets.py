@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
@@ -23,7 +24,7 @@ from rerail.core.texts import tell
 from rerail.core.tool_messages import ToolMessages
 from rerail.errors import Refused, RerailError
 from rerail.server.plain import encode
-from rerail.server.problems import problem, problem_of
+from rerail.server.problems import MEDIA, problem, problem_of
 from rerail.server.security import bearer, token_fits
 from rerail.server.serving import Serving
 from rerail.server.shapes import MOST
@@ -33,6 +34,7 @@ WINDOW = 128  # messages that may wait in a socket's queue
 POLLED = 8  # the same, where a client asks again and again: some take no more than 16 at once
 PATIENCE = 30.0  # seconds that a socket may take nothing
 MOST_SUBSCRIPTIONS = 50  # of one socket
+MOST_UNNAMED = 50  # connections that have not said who they are; fewer than a server has room for beside its readers
 
 Protocol = Literal["events", "tools", "both"]
 
@@ -55,17 +57,38 @@ class _Json:
 class _Beside:
     """Sockets under their path, and another app for everything else."""
 
-    def __init__(self, sockets: ASGIApp, other: ASGIApp) -> None:
-        self._sockets, self._other = sockets, other
+    def __init__(self, sockets: ASGIApp, other: ASGIApp, named: Callable[[], int]) -> None:
+        self._sockets, self._other, self._named = sockets, other, named
+        self._open = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Give a request to whom it is for."""
         ours = scope["type"] in ("http", "websocket") and scope["path"].startswith("/socket.io/")
-        if scope["type"] == "websocket" and not ours:
-            await receive()
-            await send({"type": "websocket.close", "code": 1008})
+        if not ours and scope["type"] != "websocket":
+            await self._other(scope, receive, send)
             return
-        await (self._sockets if ours else self._other)(scope, receive, send)
+        # Whoever knows no token must not be able to take the room of those who do.
+        if not ours or self._open - self._named() >= MOST_UNNAMED:
+            await _turn_away(scope, receive, send, 1013 if ours else 1008)
+            return
+        self._open += 1
+        try:
+            await self._sockets(scope, receive, send)
+        finally:
+            self._open -= 1
+
+
+async def _turn_away(scope: Scope, receive: Receive, send: Send, code: int) -> None:
+    if scope["type"] == "websocket":
+        await receive()
+        await send({"type": "websocket.close", "code": code})
+        return
+    found = problem(
+        "TOO_MANY_READERS", tell("refuse.server.too_many", limit=MOST_UNNAMED), tell("hint.server.too_many")
+    )
+    headers = [(b"content-type", MEDIA.encode()), (b"retry-after", b"5")]
+    await send({"type": "http.response.start", "status": found["status"], "headers": headers})
+    await send({"type": "http.response.body", "body": encode(found)})
 
 
 class _Wanted(msgspec.Struct, forbid_unknown_fields=True):
@@ -73,6 +96,7 @@ class _Wanted(msgspec.Struct, forbid_unknown_fields=True):
 
     run: str
     after: int = 0
+    part: int | None = None  # of the messages of that event, the last one seen; None for all of them
     protocol: Protocol = "both"
 
 
@@ -101,7 +125,9 @@ class Sockets:
 
     def app(self, other: ASGIApp) -> ASGIApp:
         """The sockets beside another app, which gets all other requests."""
-        found: ASGIApp = _Beside(socketio.ASGIApp(self._sio, socketio_path="socket.io"), other)
+        found: ASGIApp = _Beside(
+            socketio.ASGIApp(self._sio, socketio_path="socket.io"), other, lambda: len(self._tasks)
+        )
         return found
 
     # -- Who is there -------------------------------------------------------------------------------------------------
@@ -181,14 +207,16 @@ class Sockets:
 
     async def _tell(self, sid: str, one: Framed, messages: ToolMessages | None, wanted: _Wanted) -> None:
         said = messages.feed(one.record) if messages is not None else []
-        if one.seq <= wanted.after:
+        if one.seq < wanted.after or (one.seq == wanted.after and wanted.part is None):
             return
+        seen = wanted.part or 0 if one.seq == wanted.after else 0
+        for number, message in enumerate(said[seen:], seen + 1):
+            await self._room(sid)
+            await self._sio.emit(message.name, {**message.payload, "part": number, "parts": len(said)}, to=sid)
+        # The event itself comes last: whoever has it has everything that it stands for, and may come back after it.
         if wanted.protocol != "tools":
             await self._room(sid)
             await self._sio.emit("event", msgspec.Raw(one.data), to=sid)
-        for message in said:
-            await self._room(sid)
-            await self._sio.emit(message.name, message.payload, to=sid)
 
     async def _room(self, sid: str) -> None:
         """Wait until a socket has taken most of what it was told; `TimeoutError` if it takes nothing."""
@@ -213,7 +241,8 @@ def _read(data: Any, kind: type[Any]) -> Any:
         found = msgspec.convert({"run": data} if isinstance(data, str) else data, kind)
     except msgspec.ValidationError:
         raise Refused(tell("refuse.server.subscribe_how"), "USAGE") from None
-    if not found.run or not 0 <= getattr(found, "after", 0) <= MOST:
+    part = getattr(found, "part", None)
+    if not found.run or not 0 <= getattr(found, "after", 0) <= MOST or (part is not None and not 0 <= part <= MOST):
         raise Refused(tell("refuse.server.subscribe_how"), "USAGE")
     return found
 

@@ -173,7 +173,8 @@ async def everything(
 ) -> Response:
     """`run` for every run of the list, and again whenever one changes; with `events`, all their events beside them.
 
-    The ids are good for coming back to the same server process; after another, the list is sent anew, after `reset`.
+    The ids are good for coming back to the same server process within a minute. After that, or to another process, the
+    list is sent anew, after `reset`; each row has how many `events` its run has, and /runs/RUN/events has them.
     """
     serving = serving_of(request)
     return EventStream(serving, _all(serving, last_event_id or "", events=events))
@@ -195,7 +196,7 @@ async def _all(serving: Serving, last: str, *, events: bool) -> AsyncIterator[by
                 return
             if news:
                 place = news[-1].number
-                chosen = [one for one in news if events or one.name == "run"]
+                chosen = [one for one in news if events or one.name in ("run", "gone")]
                 if chosen:
                     yield b"".join(frame(one.name, one.data, watch.ident(one.number)) for one in chosen)
             elif not await watch.wait(place, table.heartbeat):
