@@ -94,7 +94,8 @@ $(PAGE): $(shell find web hatch_build.py -type f ! -path '*/node_modules/*') | $
 	@$(BIN)/python hatch_build.py build $(HOW)
 
 # Not editable: the demo shows what a user gets, so it must be installed again when the source changes.
-SOURCES := $(shell find src -type f ! -name '*.pyc')
+# The page is no part of it, and must not be built for it.
+SOURCES := $(shell find src -type f ! -name '*.pyc' ! -path 'src/rerail/server/page/*')
 
 $(DEMO): pyproject.toml requirements-core.lock $(SOURCES)
 	@$(call venv,.venv-demo)

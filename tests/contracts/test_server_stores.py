@@ -266,3 +266,28 @@ async def test_appends_of_many_runs_share_their_commits(postgres: PostgresServer
         await asyncio.gather(*(store.append(batch(lease, turn, "x")) for lease in leases))
     assert await asyncio.to_thread(commits) - before < 100
     await store.close()
+
+
+async def test_what_cannot_be_sent_ends_its_own_write_alone(
+    postgres: PostgresServer, redis_server: RedisServer
+) -> None:
+    """E4: a text that is none is refused; whoever writes beside it, and afterwards, is not harmed."""
+    for store in (PostgresStore(postgres.fresh()), RedisStore(redis_server.fresh())):
+        await store.open()
+        tries = [store.create(Head("odd", objective="\ud800")), store.create(Head("even"))]
+        ended = await asyncio.gather(*tries, return_exceptions=True)
+        assert isinstance(ended[0], Unusable) and ended[1] is None
+        await asyncio.wait_for(store.create(Head("later")), 10)
+        assert {head.run for head in await store.heads()} == {"even", "later"}
+        await store.close()
+
+
+async def test_an_action_is_told_of_though_an_append_follows_at_once(postgres: PostgresServer) -> None:
+    """T7: the owner elsewhere, who has read its own history, waits for actions alone."""
+    store = PostgresStore(postgres.fresh())
+    await store.open()
+    lease = await started(store)
+    await store.post("run-1", b"pause")
+    await store.append(batch(lease, 0, "one"))
+    assert store._untold == {"run-1": -1}
+    await store.close()

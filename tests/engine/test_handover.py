@@ -491,3 +491,22 @@ def test_a_retry_names_one_thing(asked: dict[str, Any]) -> None:
 
     virtual_run(main)
     assert world.calls_of("a") == 1
+
+
+def test_a_cancelled_retry_says_that_it_was_cancelled() -> None:
+    """V7, I1: what is kept from before makes it no success, in the record as in the view, and nothing degraded."""
+    world = World(a=[1, Took(60, 2)])
+
+    async def main() -> tuple[Any, Any]:
+        async with world.engine() as engine:
+            run = await engine.start({"steps": [{"id": "a", "tool": "a"}]}, run_id="r")
+            await engine.wait(run)
+            await engine.begin_retry(run, steps=["a"], force=True)
+            await asyncio.sleep(1)
+            await engine.cancel(run)
+            result = await engine.wait(run)
+            return result, (await engine.events(run))[-1].event
+
+    result, done = virtual_run(main)
+    assert (result.status, result.success, done.status, done.success) == ("cancelled", False, "cancelled", False)
+    assert result.summary == done.summary == "1 of 1 step done before that, and kept"

@@ -265,6 +265,10 @@ def summary(state: State, found: Verdict, lang: str = "en") -> str:
     if state.waiting:
         on = ", ".join(say(f"summary.on.{item['for']}", lang, step=item["step"]) for item in waiting_on(state))
         return say("summary.waiting", lang, on=on)
+    if state.stopped == "RUN_CANCELLED":
+        if not found.never:  # what it was to do again, or had done before, is kept
+            return say("summary.cancelled_kept", lang, done=done, total=total)
+        return say("summary.cancelled", lang, never=len(found.never), total=total)
     if found.success:
         if not found.complete:
             return say("summary.incomplete", lang, missing=", ".join(found.missing) or say("reason.see_judge", lang))
@@ -276,8 +280,6 @@ def summary(state: State, found: Verdict, lang: str = "en") -> str:
         retries = state.calls - found.attempted
         key = "summary.healed" if retries > 0 else "summary.success"
         return say(key, lang, total=total, done=done, retries=retries)
-    if state.stopped == "RUN_CANCELLED":
-        return say("summary.cancelled", lang, never=len(found.never), total=total)
     if state.stopped:
         key = "summary.stopped" if found.never else "summary.stopped_last"
         reason = say(f"stop.{state.stopped}", lang)

@@ -232,7 +232,7 @@ class Sockets:
         """Let a socket go that does not keep up, with a word of how far it got."""
         if sid in self._tasks:
             self._tasks[sid].pop(run, None)
-        with contextlib.suppress(Exception):  # it may be gone
+        with contextlib.suppress(KeyError, socketio.exceptions.SocketIOError):  # it may be gone
             await self._sio.emit("dropped", {"runId": run, "seq": seq}, to=sid)
 
 

@@ -284,6 +284,18 @@ class StoreContract:
             assert refusal.value.head.fence == lease.fence
             assert "here:11" in str(refusal.value)
 
+    async def test_a_process_has_a_run_once(self, store: Store, other: Store) -> None:
+        """T7: nobody is let in for being the owner already, not even at the very same moment."""
+        head = Head(RUN, owner=ME, fence=1, created_at=5.0, updated_at=5.0, renewed_at=5.0)
+        await store.create(head)
+        with pytest.raises(Conflict):
+            await other.create(head)
+        with pytest.raises(Taken):
+            await other.claim(RUN, ME, 5.0)
+        await store.claim(RUN, ME, 6.0, over=1)
+        with pytest.raises(Taken):
+            await other.claim(RUN, ME, 6.0, over=1)
+
     async def test_a_dead_holders_lease_is_taken_over_by_its_fence(self, store: Store, other: Store) -> None:
         """T7: whoever saw the holder dead names its fence; another fence means somebody was quicker."""
         dead = await started(store)

@@ -36,7 +36,7 @@ Rows = list[TupleRow]
 
 CONNECT_SECONDS: Final = 5
 READERS: Final = 4  # connections that read, at most
-LOOK_SECONDS: Final = 2.0  # how often those who wait look for themselves
+LOOK_SECONDS: Final = 1.0  # how often those who wait look for themselves
 GATHER_SECONDS: Final = 0.01  # how long appends are gathered before others are told of them
 LONGEST_NEWS: Final = 7_000  # bytes; Postgres takes 8,000
 TOGETHER: Final = 500  # writes that share a commit, at most
@@ -46,22 +46,14 @@ _HEADS: Final = """
     FROM rerail.runs
     """
 _HEAD: Final = _HEADS + "WHERE run = %(run)s"
-# The same run, made by the same process at the same moment, is the answer to a lost acknowledgement.
 _CREATE: Final = """
-    WITH made AS (
-        INSERT INTO rerail.runs(run, seq, status, objective, parent, created_at, updated_at, host, pid, started, worker,
-            fence, renewed_at)
-        VALUES (%(run)s, 0, %(status)s, %(objective)s, %(parent)s, %(created_at)s, %(updated_at)s, %(host)s, %(pid)s,
-            %(started)s, %(worker)s, %(fence)s, %(renewed_at)s)
-        ON CONFLICT (run) DO NOTHING RETURNING 1
-    )
-    SELECT 1 FROM made
-    UNION ALL
-    SELECT 1 FROM rerail.runs WHERE run = %(run)s AND seq = 0 AND host = %(host)s AND pid = %(pid)s
-        AND started = %(started)s AND created_at = %(created_at)s AND fence = %(fence)s
-        AND objective = %(objective)s AND parent = %(parent)s
+    INSERT INTO rerail.runs(run, seq, status, objective, parent, created_at, updated_at, host, pid, started, worker,
+        fence, renewed_at)
+    VALUES (%(run)s, 0, %(status)s, %(objective)s, %(parent)s, %(created_at)s, %(updated_at)s, %(host)s, %(pid)s,
+        %(started)s, %(worker)s, %(fence)s, %(renewed_at)s)
+    ON CONFLICT (run) DO NOTHING RETURNING 1
     """
-_APPEND: Final = """
+_ADVANCE: Final = """
     WITH head AS (
         UPDATE rerail.runs SET seq = %(after)s + %(count)s, updated_at = coalesce(%(at)s, updated_at),
             status = coalesce(%(status)s, status), objective = coalesce(%(objective)s, objective)
@@ -70,7 +62,10 @@ _APPEND: Final = """
         INSERT INTO rerail.events(run, seq, at, data)
         SELECT head.run, %(after)s + given.place, given.at, given.data
         FROM head, unnest(%(ats)s::float8[], %(datas)s::bytea[]) WITH ORDINALITY AS given(at, data, place)
-    ), kept AS (
+    )
+    """
+_KEEP: Final = """
+    , kept AS (
         INSERT INTO rerail.blobs(digest, data)
         SELECT given.digest, given.data
         FROM head, unnest(%(digests)s::text[], %(contents)s::bytea[]) AS given(digest, data)
@@ -80,21 +75,9 @@ _APPEND: Final = """
         SELECT given.digest, head.run FROM head, unnest(%(digests)s::text[]) AS given(digest)
         ON CONFLICT DO NOTHING
     )
-    SELECT 1 FROM head
     """
-# Most batches bring no contents; without them the statement costs two thirds.
-_APPEND_ROWS: Final = """
-    WITH head AS (
-        UPDATE rerail.runs SET seq = %(after)s + %(count)s, updated_at = coalesce(%(at)s, updated_at),
-            status = coalesce(%(status)s, status), objective = coalesce(%(objective)s, objective)
-        WHERE run = %(run)s AND seq = %(after)s AND fence = %(fence)s RETURNING run
-    ), rows AS (
-        INSERT INTO rerail.events(run, seq, at, data)
-        SELECT head.run, %(after)s + given.place, given.at, given.data
-        FROM head, unnest(%(ats)s::float8[], %(datas)s::bytea[]) WITH ORDINALITY AS given(at, data, place)
-    )
-    SELECT 1 FROM head
-    """
+_APPEND_ROWS: Final = _ADVANCE + "SELECT 1 FROM head"  # most batches bring no contents
+_APPEND: Final = _ADVANCE + _KEEP + "SELECT 1 FROM head"
 _READ: Final = (
     "SELECT seq, at, data FROM rerail.events WHERE run = %(run)s AND seq > %(after)s ORDER BY seq LIMIT %(limit)s"
 )
@@ -305,7 +288,7 @@ class PostgresStore:
         claimed = await self._write(_CLAIM, {"run": run, "now": now, "over": over, **_owned(owner)})
         if claimed:
             return Lease(run, owner, claimed[0][0])
-        return await refused_claim(run, owner, now, over, self.head)
+        return await refused_claim(run, self.head)
 
     async def renew(self, lease: Lease, now: float) -> None:
         """Say that the holder lives; `Fenced` if it is not the holder any more."""
@@ -372,7 +355,7 @@ class PostgresStore:
     def _news(self, run: str, seq: int) -> None:
         """Ring whoever waits here, and tell the others soon."""
         self._waiters.ring(run, seq if seq >= 0 else None)
-        self._untold[run] = min(seq, self._untold.get(run, seq)) if seq < 0 else seq
+        self._untold[run] = -1 if self._untold.get(run) == -1 else seq  # or nobody hears of the action
         if self._telling is None or self._telling.done():
             self._telling = asyncio.create_task(self._tell())
 
@@ -464,7 +447,8 @@ class PostgresStore:
     def _translated(self) -> Any:
         try:
             yield
-        except (psycopg.Error, PoolTimeout, PoolClosed, OSError) as error:
+        except (psycopg.Error, PoolTimeout, PoolClosed, OSError, ValueError, TypeError) as error:
+            # Of the last two: a text or number that cannot be sent. It must end its own write, and no other.
             raise meaning(error, self._where) from error
 
 

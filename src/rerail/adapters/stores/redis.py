@@ -27,7 +27,7 @@ from rerail.core.texts import tell
 from rerail.ports import Batch, Conflict, Fenced, Head, Lease, Owner, Row, Unavailable, Unusable
 
 TIME: Final = struct.Struct(">d")
-LOOK_SECONDS: Final = 2.0  # how often those who wait look for themselves
+LOOK_SECONDS: Final = 1.0  # how often those who wait look for themselves
 PAGE: Final = 500  # runs that are looked at in one go
 
 # What an error means: the first type that fits.
@@ -150,8 +150,8 @@ class RedisStore:
         }  # fmt: skip
         flat = [part for pair in fields.items() for part in pair]
         made = await self._run(scripts.CREATE, head.run, repr(head.created_at), head.status, head.parent, *flat)
-        if not made and (head.owner is None or await self.head(head.run) != head):
-            raise Conflict(f"there is a run {head.run} already")  # else our own, whose acknowledgement was lost
+        if not made:
+            raise Conflict(f"there is a run {head.run} already")
 
     async def append(self, batch: Batch) -> None:
         """Write all rows and contents, or nothing; one's own batch again is not doubled."""
@@ -229,7 +229,7 @@ class RedisStore:
         fence = await self._run(scripts.CLAIM, run, "" if over is None else over, *flat)
         if fence:
             return Lease(run, owner, fence)
-        return await refused_claim(run, owner, now, over, self.head)
+        return await refused_claim(run, self.head)
 
     async def renew(self, lease: Lease, now: float) -> None:
         """Say that the holder lives; `Fenced` if it is not the holder any more."""
@@ -342,7 +342,7 @@ class RedisStore:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except (problems.RedisError, OSError) as error:
+        except (problems.RedisError, OSError, ValueError, TypeError) as error:
             raise meaning(error, self._where) from error
 
 

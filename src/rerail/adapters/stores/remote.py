@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit, urlunsplit
 
 from rerail.adapters.stores.waiting import Waiters
-from rerail.ports import Batch, Conflict, Fenced, Head, Lease, Owner, Row, Taken
+from rerail.ports import Batch, Conflict, Fenced, Head, Lease, Row, Taken
 
 ReadHead = Callable[[str], Awaitable[Head | None]]
 ReadRows = Callable[[str, int, int], Awaitable[list[Row]]]
@@ -25,13 +25,11 @@ async def accept_own(batch: Batch, head_of: ReadHead, read: ReadRows) -> None:
         raise Conflict(f"run {batch.run} is at {head.seq}, not {batch.after}")
 
 
-async def refused_claim(run: str, owner: Owner, now: float, over: int | None, head_of: ReadHead) -> Lease:
-    """What a claim that took nothing comes to: our own, if only its acknowledgement was lost, or `Taken`."""
+async def refused_claim(run: str, head_of: ReadHead) -> Lease:
+    """Say why a claim took nothing. Not even one process may have a run twice: two of its engines are two owners."""
     head = await head_of(run)
     if head is None:
         raise Conflict(f"there is no run {run}")
-    if head.owner == owner and head.renewed_at == now and (over is None or head.fence == over + 1):
-        return Lease(run, owner, head.fence)  # nobody else is this process at this very moment
     raise Taken(head)
 
 

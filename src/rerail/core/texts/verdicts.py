@@ -84,6 +84,10 @@ VERDICTS: dict[str, dict[str, str]] = {
     },
     "summary.failed_alone": {"en": "{names}", "zh": "{names}"},
     "summary.cancelled": {"en": "{never} of {total:step|steps} never started", "zh": "{total} 步中有 {never} 步未启动"},
+    "summary.cancelled_kept": {
+        "en": "{done} of {total:step|steps} done before that, and kept",
+        "zh": "{total} 步中有 {done} 步此前已完成并保留",
+    },
     "summary.stopped": {
         "en": "stopped early, {reason}; failed: {names}; {never} of {total:step|steps} never started",
         "zh": "提前停止，{reason}；失败：{names}；{total} 步中有 {never} 步未启动",
