@@ -76,8 +76,9 @@ _KEEP: Final = """
         ON CONFLICT DO NOTHING
     )
     """
-_APPEND_ROWS: Final = _ADVANCE + "SELECT 1 FROM head"  # most batches bring no contents
-_APPEND: Final = _ADVANCE + _KEEP + "SELECT 1 FROM head"
+_TAKEN: Final = "SELECT 1 FROM head"
+_APPEND_ROWS: Final = _ADVANCE + _TAKEN  # most batches bring no contents
+_APPEND: Final = _ADVANCE + _KEEP + _TAKEN
 _READ: Final = (
     "SELECT seq, at, data FROM rerail.events WHERE run = %(run)s AND seq > %(after)s ORDER BY seq LIMIT %(limit)s"
 )
