@@ -236,3 +236,23 @@ async def test_whoever_comes_back_to_all_runs_has_missed_nothing(web: Web) -> No
                     if event.name == "done":
                         break
     assert seen == list(range(1, len(seen) + 1)) and len(seen) >= len(whole["steps"]) * 2
+
+
+async def test_whoever_comes_back_from_far_may_catch_up(web: Web) -> None:
+    """I4: being further behind than a reader may fall is no reason to let somebody go who is just coming back."""
+    async with web.client() as client:
+        await rested(client, await started(client))
+        async with stream(client, "/stream?events=true") as events:
+            first = await anext(events)
+        run = await started(client, {"id": "talks", "tool": "chatter", "args": {"count": 600, "size": 10}})
+        whole = await rested(client, run)
+        await asyncio.sleep(1.0)  # until the server has looked
+        seen: list[int] = []
+        async with stream(client, "/stream?events=true", **{"last-event-id": str(first.ident)}) as events:
+            async for event in events:
+                assert event.name not in ("reset", "dropped")
+                if event.name != "run" and event.data.get("run") == run:
+                    seen.append(event.data["seq"])
+                    if event.name == "done":
+                        break
+    assert seen == list(range(1, whole["seq"] + 1)) and len(seen) > 600

@@ -28,6 +28,7 @@ from rerail.engine.owner import is_dead
 from rerail.errors import Refused, RerailError
 from rerail.ports import Head
 from rerail.server.plain import encode, number_of
+from rerail.server.tails import BATCH
 from rerail.wiring import Engine
 
 FEW_EVENTS = 5_000  # of a run that is folded for a list
@@ -195,18 +196,22 @@ class Watch:
                 if not first:
                     self._add("run", row)
         self._heads = heads
+        self._tell()
+
+    def _tell(self) -> None:
         old, self._more = self._more, asyncio.Event()
         old.set()
 
     async def _events(self, head: Head) -> None:
         seen = self._seen.get(head.run, 0)
         while seen < head.seq:
-            records = await self._engine.page(head.run, seen, 500)
+            records = await self._engine.page(head.run, seen, BATCH)
             if not records:
                 break
             for record in records:
                 self._add(record.type, encode(record.to_dict()))
             seen = records[-1].seq
+            self._tell()  # in small portions, so that one busy run throws nobody out who keeps up
         self._seen[head.run] = seen
 
     def _add(self, name: str, data: bytes) -> None:
@@ -227,19 +232,20 @@ class Watch:
         at = number_of(number, -1)
         if epoch != self._epoch or not 0 <= at <= self.number:
             return None
-        return at if self.after(at) is not None else None
+        return at if self.after(at, 1) is not None else None
 
     def rows(self) -> Iterator[bytes]:
         """All rows as they are, the oldest first, so that whoever puts each on top has them in order."""
         yield from self._shown.values()
 
-    def after(self, number: int) -> list[News] | None:
-        """What was told after a place; None if that is too long ago."""
+    def after(self, number: int, limit: int = KEPT) -> list[News] | None:
+        """What was told next after a place; None if that is too long ago."""
         if number >= self.number:
             return []
         if not self._news or self._news[0].number > number + 1:
             return None
-        return self._news[number + 1 - self._news[0].number :]
+        begin = number + 1 - self._news[0].number
+        return self._news[begin : begin + limit]
 
     async def wait(self, number: int, seconds: float) -> bool:
         """Wait for news; False once the time is over."""

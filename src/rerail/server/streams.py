@@ -23,7 +23,7 @@ from rerail.server.plain import encode, number_of
 from rerail.server.serving import Serving, language, serving_of
 from rerail.server.shapes import MOST, PROBLEMS, SSE, RunPath
 from rerail.server.strict import StrictRoute
-from rerail.server.tails import Behind
+from rerail.server.tails import BATCH, Behind
 
 router = APIRouter(route_class=StrictRoute, tags=["streams"])
 
@@ -189,9 +189,11 @@ async def _all(serving: Serving, last: str, *, events: bool) -> AsyncIterator[by
             rows = list(watch.rows())
             ident = watch.ident(place)
             yield (frame("reset", b"{}") if last else ALIVE) + b"".join(frame("run", row, ident) for row in rows)
+        kept_up = False  # whoever comes back from far may take its time, as on a run's own stream
         while True:
-            news = watch.after(place)
-            if news is None or len(news) > table.max_behind:
+            kept_up = kept_up or place >= watch.number
+            news = watch.after(place, BATCH)
+            if news is None or (kept_up and watch.number - place > table.max_behind):
                 yield dropped(watch.ident(place))
                 return
             if news:
