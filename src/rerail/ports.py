@@ -63,7 +63,10 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A run as lists show it; derived from its history, written with it, never read back as truth."""
+    """A run as lists show it; derived from its history, written with it, never read back as truth.
+
+    `updated_at` is the time of its last event; of a run without any, the time it was made.
+    """
 
     run: str
     seq: int = 0

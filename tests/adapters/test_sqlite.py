@@ -105,6 +105,34 @@ async def test_a_newer_store_is_refused_by_name(store: SqliteStore, path: Path) 
     assert "pip install --upgrade rerail" in str(error)
 
 
+async def test_a_file_of_the_first_version_is_brought_up_to_date(tmp_path: Path) -> None:
+    """E5: nothing is lost on the way, and its runs go on where they were."""
+    path = tmp_path / "old.db"
+    first = f"""
+        {MIGRATIONS[0]}
+        INSERT INTO runs VALUES (1, 'r-1', 2, 7.5, 'running', 3, NULL, NULL, NULL, NULL, 6.0, 5.0, '', 'tidy up');
+        INSERT INTO runs VALUES (2, 'r-2', 0, 6.5, 'pending', 0, NULL, NULL, NULL, NULL, 0.0, 6.5, 'r-1', '');
+        INSERT INTO events VALUES ('r-1', 1, 7.0, x'61'), ('r-1', 2, 7.5, x'62');
+        PRAGMA application_id = 0x5272616C;
+        PRAGMA user_version = 1;
+    """
+    with other_connection(path, first):
+        pass
+    store = SqliteStore(path)
+    await store.open()
+    try:
+        assert await store.heads() == [
+            Head("r-2", 0, "pending", "", "r-1", 6.5, 6.5),
+            Head("r-1", 2, "running", "tidy up", "", 5.0, 7.5, None, 3, 6.0),
+        ]
+        await store.append(Batch("r-1", 2, ((8.0, b"c"),), 3))
+        assert [(row.seq, row.at, row.data) for row in await store.read("r-1")] == [
+            (1, 7.0, b"a"), (2, 7.5, b"b"), (3, 8.0, b"c")
+        ]  # fmt: skip
+    finally:
+        await store.close()
+
+
 async def test_a_folder_is_refused(tmp_path: Path) -> None:
     """The sentence names a file that would do."""
     assert "runs.db" in str(await refusal(tmp_path))

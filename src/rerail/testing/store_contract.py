@@ -259,11 +259,11 @@ class StoreContract:
 
     async def test_a_lease_names_its_holder(self, store: Store) -> None:
         """T7: the head tells host, pid, start time, fence and when the holder last spoke."""
-        await store.create(Head(RUN, status="running", created_at=1.0, updated_at=2.0))
+        await store.create(Head(RUN, status="running", created_at=1.0, updated_at=1.0))
         lease = await store.claim(RUN, ME, 50.0)
         head = await store.head(RUN)
         assert lease == Lease(RUN, ME, 1)
-        expected = Head(RUN, 0, "running", "", "", 1.0, 2.0, owner=ME, fence=1, renewed_at=50.0)
+        expected = Head(RUN, 0, "running", "", "", 1.0, 1.0, owner=ME, fence=1, renewed_at=50.0)
         assert head == expected
 
     async def test_a_run_may_be_made_with_its_owner(self, store: Store) -> None:

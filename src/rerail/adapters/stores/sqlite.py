@@ -70,24 +70,34 @@ MIGRATIONS = (
     );
     CREATE INDEX inbox_open ON inbox(run, number) WHERE answer IS NULL;
     """,
+    # How far a run is, its last event says: keeping that a second time was one more page for every commit.
+    """
+    ALTER TABLE runs DROP COLUMN seq;
+    ALTER TABLE runs DROP COLUMN updated_at;
+    """,
 )
 
 _CREATE = """
-    INSERT INTO runs(run, seq, status, objective, parent, created_at, updated_at, host, pid, started, worker, fence,
-        renewed_at)
-    VALUES (?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT(run) DO NOTHING
+    INSERT INTO runs(run, status, objective, parent, created_at, host, pid, started, worker, fence, renewed_at)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT(run) DO NOTHING
     """
-_ADVANCE = """
-    UPDATE runs SET seq = ?, updated_at = ifnull(?, updated_at), status = ifnull(?, status),
-        objective = ifnull(?, objective)
-    WHERE run = ? AND seq = ? AND fence = ?
+# Whether a batch may come next. Histories have no gaps: its place is free behind what is there, or it is not next. (One
+# that looks for the largest number instead takes as long as all the rest of an append.)
+_NEXT = """
+    SELECT 1 FROM runs WHERE run = ?1 AND fence = ?2
+        AND (?3 = 0 OR EXISTS(SELECT 1 FROM events WHERE run = ?1 AND seq = ?3))
+        AND NOT EXISTS(SELECT 1 FROM events WHERE run = ?1 AND seq = ?3 + 1)
     """
+_PLACE = "SELECT fence, ifnull((SELECT max(seq) FROM events WHERE run = ?1), 0) FROM runs WHERE run = ?1"
+_MARK = "UPDATE runs SET status = ifnull(?, status), objective = ifnull(?, objective) WHERE run = ?"
 _EVENT = "INSERT INTO events(run, seq, at, data) VALUES (?, ?, ?, ?)"
 _BLOB = "INSERT INTO blobs(digest, data) VALUES (?, ?) ON CONFLICT DO NOTHING"
 _RUN_BLOB = "INSERT INTO run_blobs(digest, run) VALUES (?, ?) ON CONFLICT DO NOTHING"
 _READ = "SELECT seq, at, data FROM events WHERE run = ? AND seq > ? ORDER BY seq LIMIT ?"
 _HEADS = """
-    SELECT run, seq, status, objective, parent, created_at, updated_at, host, pid, started, worker, fence, renewed_at
+    SELECT run, status, objective, parent, created_at, host, pid, started, worker, fence, renewed_at,
+        (SELECT max(seq) FROM events WHERE events.run = runs.run),
+        (SELECT at FROM events WHERE events.run = runs.run ORDER BY seq DESC LIMIT 1)
     FROM runs
     """
 _HEAD = _HEADS + "WHERE run = ?"
@@ -105,12 +115,13 @@ _ANSWERED = "SELECT answer FROM inbox WHERE run = ? AND number = ?"
 _SWEEP = """
     DELETE FROM blobs WHERE digest IN (
         SELECT digest FROM run_blobs JOIN runs USING (run)
-        GROUP BY digest HAVING min(status = 'completed' AND updated_at < ?)
+        GROUP BY digest HAVING min(status = 'completed' AND
+            ifnull((SELECT at FROM events WHERE events.run = runs.run ORDER BY seq DESC LIMIT 1), created_at) < ?)
     )
     """
 _FORGET = "DELETE FROM run_blobs WHERE NOT EXISTS (SELECT 1 FROM blobs WHERE blobs.digest = run_blobs.digest)"
 _NEWS = """
-    SELECT ifnull((SELECT seq FROM runs WHERE run = ?1), 0),
+    SELECT ifnull((SELECT max(seq) FROM events WHERE run = ?1), 0),
         EXISTS(SELECT 1 FROM inbox WHERE run = ?1 AND answer IS NULL)
     """
 
@@ -401,20 +412,18 @@ def _change(cursor: apsw.Cursor, sql: str, values: Values) -> int:
 def _create(cursor: apsw.Cursor, head: Head) -> None:
     owner = head.owner
     who = (owner.host, owner.pid, owner.started, owner.worker) if owner else (None, None, None, None)
-    times = (head.created_at, head.updated_at)
-    values = (head.run, head.status, head.objective, head.parent, *times, *who, head.fence, head.renewed_at)
+    values = (head.run, head.status, head.objective, head.parent, head.created_at, *who, head.fence, head.renewed_at)
     if not _change(cursor, _CREATE, values):
         raise Conflict(f"there is a run {head.run} already")
 
 
 def _append(cursor: apsw.Cursor, batch: Batch) -> None:
     run, after, rows = batch.run, batch.after, batch.rows
-    at = rows[-1][0] if rows else None
-    head = (after + len(rows), at, batch.status or None, batch.objective or None)
-    cursor.execute(_ADVANCE, (*head, run, after, batch.fence))
-    if cursor.connection.changes() != 1:
+    if not cursor.execute(_NEXT, (run, batch.fence, after)).fetchall():
         _accept_own(cursor, batch)
         return
+    if batch.status or batch.objective:
+        cursor.execute(_MARK, (batch.status or None, batch.objective or None, run))
     if batch.blobs:
         cursor.executemany(_BLOB, batch.blobs.items())
         cursor.executemany(_RUN_BLOB, [(digest, run) for digest in batch.blobs])
@@ -423,10 +432,10 @@ def _append(cursor: apsw.Cursor, batch: Batch) -> None:
 
 def _accept_own(cursor: apsw.Cursor, batch: Batch) -> None:
     """Accept rows that are there already: the holder of a fence is one writer, so the same rows are its own."""
-    found = cursor.execute("SELECT seq, fence FROM runs WHERE run = ?", (batch.run,)).fetchall()
+    found = cursor.execute(_PLACE, (batch.run,)).fetchall()
     if not found:
         raise Conflict(f"there is no run {batch.run}")
-    [(seq, fence)] = found
+    [(fence, seq)] = found
     if fence != batch.fence:
         raise Fenced(f"run {batch.run} is at fence {fence}, not {batch.fence}")
     there = cursor.execute(_READ, (batch.run, batch.after, len(batch.rows))).fetchall()
@@ -460,9 +469,11 @@ def _sweep(cursor: apsw.Cursor, before: float) -> int:
 
 
 def _head(row: tuple[Any, ...]) -> Head:
-    run, seq, status, objective, parent, created_at, updated_at, host, pid, started, worker, fence, renewed_at = row
+    run, status, objective, parent, created_at, host, pid, started, worker, fence, renewed_at, seq, at = row
     owner = None if host is None else Owner(host, pid, started, bool(worker))
-    return Head(run, seq, status, objective, parent, created_at, updated_at, owner, fence, renewed_at)
+    # A run of which nothing is on record yet was last heard of when it was made.
+    updated_at = created_at if at is None else at
+    return Head(run, seq or 0, status, objective, parent, created_at, updated_at, owner, fence, renewed_at)
 
 
 def _filters(prefix: str, status: Sequence[str], parent: str | None) -> tuple[str, Values]:
