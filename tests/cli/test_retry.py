@@ -197,4 +197,5 @@ def test_a_follow_up_is_waited_for(here: Here) -> None:
     here.place.touch("fix.txt")
     again = here("retry", found["run_id"], code=0)
     assert found["follow_up"]["run_id"] in again.err
+    assert "no fix.txt" not in again.err + again.out, "what happened before the retry is no news"
     assert here.place.calls == ["a", "f", "f"]

@@ -58,6 +58,11 @@ class World:
                 raise rerail.ToolError("down", category="tool_error")
             return "read"
 
+        @rerail.tool(effect="once", timeout=1)
+        async def hang(ctx: rerail.Context, name: str) -> None:
+            ctx.write_text(name, "[1]")
+            await asyncio.sleep(30)
+
         @rerail.tool(effect="read")
         async def is_short(path: str) -> bool:
             return len(Path(path).read_bytes()) < 20
@@ -67,7 +72,7 @@ class World:
             if len(Path(path).read_bytes()) % 2 == 0:
                 raise ValueError("an even number of bytes")
 
-        return [write, send, read, is_short, is_odd]
+        return [write, send, read, hang, is_short, is_odd]
 
     def engine(self, **rest: Any) -> rerail.Engine:
         store = f"sqlite:///{self.folder}/runs.db"
@@ -535,6 +540,37 @@ def test_edits_that_nobody_agreed_to_are_swept(world: World) -> None:
             assert (await engine.resume(run)).success
             assert (folder / "a.json").read_bytes() == b"[2]"
             assert {path.name for path in (folder / ".rerail" / "edit").iterdir()} == {"posted", "new"}
+
+    virtual_run(main)
+
+
+def test_what_attempts_that_died_left_is_swept(world: World) -> None:
+    """T1, V7: once it is old; where a call in doubt wrote is kept, for whoever finds out what became of it."""
+
+    async def main() -> None:
+        async with world.engine() as engine:
+            doubtful = {
+                "id": "d",
+                "tool": "hang",
+                "args": {"name": "d.json"},
+                "produces": [{"path": "d.json", "format": "json"}],
+            }
+            found = await engine.run({"steps": [*GATED, doubtful]})
+            assert found.status == "waiting"
+            stage = world.folder / "work" / found.run_id / ".rerail" / "stage"
+            [doubt] = stage.glob("d-*")
+            for name in ("a-1-died", "a-1-new"):
+                (stage / name).mkdir()
+            for path in (doubt, stage / "a-1-died"):
+                os.utime(path, (1, 1))
+        async with world.engine() as engine:
+            await engine.confirm(found.run_id, "c")
+            assert (await engine.wait(found.run_id)).status == "waiting"
+            await engine.resolve(found.run_id, "d", succeeded=1)
+            assert (await engine.wait(found.run_id)).success
+            left = {path.name for path in stage.iterdir()} if stage.is_dir() else set()
+            assert left == {"a-1-new"}
+            assert (stage.parent.parent / "d.json").read_text() == "[1]"
 
     virtual_run(main)
 

@@ -205,9 +205,9 @@ async def _retry_here(session: Session, run: str, wanted: _Wanted, *, yes: bool,
             return await _preview(engine, out, found, wanted)
         await _confirmed(engine, out, found, wanted, yes=yes)
         owner = (await ownership(engine, found)).owner
-        picture = Picture.of(found, await engine.events(found))
-        if picture.state.staged and not out.json and (told := await _report(engine, found, wanted)) is not None:
-            out.print(*told.opening(out), Text())
+        picture, below = Picture.of(found, await engine.events(found)), await _below(engine, found)
+        if picture.state.staged and not out.json and (report := await _report(engine, found, wanted)) is not None:
+            out.print(*report.opening(out), Text())
         target, preview = await engine.begin_retry(found, **wanted.arguments(), take_over=wanted.take_over)
         if preview is None and not engine.drives(target):
             return await handed_over(engine, out, target, owner)
@@ -217,8 +217,18 @@ async def _retry_here(session: Session, run: str, wanted: _Wanted, *, yes: bool,
             out.note(once_warning(out, preview.once))
         if target != found:
             out.note(out.say("cli.retry.follow_up", run=found, target=target))
-            picture = Picture(target)
+            told = below.get(target, 0)  # what happened to it earlier is no news
+            picture = Picture.of(target, [record for record in await engine.events(target) if record.seq <= told])
         return await stay(engine, out, picture, last=preview is not None and preview.mending)
+
+
+async def _below(engine: Engine, run: str) -> dict[str, int]:
+    """The runs that follow a run, and how far each is."""
+    found: dict[str, int] = {}
+    while heads := await engine.heads(parent=run, limit=1):
+        run = heads[0].run
+        found[run] = heads[0].seq
+    return found
 
 
 async def _report(engine: Engine, run: str, wanted: _Wanted) -> RetryReport | None:

@@ -22,9 +22,9 @@ from rerail.engine.reading import store_errors
 from rerail.engine.taking import Taker
 from rerail.engine.wishes import Wish
 from rerail.errors import Refused
-from rerail.workspace import EDIT
+from rerail.workspace import OWN
 
-ORPHANED = 24 * 3600.0  # seconds after which an edit that is not on record will not be put there any more
+ORPHANED = 24 * 3600.0  # seconds after which what is not on record will not be put there any more
 
 
 def follow_up_id(state: State) -> str:
@@ -36,12 +36,14 @@ class Family(Taker):
     """Knows the runs before and after a run."""
 
     async def _drafts_of(self, home: str) -> set[str]:
-        """The edits that a run, or what follows it, has on record, or is still to be asked about."""
+        """What a run, or what follows it, has on record, or is still to be asked about, and where its calls write."""
         named: set[str] = set()
         with store_errors():
             runs = [home, *(head.run for head in await self._host.store.heads(parent=home, limit=100_000))]
         for run in runs:
-            named.update(file.draft for file in (await self.state(run)).drafts.values())
+            state = await self.state(run)
+            named.update(file.draft for file in state.drafts.values())
+            named.update(track.call.staged for track in state.tracks.values() if track.call is not None)
             with store_errors():
                 asked = [data for _, data in await self._host.store.inbox(run)]
             for data in asked:
@@ -50,9 +52,9 @@ class Family(Taker):
         return named
 
     async def _sweep_drafts(self, state: State) -> None:
-        """Take away what a `confirm --edit` left that died before anybody had agreed to it (T2)."""
+        """Take away what a `confirm --edit` left that died before anybody had agreed to it, or an attempt (T2)."""
         folder, before = self._host.workspaces(state.home), self._host.clock.now() - ORPHANED
-        if not (folder / EDIT).is_dir():
+        if not (folder / OWN).is_dir():
             return
         old = await asyncio.to_thread(old_drafts, folder, before)
         if old:

@@ -25,6 +25,7 @@ from rerail.errors import Refused
 from rerail.workspace import (
     CLEARED,
     EDIT,
+    STAGE,
     Backup,
     Outside,
     back_up,
@@ -169,14 +170,16 @@ def _left(file: Produced, folder: Path, staged: str) -> tuple[Seen, str]:
 
 
 def old_drafts(folder: Path, before: float) -> list[Path]:
-    """The folders of edits that were begun before a moment, and are still there."""
-    with contextlib.suppress(OSError):
-        return [path for path in (folder / EDIT).iterdir() if path.lstat().st_mtime < before]
-    return []
+    """The folders of edits and attempts that were begun before a moment, and are still there."""
+    old: list[Path] = []
+    for home in (folder / EDIT, folder / STAGE):
+        with contextlib.suppress(OSError):
+            old += [path for path in home.iterdir() if path.lstat().st_mtime < before]
+    return old
 
 
 def sweep(folder: Path, old: Collection[Path], named: Collection[str]) -> None:
-    """Take away edits that nobody agreed to, and nobody can agree to any more."""
+    """Take away what nobody put on record, and nobody can any more."""
     for path in old:
         if not any(Path(draft).is_relative_to(path.relative_to(folder)) for draft in named):
             shutil.rmtree(path, ignore_errors=True)
