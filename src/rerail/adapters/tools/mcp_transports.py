@@ -185,10 +185,12 @@ class _Running(asyncio.SubprocessProtocol):
                 await asyncio.wait([self._ended], timeout=TERM_GRACE)
         finally:
             # Also if the server went: what it started may not have. And also if an event loop that is being torn down
-            # cancels this very task: then there is no time left for being gentle.
+            # cancels this very task: then there is no time left for being gentle, but for seeing it end there is.
             self._signal(signal.SIGKILL)
-        await asyncio.shield(self._ended)
-        self._transport.close()
+            try:
+                await asyncio.shield(self._ended)
+            finally:
+                self._transport.close()
 
     def _signal(self, number: signal.Signals) -> None:
         assert self._transport is not None

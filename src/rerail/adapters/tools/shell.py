@@ -286,7 +286,7 @@ class Process(asyncio.SubprocessProtocol):
                 finally:
                     # Also if the command obeyed, for its children may not have; and if the loop is torn down meanwhile.
                     self.signal(signal.SIGKILL)
-                await asyncio.shield(self._ended)
+                    await asyncio.shield(self._ended)
         finally:
             self._transport.close()
 
