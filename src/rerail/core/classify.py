@@ -144,6 +144,7 @@ _STATUSES: Final[Mapping[int, Category]] = {
     403: _X,
     407: _X,  # The proxy wants a login.
     408: _T,
+    410: _X,  # Gone, and for good: what it was about, or the service itself.
     423: _T,  # Locked: somebody else is at work on it.
     424: _D,  # Failed dependency.
     425: _T,  # Too early.
