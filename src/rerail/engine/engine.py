@@ -41,7 +41,7 @@ from rerail.engine.loop import Ended, Host, RunLoop
 from rerail.engine.notices import Notices
 from rerail.engine.owner import RENEW_EVERY, is_dead
 from rerail.engine.reading import AT_REST, FORGOTTEN, Live, store_errors
-from rerail.engine.taking import unheard
+from rerail.engine.taking import reaching, unheard
 from rerail.engine.today import Today, fingerprints, pretend_mended
 from rerail.engine.wishes import Wish, encode_answer, error_for, raise_answer, storable
 from rerail.errors import PlanError, Refused, RerailError, StoreError
@@ -221,15 +221,13 @@ class Engine(Family):
         memory = preferred(await self._lessons()) if self._remembers else {}
         above = await self.state(parent) if parent else None
         self._homes[run] = above.home if above is not None else run
-        with store_errors():
+        with store_errors(), reaching(run):
             head = Head(run, 0, "pending", plan.objective, parent or "", now, now, self._owner, 1, now)
             try:
                 await store.create(head)  # created and owned in one go: nobody can come between
+                lease = Lease(run, self._owner, head.fence)
             except Conflict:
-                raise Refused(
-                    tell("refuse.run.id_taken", run=run), "RUN_LIVE", hint=tell("hint.run.id_taken", run=run)
-                ) from None
-        lease = Lease(run, self._owner, head.fence)
+                lease = await self._begun_before(run)
         loop = RunLoop(self._host, lease, State(run))
         loop.note(
             ev.RunStarted(
@@ -252,6 +250,13 @@ class Engine(Family):
             raise
         self._drive(run, loop, above)
         return run
+
+    async def _begun_before(self, run: str) -> Lease:
+        """Take a run that somebody made and did not live to give a plan, to start it again; `Refused` for any other."""
+        if not (await self.head(run)).seq:
+            with contextlib.suppress(Refused):  # somebody is about to give it one
+                return await self._claim(run, None)
+        raise Refused(tell("refuse.run.id_taken", run=run), "RUN_LIVE", hint=tell("hint.run.id_taken", run=run))
 
     async def equip(self, servers: Mapping[str, Any]) -> None:
         """Open the MCP servers that a plan brings with it; `PlanError` says why they are not opened."""
@@ -360,8 +365,10 @@ class Engine(Family):
                 await store.create(Head(FORGOTTEN, status=str(RunStatus.COMPLETED), created_at=now, updated_at=now))
         loop = await self._take(FORGOTTEN)
         loop.note(ev.Acted("forget", by or self._by))
-        await loop.commit()
-        await store.release(loop.lease)
+        try:
+            await loop.commit()
+        finally:
+            await self._let_go(loop.lease)
 
     # -- Acting ---------------------------------------------------------------------------------------------------
 
