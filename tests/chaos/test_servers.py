@@ -23,8 +23,8 @@ import rerail
 
 RUNS = int(os.environ.get("RERAIL_CHAOS", "20"))
 WRITERS = 2
-RESTART_EVERY, KILL_EVERY = (1.5, 3.0), (2.0, 4.0)  # seconds, from and to
-WITHIN = 60 + 3 * RUNS  # seconds, after which nobody will come to an end any more
+RESTART_EVERY, KILL_EVERY = (2.0, 4.0), (4.0, 8.0)  # seconds, from and to
+WITHIN = 120 + 3 * RUNS  # seconds, after which nobody will come to an end any more
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any, Protocol
 
 import rerail
+from rerail.langgraph import build_graph
 from rerail.ports import Store
 from rerail.testing import World
 from rerail.wiring import SystemClock
@@ -57,6 +58,44 @@ class ByItself:
 
     async def kill(self) -> None:
         """Closing the engine does it."""
+
+
+class ByGraph:
+    """A graph of LangGraph, with its checkpointer: what outlives a kill is in there, and in the store."""
+
+    def __init__(self, checkpointer: Any, thread: str = "1") -> None:
+        self._saver, self._config = checkpointer, {"configurable": {"thread_id": thread}}
+        self._going: asyncio.Task[Any] | None = None
+
+    async def begin(self, engine: rerail.Engine, plan: Any) -> str:
+        """Let the graph begin; the run is named by its caller."""
+        self._go(engine, {"plan": plan, "run_id": "the-run"})
+        await until(lambda: engine.drives("the-run") or (self._going is not None and self._going.done()))
+        return "the-run"
+
+    async def again(self, engine: rerail.Engine, run: str) -> None:
+        """Nothing but the thread is named: the checkpoint knows the rest."""
+        self._go(engine, None)
+
+    def _go(self, engine: rerail.Engine, given: Any) -> None:
+        graph = build_graph(engine, checkpointer=self._saver)
+        self._going = asyncio.ensure_future(graph.ainvoke(given, self._config))
+
+    async def end(self, engine: rerail.Engine, run: str) -> rerail.RunResult:
+        """The graph has come to its end, and tells of the run what the store does."""
+        assert self._going is not None
+        told = await self._going
+        result = await engine.show(run)
+        assert told["run"] == run and told["verdict"]["summary"] == result.summary
+        made = {row["name"]: row["digest"] for row in await engine.artifacts(run)}
+        assert [(item["name"], item["digest"]) for item in told["artifacts"]] == list(made.items())
+        return result
+
+    async def kill(self) -> None:
+        """Stop it wherever it is."""
+        if self._going is not None and not self._going.done():
+            self._going.cancel()
+            await asyncio.gather(self._going, return_exceptions=True)
 
 
 class Place:

@@ -1,13 +1,15 @@
-"""The named scenarios that must hold on every store: the same functions, in each place."""
+"""The named scenarios that must hold on every store, and through LangGraph: the same functions, in each place."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.scenarios.places import Place, until
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from tests.scenarios.places import ByGraph, Place, until
 
 from rerail.adapters.stores.memory import MemoryStore
 from rerail.errors import PlanError
@@ -21,19 +23,28 @@ CHAIN = {
         {"id": "c", "tool": "c", "needs": ["b"]},
     ]
 }
-PLACES = ("memory", "sqlite", "postgres", "redis")
+STORES = ("memory", "sqlite", "postgres", "redis")
+GRAPHS = ("graph-memory", "graph-sqlite")  # by LangGraph's checkpointers
 
 
-@pytest.fixture(params=PLACES)
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    """Each store in turn, empty."""
+@pytest.fixture(params=STORES + GRAPHS)
+async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Place]:
+    """Each store in turn, empty, and the runs of a graph."""
+    if request.param == "graph-memory":
+        saver = InMemorySaver()
+        yield Place(f"sqlite:///{tmp_path}/runs.db", lambda: ByGraph(saver))
+        return
+    if request.param == "graph-sqlite":
+        async with AsyncSqliteSaver.from_conn_string(f"{tmp_path}/checkpoints.db") as durable:
+            yield Place(f"sqlite:///{tmp_path}/runs.db", lambda: ByGraph(durable))
+        return
     stores: dict[str, Callable[[], Any]] = {
         "memory": MemoryStore,
         "sqlite": lambda: f"sqlite:///{tmp_path}/runs.db",
         "postgres": lambda: request.getfixturevalue("postgres").fresh(),
         "redis": lambda: request.getfixturevalue("redis_server").fresh(),
     }
-    return Place(stores[request.param]())
+    yield Place(stores[request.param]())
 
 
 async def test_slides(place: Place) -> None:
