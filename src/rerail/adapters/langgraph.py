@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from inspect import isawaitable
-from typing import Any, Final, Protocol, TypedDict, cast
+from typing import Any, Final, Protocol, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.channels import LastValue
@@ -22,6 +22,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 from langgraph.types import Overwrite, StreamWriter, interrupt
+from typing_extensions import TypedDict  # pydantic, which LangGraph asks for schemas, knows no other before 3.12
 
 from rerail.core.events import ArtifactCreated, Record
 from rerail.core.texts import tell
@@ -217,11 +218,11 @@ class _Nodes:
         return {"ready": ready, **await self._told(state, runtime.stream_writer)}
 
     async def executor(self, state: RunState, runtime: Runtime[Any]) -> dict[str, Any]:
-        """Make the calls that are due, and wait until there is something new."""
+        """Make the calls that are due, wait until there is something new, and write it down."""
         return await self._through(EXECUTOR, state, runtime.stream_writer)
 
     async def reflector(self, state: RunState, runtime: Runtime[Any]) -> dict[str, Any]:
-        """Write down what came of them, and what follows: retries, skips, other ways, the verdict."""
+        """See what follows from it: retries, other ways, skips, the verdict."""
         return await self._through(REFLECTOR, state, runtime.stream_writer)
 
     async def person(self, state: RunState, runtime: Runtime[Any]) -> dict[str, Any]:
@@ -269,10 +270,7 @@ class _Nodes:
         told = state
         try:
             while not going.done():
-                news = asyncio.ensure_future(self._engine.changed(run, seq, LOOK))
-                await asyncio.wait([going, news], return_when=asyncio.FIRST_COMPLETED)
-                news.cancel()
-                await asyncio.gather(news, return_exceptions=True)  # a store that is away is the run's own trouble
+                await self._until_news(run, seq, going)
                 if not going.done():
                     told = cast("RunState", {**told, **await self._news(told, tell_of)})
                     seq = told["seq"]
@@ -283,6 +281,15 @@ class _Nodes:
         if "artifacts" not in found and told.get("artifacts") is not state.get("artifacts"):
             found["artifacts"] = self._whole(told["artifacts"])
         return found
+
+    async def _until_news(self, run: str, seq: int, going: asyncio.Future[bool]) -> None:
+        """Wait for something to tell of, or for the end of a stage."""
+        news = asyncio.ensure_future(self._engine.changed(run, seq, LOOK))
+        try:
+            await asyncio.wait([going, news], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            news.cancel()
+            await asyncio.gather(news, return_exceptions=True)  # a store that is away is the run's own trouble
 
     async def _told(self, state: RunState, tell_of: StreamWriter) -> dict[str, Any]:
         """What the state has to say by now; the verdict once there is one."""

@@ -206,12 +206,7 @@ class RunLoop:
                     raise StoreError(
                         tell("refuse.run.broken", run=self.state.run, broken=self._broken)
                     ) from self._broken
-                self._absorb()
-                self._obey()
-                if self._made:  # on record first, then in place, and only then whatever follows
-                    await self._commit()
-                    await place(self.host.clock, self.state, self.workspace, self._made, just_made=True)
-                    self._made = {}
+                await self._take_in()
                 if self.pace is not None:
                     await self._before_calls(self.pace)
                 if len(self.state.ready) > MANY:
@@ -236,7 +231,7 @@ class RunLoop:
                 if not self._outcomes and not self._wishes:
                     await self._sleep()
                 if self.pace is not None:
-                    await self._stand(self.pace, REFLECTOR)
+                    await self._after_calls(self.pace)
         finally:
             self.ended = True
             self._stop()
@@ -295,6 +290,12 @@ class RunLoop:
         self._begin_due()
         await self._stand(pace, EXECUTOR)
 
+    async def _after_calls(self, pace: Pace) -> None:
+        """Make durable what calls came to, and wait until somebody may think about it."""
+        await self._take_in()
+        await self._commit()
+        await self._stand(pace, REFLECTOR)
+
     async def _stand(self, pace: Pace, stage: str) -> None:
         """Wait until the next stage may begin; people are heard meanwhile. What is over waits for nobody."""
         while not (self.state.rest or self.state.waiting or self.state.stopped or self._broken):
@@ -311,6 +312,15 @@ class RunLoop:
             self._wake.set()  # it was heard, and not yet written down
 
     # -- One turn -------------------------------------------------------------------------------------------------
+
+    async def _take_in(self) -> None:
+        """Write down what happened and what people want."""
+        self._absorb()
+        self._obey()
+        if self._made:  # on record first, then in place, and only then whatever follows
+            await self._commit()
+            await place(self.host.clock, self.state, self.workspace, self._made, just_made=True)
+            self._made = {}
 
     def _absorb(self) -> None:
         """Write down what the calls and questions under way came to."""

@@ -2,8 +2,8 @@
 
 Rules of this file:
 - There is one loop, and it does everything that a run needs; a pace only says when it may go on.
-- The stages: `executor` makes the calls that are due and waits until there is something new; `reflector` writes that
-  down, with what follows from it. What was done in a stage is durable before the next one begins.
+- The stages: `executor` makes the calls that are due, waits until there is something new and writes it down;
+  `reflector` writes down what follows from it. What was done in a stage is durable before the next one begins.
 - A loop that is over, or begins anew after a crash, stands where it stands: whoever sets the pace looks, and asks for
   no stage that is not next.
 """

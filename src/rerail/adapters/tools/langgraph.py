@@ -13,6 +13,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any, TypeGuard, Unpack
 
+from pydantic import PydanticUserError
+
 from rerail.adapters.tools.functions import settled
 from rerail.adapters.tools.specs import Looks, Options, make_spec
 from rerail.core.plan import Effect
@@ -67,7 +69,10 @@ class GraphTool(Looks):
 
 def _schema(graph: Any) -> Mapping[str, Any] | bool:
     """The schema of the graph's input; one that is unreadable is left to the graph."""
-    shape = graph.get_input_jsonschema()
+    try:
+        shape = graph.get_input_jsonschema()
+    except PydanticUserError:  # its types say nothing of their schema
+        return True
     return True if not isinstance(shape, Mapping) or problems(shape) else shape
 
 
