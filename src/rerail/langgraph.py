@@ -70,5 +70,5 @@ def _adapter() -> ModuleType:
 
 def __getattr__(name: str) -> Any:
     if name != "RunState":
-        raise AttributeError(f"module 'rerail.langgraph' has no attribute {name!r}")
+        raise AttributeError(name)
     return _adapter().RunState
