@@ -24,7 +24,7 @@ import rerail
 RUNS = int(os.environ.get("RERAIL_CHAOS", "20"))
 WRITERS = 2
 RESTART_EVERY, KILL_EVERY = (2.0, 4.0), (4.0, 8.0)  # seconds, from and to
-WITHIN = 120 + 3 * RUNS  # seconds, after which nobody will come to an end any more
+WITHIN = 120 + 6 * RUNS  # seconds, after which nobody will come to an end any more
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -22,7 +22,7 @@ import rerail
 from rerail.core.codec import encode
 
 STEPS = 20
-AT_ONCE = 6
+AT_ONCE = 15
 TAKES = 0.15  # seconds of a step
 SETTINGS = {"retry": {"backoff_base": 0.05, "backoff_cap": 0.1}, "store": {"reconnect_seconds": 60}}
 
