@@ -32,6 +32,8 @@ long: $(DEV) ## Run the tests that take minutes: kill -9, laws with many example
 	RERAIL_KILLS=200 RERAIL_LAWS=10 RERAIL_RACES=100 RERAIL_MANY=500 RERAIL_CRASHES=all RERAIL_SCHEMA_EXAMPLES=100 \
 		$(BIN)/python -m pytest -n $(JOBS) tests/crash tests/laws tests/workers tests/stages/test_crashes.py \
 		tests/server/test_schemathesis.py $(PYTEST_ARGS)
+	RERAIL_CHAOS=200 $(BIN)/python -m pytest -n 0 -s tests/chaos $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) -m long tests/adapters/test_langgraph.py $(PYTEST_ARGS)
 	RERAIL_READERS=all $(BIN)/python -m pytest -n 0 tests/server/test_readers.py $(PYTEST_ARGS)
 
 check: $(DEV) ## Everything that must hold before a change lands: format, lint, types, layers, tests

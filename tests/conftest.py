@@ -1,13 +1,17 @@
-"""What all tests share: one event loop backend, the field data, and a CI in which nothing is skipped."""
+"""What all tests share: one event loop backend, the field data, real servers, and a CI in which nothing is skipped."""
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from tests.contracts.servers import NamedPostgres, NamedRedis, PostgresServer, RedisServer
 
 IN_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
 
@@ -34,6 +38,33 @@ def field_data() -> Path:
     if not path.is_dir():
         pytest.fail(f"RERAIL_FIELD_DATA is not a folder: {folder}")
     return path
+
+
+# One server of each kind per test process, started when a test first asks for it.
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer | NamedPostgres]:
+    """A real Postgres."""
+    from tests.contracts.servers import NamedPostgres, own_postgres
+
+    if named := os.environ.get("RERAIL_TEST_POSTGRES"):
+        yield NamedPostgres(named)
+        return
+    with own_postgres() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[RedisServer | NamedRedis]:
+    """A real Redis."""
+    from tests.contracts.servers import NamedRedis, own_redis
+
+    if named := os.environ.get("RERAIL_TEST_REDIS"):
+        yield NamedRedis(named)
+        return
+    with own_redis() as server:
+        yield server
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -87,6 +87,27 @@ async def test_watchers_hear_of_news_after_a_restart() -> None:
         await other.close()
 
 
+async def test_whoever_is_cancelled_while_asking_redis_ends(redis_server: RedisServer) -> None:
+    """Leaving an engine cancels what asks the store, and waits for it; the driver may keep a cancellation to itself."""
+    store = RedisStore(redis_server.fresh())
+    await store.open()
+
+    async def ask(until: asyncio.Event) -> None:
+        while not until.is_set():
+            await store.inbox("run-1")
+
+    for turns in range(600):
+        enough = asyncio.Event()
+        asking = asyncio.create_task(ask(enough))
+        for _ in range(turns % 40):
+            await asyncio.sleep(0)
+        asking.cancel()
+        ended, _ = await asyncio.wait([asking], timeout=2)
+        enough.set()
+        assert ended, f"it goes on, though it was cancelled in turn {turns}"
+    await store.close()
+
+
 # -- Refusals ------------------------------------------------------------------------------------------------------
 
 

@@ -36,17 +36,6 @@ STORIES = {
         "status failed, success False",
         "office-3: office 3 has moved",
     ],
-    "presentation.py": [
-        "refused: the steps need each other in a circle: handout → quiz → handout",
-        "search: failed, tries again (0 retries left)",
-        "search: optional step skipped",
-        "theme: fallback, because the model did not answer in time",
-        "slides   ",
-        "3. how it heals    Let us talk about how it heals.          (plain white)",
-        "The verdict: completed, degraded: True",
-        "search   skipped   SKIP_OPTIONAL",
-        "theme    degraded  a fallback stood in: the model did not answer in time",
-    ],
     "agent.py": [
         "[sales] North sold 450.",
         "completed: 3 steps, all succeeded, after 1 more attempt",

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 from tests.examples.test_docs import blocks
+from tests.examples.test_examples import plain_env
 
 import rerail
 from rerail.adapters.tools.loading import load_tools
@@ -41,3 +44,13 @@ def test_the_langchain_page_runs(tmp_path: Path) -> None:
     assert result.success
     assert result.steps["words"].output == 2
     assert str(load_tools(tmp_path / "tools.py")[1].spec.effect) == "read"
+
+
+def test_the_langgraph_page_runs(tmp_path: Path) -> None:
+    """I5: its first program prints what the page says."""
+    page = next(page for page in PAGES if page.stem == "langgraph").read_text("utf-8")
+    (tmp_path / "word.py").write_text(blocks(page, "python")[0], "utf-8")
+    done = subprocess.run(
+        [sys.executable, "word.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60, env=plain_env()
+    )
+    assert (done.stdout, done.stderr) == (blocks(page, "text")[0], "")

@@ -159,37 +159,6 @@ def resume(store: Any, world: World, plan: Any, run: str) -> Any:
     return virtual_run(main)
 
 
-def test_interrupted() -> None:
-    """E1, E2: killed between stages, it resumes at the next one; nothing is called twice."""
-    world = World(a=[{"n": 1}], b=[Took(100)])
-    store = MemoryStore()
-    run = crash(store, world, CHAIN, 5)
-    world.script["b"] = [{"n": 2}]
-    result = resume(store, world, CHAIN, run)
-    assert result.success
-    assert world.calls_of("a") == 1  # and b, which is repeatable and was cut off, was called again
-    assert world.order == ["a", "b", "b", "c"]
-
-
-def test_twice_resumed() -> None:
-    """E1: killed, resumed, killed, resumed: what was done before the first kill is still known."""
-    world = World(a=[{"n": 1}], b=[Took(100)], c=[Took(100)])
-    store = MemoryStore()
-    run = crash(store, world, CHAIN, 5)
-    world.script["b"] = [{"n": 2}]
-
-    async def again() -> None:
-        async with world.engine(CHAIN, store=store) as engine:
-            await engine.begin_resume(run)
-            await asyncio.sleep(5)
-
-    virtual_run(again)
-    world.script["c"] = [{"n": 3}]
-    result = resume(store, world, CHAIN, run)
-    assert result.success and world.order == ["a", "b", "b", "c", "c"]
-    assert [row.output for row in result.steps.values()] == [{"n": 1}, {"n": 2}, {"n": 3}]
-
-
 def test_crashes_cost_no_retries() -> None:
     """E3, H4: a call cut off by a crash is called again, whatever the step's budget."""
     world = World(a=[Took(100)])

@@ -15,6 +15,7 @@ import msgspec
 from rerail.core import commands
 from rerail.core import events as ev
 from rerail.core.commands import Faulty, Preview, Refusal
+from rerail.core.decide import Call, decide
 from rerail.core.memory import preferred
 from rerail.core.pipeline import last_files
 from rerail.core.plan import Fault, Plan, Step, check, servers_of
@@ -40,8 +41,9 @@ from rerail.engine.keeping import (
 from rerail.engine.loop import Ended, Host, RunLoop
 from rerail.engine.notices import Notices
 from rerail.engine.owner import RENEW_EVERY, is_dead
+from rerail.engine.pace import Pace
 from rerail.engine.reading import AT_REST, FORGOTTEN, Live, store_errors
-from rerail.engine.taking import unheard
+from rerail.engine.taking import reaching, unheard
 from rerail.engine.today import Today, fingerprints, pretend_mended
 from rerail.engine.wishes import Wish, encode_answer, error_for, raise_answer, storable
 from rerail.errors import PlanError, Refused, RerailError, StoreError
@@ -106,6 +108,7 @@ class Engine(Family):
         self._attendant: asyncio.Task[None] | None = None
         self._follow_ups: set[asyncio.Task[Any]] = set()
         self._notices = Notices(host.notifier, self._note_down)
+        self._paces: dict[str, Pace] = {}  # of runs that go from stage to stage as somebody else says
 
     # -- Opening and closing --------------------------------------------------------------------------------------
 
@@ -221,15 +224,13 @@ class Engine(Family):
         memory = preferred(await self._lessons()) if self._remembers else {}
         above = await self.state(parent) if parent else None
         self._homes[run] = above.home if above is not None else run
-        with store_errors():
+        with store_errors(), reaching(run):
             head = Head(run, 0, "pending", plan.objective, parent or "", now, now, self._owner, 1, now)
             try:
                 await store.create(head)  # created and owned in one go: nobody can come between
+                lease = Lease(run, self._owner, head.fence)
             except Conflict:
-                raise Refused(
-                    tell("refuse.run.id_taken", run=run), "RUN_LIVE", hint=tell("hint.run.id_taken", run=run)
-                ) from None
-        lease = Lease(run, self._owner, head.fence)
+                lease = await self._begun_before(run)
         loop = RunLoop(self._host, lease, State(run))
         loop.note(
             ev.RunStarted(
@@ -252,6 +253,13 @@ class Engine(Family):
             raise
         self._drive(run, loop, above)
         return run
+
+    async def _begun_before(self, run: str) -> Lease:
+        """Take a run that somebody made and did not live to give a plan, to start it again; `Refused` for any other."""
+        if not (await self.head(run)).seq:
+            with contextlib.suppress(Refused):  # somebody is about to give it one
+                return await self._claim(run, None)
+        raise Refused(tell("refuse.run.id_taken", run=run), "RUN_LIVE", hint=tell("hint.run.id_taken", run=run))
 
     async def equip(self, servers: Mapping[str, Any]) -> None:
         """Open the MCP servers that a plan brings with it; `PlanError` says why they are not opened."""
@@ -288,9 +296,37 @@ class Engine(Family):
         """Let a run go on in a task of its own; ``above`` is its parent, whose snapshot tells of both."""
         if loop.state.staged and loop.state.home == (above or loop.state).run:
             loop.snapshot = Snapshot(loop.workspace, above)
+        loop.pace = self._paces.get(run)
+        if loop.pace is not None:
+            loop.pace.begun()
         task = asyncio.get_running_loop().create_task(self._driven(run, loop))
         task.add_done_callback(lambda done: None if done.cancelled() else done.exception())  # `wait` raises it
         self._live[run] = Live(loop, task)
+
+    def pace(self, run: str) -> None:
+        """From now on drive a run from stage to stage, as `through` says (I5); one that is under way is left alone."""
+        self._paces.setdefault(run, Pace())
+
+    async def through(self, run: str, stage: str = "") -> bool:
+        """Let a run go through its next stage, if that is the one; False once this engine does not drive it.
+
+        Without a stage, only wait until the run stands before one. Raises what broke the run, if it is broken.
+        """
+        live, pace = self._live.get(run), self._paces.get(run)
+        if live is not None and pace is not None:
+            await (pace.through(stage, live.task) if stage else pace.stands(live.task))
+        live = self._live.get(run)
+        if live is not None and not live.task.done():
+            return True
+        if run in self._broken:
+            raise self._broken[run]
+        return False
+
+    async def due(self, run: str) -> list[str]:
+        """The steps whose calls would begin now, in their order; nothing begins."""
+        state = await self.state(run)
+        actions = decide(state, self._host.specs_of(state), self._host.clock.now())
+        return [action.step for action in actions if isinstance(action, Call)]
 
     async def _driven(self, run: str, loop: RunLoop) -> None:
         self._broken.pop(run, None)
@@ -308,6 +344,8 @@ class Engine(Family):
             raise
         finally:
             self._live.pop(run, None)
+            if loop.state.rest is not None:
+                self._paces.pop(run, None)
             await loop.drained()
             await self._let_go(loop.lease)
         self._notices.announce(loop.state, loop.begun)
@@ -360,8 +398,10 @@ class Engine(Family):
                 await store.create(Head(FORGOTTEN, status=str(RunStatus.COMPLETED), created_at=now, updated_at=now))
         loop = await self._take(FORGOTTEN)
         loop.note(ev.Acted("forget", by or self._by))
-        await loop.commit()
-        await store.release(loop.lease)
+        try:
+            await loop.commit()
+        finally:
+            await self._let_go(loop.lease)
 
     # -- Acting ---------------------------------------------------------------------------------------------------
 

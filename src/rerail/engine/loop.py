@@ -39,6 +39,7 @@ from rerail.engine.failures import from_code
 from rerail.engine.files import Wanted, damaged, declared, files_read, place
 from rerail.engine.limits import Limits, wanted
 from rerail.engine.outputs import INLINE, Contents, Gone
+from rerail.engine.pace import EXECUTOR, REFLECTOR, Pace
 from rerail.engine.perform import GRACE, Launch, Outcome, Performer
 from rerail.engine.unswept import MANY, unswept
 from rerail.engine.wishes import Wish, error_for, grant
@@ -130,6 +131,7 @@ class RunLoop:
         self._check_launched = False
         self._broken: BaseException | None = None
         self.snapshot: View | None = None  # told of the state, once it is durable
+        self.pace: Pace | None = None  # who says when the next stage may begin; None: at once
         self.ended = False
 
     # -- From outside ---------------------------------------------------------------------------------------------
@@ -204,12 +206,9 @@ class RunLoop:
                     raise StoreError(
                         tell("refuse.run.broken", run=self.state.run, broken=self._broken)
                     ) from self._broken
-                self._absorb()
-                self._obey()
-                if self._made:  # on record first, then in place, and only then whatever follows
-                    await self._commit()
-                    await place(self.host.clock, self.state, self.workspace, self._made, just_made=True)
-                    self._made = {}
+                await self._take_in()
+                if self.pace is not None:
+                    await self._before_calls(self.pace)
                 if len(self.state.ready) > MANY:
                     with unswept():
                         launches = self._advance()
@@ -231,6 +230,8 @@ class RunLoop:
                     return
                 if not self._outcomes and not self._wishes:
                     await self._sleep()
+                if self.pace is not None:
+                    await self._after_calls(self.pace)
         finally:
             self.ended = True
             self._stop()
@@ -271,7 +272,55 @@ class RunLoop:
         if tasks:
             await asyncio.wait(tasks, timeout=1.0)
 
+    # -- At somebody's pace ---------------------------------------------------------------------------------------
+
+    async def _before_calls(self, pace: Pace) -> None:
+        """Make durable what follows without a call, and wait until calls may begin.
+
+        No intent is written before that: whoever dies between two stages leaves no call in doubt that was not made.
+        """
+        again = True
+        while again:
+            now = self.host.clock.now()
+            again = False
+            for action in decide(self.state, self.specs, now):
+                if not isinstance(action, Call):
+                    again = self._take_up(action, now, []) or again
+        await self._commit()
+        self._begin_due()
+        await self._stand(pace, EXECUTOR)
+
+    async def _after_calls(self, pace: Pace) -> None:
+        """Make durable what calls came to, and wait until somebody may think about it."""
+        await self._take_in()
+        await self._commit()
+        await self._stand(pace, REFLECTOR)
+
+    async def _stand(self, pace: Pace, stage: str) -> None:
+        """Wait until the next stage may begin; people are heard meanwhile. What is over waits for nobody."""
+        while not (self.state.rest or self.state.waiting or self.state.stopped or self._broken):
+            if pace.lets(stage, self._wake):
+                break
+            await self._wake.wait()
+            self._wake.clear()
+            if self._wishes:
+                self._obey()
+                await self._commit()
+                if self._check_launched:
+                    self._cancel_unwanted()
+        if self._progress or self._outcomes:
+            self._wake.set()  # it was heard, and not yet written down
+
     # -- One turn -------------------------------------------------------------------------------------------------
+
+    async def _take_in(self) -> None:
+        """Write down what happened and what people want."""
+        self._absorb()
+        self._obey()
+        if self._made:  # on record first, then in place, and only then whatever follows
+            await self._commit()
+            await place(self.host.clock, self.state, self.workspace, self._made, just_made=True)
+            self._made = {}
 
     def _absorb(self) -> None:
         """Write down what the calls and questions under way came to."""

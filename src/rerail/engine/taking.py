@@ -4,13 +4,17 @@ Rules of this file:
 - A run has one owner. A living one keeps it; a dead one's is taken; a worker that outlived its run is ended, known by
   pid and start time; one that has fallen silent loses it only if somebody says so.
 - Whoever decides something about a run from what was seen of it gets it only if nothing has happened since.
+- Words get lost: a store may have given us a run, or kept one that we gave back, without our knowing. So this process
+  counts what it holds; a run that is in its name and that nobody in it holds is nobody's (E4).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
 
 from rerail.core import events as ev
 from rerail.core.fold import evolve
@@ -23,6 +27,8 @@ from rerail.errors import Refused
 from rerail.ports import Head, Lease, Owner, Taken, Unavailable, Unusable
 
 LETTING_GO = 2.0  # seconds that the owner of a run at rest gets to give it back
+HELD: Counter[str] = Counter()  # the runs that engines of this process hold, or are about to
+os.register_at_fork(after_in_child=HELD.clear)
 
 
 def unheard(told: Told) -> None:
@@ -45,8 +51,14 @@ class Taker(Reader):
     def _driven_elsewhere(self, head: Head, *, take_over: bool = False) -> bool:
         """Whether a living process other than this engine has the run; one at rest has only to let go of it."""
         now = self._host.clock.now()
-        alive = head.owner is not None and not is_dead(head, now) and head.run not in self._noting
+        alive = (
+            head.owner is not None and not is_dead(head, now) and head.run not in self._noting and not self._lost(head)
+        )
         return alive and head.status not in AT_REST and not (take_over and is_silent(head, now))
+
+    def _lost(self, head: Head, *, but: int = 0) -> bool:
+        """Whether a run is in our name, and nobody in this process holds it."""
+        return head.owner == self._owner and HELD[head.run] <= but
 
     def _is_live(self, head: Head, hint: str) -> Refused:
         """Somebody else has the run; if that one has fallen silent, there is a way to take it away."""
@@ -63,7 +75,7 @@ class Taker(Reader):
         at the same instant, the second must not do it again after the first. A ``known`` state was decided from, and
         is folded on instead of anew.
         """
-        with store_errors():
+        with store_errors(), reaching(run):
             lease = await self._claim(run, seen, take_over=take_over)
         try:
             state, moved = known if known is not None else State(run), False
@@ -92,6 +104,8 @@ class Taker(Reader):
                 lease = await self._take_over(run, head)
                 self.notice(tell("notice.worker.dead", run=run, owner=head.owner))
                 return lease
+            if self._lost(head, but=1):  # this very attempt counts as well
+                return await self._take_over(run, head)
             if head.status not in AT_REST and run not in self._noting:
                 if take_over and is_silent(head, clock.now()):
                     return await self._take_away(run, head)
@@ -135,5 +149,25 @@ class Taker(Reader):
 
     async def _let_go(self, lease: Lease) -> None:
         """Give a lease back; a store that is out of reach will see that its holder is gone."""
-        with contextlib.suppress(Unavailable, Unusable):
-            await self._host.store.release(lease)
+        try:
+            with contextlib.suppress(Unavailable, Unusable):
+                await self._host.store.release(lease)
+        finally:
+            _drop(lease.run)
+
+
+@contextlib.contextmanager
+def reaching(run: str) -> Iterator[None]:
+    """Hold a run from now on, if we get it."""
+    HELD[run] += 1
+    try:
+        yield
+    except BaseException:
+        _drop(run)
+        raise
+
+
+def _drop(run: str) -> None:
+    HELD[run] -= 1
+    if HELD[run] <= 0:
+        del HELD[run]

@@ -194,11 +194,12 @@ class PostgresStore:
                 self._url, autocommit=True, connect_timeout=CONNECT_SECONDS
             ) as first:
                 await prepare(first, self._where)
-        # One that writes, and those that read.
+        # One that writes, and those that read. A pool that cannot connect waits twice as long from try to try; it gives
+        # up before that is long, and whoever needs a connection makes it begin anew.
         options = {"autocommit": True, "connect_timeout": CONNECT_SECONDS}
         self._pool = AsyncConnectionPool(
             self._url, kwargs=options, min_size=1, max_size=READERS + 1, open=False, timeout=CONNECT_SECONDS,
-            reconnect_timeout=60.0, name="rerail",
+            reconnect_timeout=CONNECT_SECONDS, name="rerail",
         )  # fmt: skip
         await self._pool.open()
         self._closing = False

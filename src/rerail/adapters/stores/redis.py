@@ -340,10 +340,20 @@ class RedisStore:
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
+        task = asyncio.current_task()
+        before = task.cancelling() if task is not None else 0
         try:
             yield
         except (problems.RedisError, OSError, ValueError, TypeError) as error:
+            _not_swallowed(task, before)
             raise meaning(error, self._where) from error
+        _not_swallowed(task, before)
+
+
+def _not_swallowed(task: asyncio.Task[Any] | None, before: int) -> None:
+    """Cancel a task again whose cancellation the driver kept to itself: whoever wants it to end waits for that."""
+    if task is not None and task.cancelling() > before:
+        raise asyncio.CancelledError
 
 
 def _text(value: Any) -> str:

@@ -207,6 +207,14 @@ class Decorator(Protocol):
     def __call__(self, fn: Callable[P, R], /) -> FunctionTool[P, R]: ...
 
 
+class Runnable(Protocol):
+    """A LangGraph graph, as far as types can tell without LangGraph."""
+
+    checkpointer: Any
+
+    def invoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any: ...  # noqa: A002 - LangGraph's word
+
+
 class LangChain(Protocol):
     """A LangChain tool, as far as types can tell without LangChain."""
 
@@ -243,7 +251,7 @@ def tool(
 
 @overload
 def tool(
-    fn: LangChain,
+    fn: LangChain | Runnable,
     /,
     *,
     name: str | None = None,
@@ -254,7 +262,8 @@ def tool(
 
 
 def tool(fn: Any = None, /, **options: Any) -> Any:
-    """Make a tool of a function: `@tool`, `@tool(effect="once", …)` or `tool(fn, name=…)`; of a LangChain tool too.
+    """Make a tool of a function: `@tool`, `@tool(effect="once", …)` or `tool(fn, name=…)`; of a LangChain tool or a
+    LangGraph graph too.
 
     The arguments come from the signature and its type hints; a parameter of type `rerail.Context` gets the context, and
     `str | None` accepts the missing output of an optional step. What the function returns is the step's output: dicts,
@@ -287,7 +296,12 @@ def _locals() -> Mapping[str, Any]:
 
 
 def _of_langchain(obj: Any, options: Mapping[str, Any]) -> Tool | None:
-    """A LangChain tool as a tool; None for anything else. Where LangChain is not loaded, nothing is looked at."""
+    """A LangChain tool or a LangGraph graph as a tool; None for anything else. What is not loaded is not looked for."""
+    if "langgraph.pregel" in sys.modules:
+        from rerail.adapters.tools.langgraph import GraphTool, is_graph
+
+        if is_graph(obj):
+            return GraphTool(obj, **options)
     if "langchain_core.tools" not in sys.modules:
         return None
     from rerail.adapters.tools.langchain import LangChainTool, is_langchain
@@ -296,7 +310,7 @@ def _of_langchain(obj: Any, options: Mapping[str, Any]) -> Tool | None:
 
 
 def as_tool(obj: Any) -> Tool:
-    """A tool as it is, a function or a LangChain tool as a tool with its defaults; ValueError for anything else."""
+    """A tool as it is; a function, LangChain tool or graph as one with its defaults; ValueError for anything else."""
     if (made := _of_langchain(obj, {})) is not None:
         return made
     if is_tool(obj):

@@ -17,6 +17,7 @@ from rerail.core.texts.commands import COMMANDS
 from rerail.core.texts.demo import DEMO
 from rerail.core.texts.errors import ERRORS
 from rerail.core.texts.files import FILES
+from rerail.core.texts.graphs import GRAPHS
 from rerail.core.texts.lines import LINES
 from rerail.core.texts.models import MODELS
 from rerail.core.texts.notify import NOTIFY
@@ -54,6 +55,7 @@ TEXTS: dict[str, dict[str, str]] = {
     **SHELL,
     **STORES,
     **SERVER,
+    **GRAPHS,
 }
 
 

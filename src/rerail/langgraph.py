@@ -1,0 +1,74 @@
+"""Rerail in LangGraph: a run as a graph, and as a node of somebody's graph (extra `langgraph`).
+
+    graph = rerail.langgraph.build_graph(engine, checkpointer=saver)
+    told = await graph.ainvoke({"plan": plan}, {"configurable": {"thread_id": "1"}})
+
+A compiled graph is a tool, too: `rerail.tool(graph, name="research")`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from rerail.core.texts import tell
+from rerail.errors import SettingsError
+
+if TYPE_CHECKING:
+    from langgraph.graph.state import CompiledStateGraph
+
+    from rerail.adapters.langgraph import RunState
+    from rerail.core.views import RunResult
+    from rerail.wiring import Engine
+
+__all__ = ["RunState", "as_node", "build_graph"]
+
+
+def build_graph(
+    engine: Engine, *, state: type[Any] | None = None, checkpointer: Any = None, **options: Any
+) -> CompiledStateGraph[Any, Any, Any, Any]:
+    """A compiled graph that runs plans with an open engine: planner → scheduler → executor → reflector.
+
+    ``state`` may extend `RunState`; ``checkpointer`` and the other options are those of LangGraph's `compile`.
+    """
+    found = _adapter()
+    made: CompiledStateGraph[Any, Any, Any, Any] = found.build_graph(
+        engine, state=state or found.RunState, checkpointer=checkpointer, **options
+    )
+    return made
+
+
+def as_node(
+    engine: Engine,
+    plan: Any = None,
+    *,
+    objective: Any = None,
+    fallback: Any = None,
+    update: Callable[[RunResult], Any] | None = None,
+    key: str = "rerail",
+) -> Callable[..., Any]:
+    """A node for somebody's graph that runs a plan: the plan itself, or a function of the state that gives it.
+
+    Its update is `{key: {"verdict": …, "artifacts": …}}`, or what ``update`` makes of the run's result.
+    """
+    made: Callable[..., Any] = _adapter().as_node(
+        engine, plan, objective=objective, fallback=fallback, update=update, key=key
+    )
+    return made
+
+
+def _adapter() -> ModuleType:
+    try:
+        from rerail.adapters import langgraph
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").startswith("rerail"):
+            raise
+        raise SettingsError(tell("refuse.graph.no_extra"), hint=tell("hint.graph.no_extra")) from missing
+    return langgraph
+
+
+def __getattr__(name: str) -> Any:
+    if name != "RunState":
+        raise AttributeError(name)
+    return _adapter().RunState
