@@ -14,7 +14,9 @@ import { Progress } from "../parts/Progress";
 
 const FILTERS = ["", "running", "waiting", "failed", "completed", "cancelled"] as const;
 
-export function ListPage({ onState, onStart }: { onState: (state: Connection) => void; onStart: (() => void) | null }): ReactNode {
+export function ListPage({ onState, onStart, onRetry }: {
+  onState: (state: Connection) => void; onStart: (() => void) | null; onRetry: (() => void) | null;
+}): ReactNode {
   const [store] = useState(() => new ListStore());
   const list = useList(store);
   const [status, setStatus] = useState("");
@@ -59,6 +61,9 @@ export function ListPage({ onState, onStart }: { onState: (state: Connection) =>
             {name === "" ? t("list.all") : word("status", name)}
           </button>
         ))}
+        {onRetry && (status === "failed" || list.rows.some((row) => row.status === "failed" || row.interrupted)) && (
+          <span className="filters-end"><Button small icon="retry" name="retry-all" onClick={onRetry}>{t("list.retry_all")}</Button></span>
+        )}
       </div>
       {list.problem && <p className="notice bad" role="alert">{list.problem.message || t("problem.unreachable")} {list.problem.hint}</p>}
       {list.rows.length === 0 && !list.loading && !list.problem && (
