@@ -127,6 +127,39 @@ async def test_a_run_that_is_removed_is_told_to_everybody_who_looks(web: Web) ->
         assert (await client.get(f"/runs/{waits}/live")).json()["code"] == "RUN_UNKNOWN"
 
 
+# -- Plans --------------------------------------------------------------------------------------------------------
+
+_LAUGHS = "".join(f"y{n}: &a{n + 1} [{', '.join([f'*a{n}'] * 9)}]\n" for n in range(9))
+BOMBS = {
+    "deep": "[" * 50_000,
+    "deep block": "- " * 30_000 + "a",
+    "deep mapping": "".join("  " * n + "a:\n" for n in range(1_500)),
+    "laughs": f"y: &a0 [1, 2, 3]\n{_LAUGHS}steps: *a9\n",
+    "itself": "steps: &a [*a]\n",
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+async def test_a_text_that_is_more_than_it_seems_is_refused(web: Web, name: str) -> None:
+    """I4, P5: what is too deep or stands for too much ends no server, and holds none up."""
+    async with web.client() as client:
+        async with asyncio.timeout(20):
+            answer = await client.post("/plans/check", json={"plan": BOMBS[name]})
+        assert answer.status_code == 422 and answer.json()["code"] == "PLAN_UNREADABLE", answer.text
+        assert (await client.get("/health")).status_code == 200
+
+
+async def test_a_pattern_that_never_ends_is_a_fault(web: Web) -> None:
+    """I4, P5: nobody can stop a search once it has begun, so it is not begun; patterns with something between are."""
+    async with web.client() as client:
+        for pattern, fine in (("^(a+)+$", False), (r"^(\w+\s*)*$", False), (r"^([a-z]+\.)+[a-z]+$", True)):
+            schema = {"schema": {"type": "object", "properties": {"x": {"anyOf": [{"pattern": pattern}]}}}}
+            for given in ({"check": schema}, {"produces": [{"path": "f.json", "format": "json", **schema}]}):
+                plan = {"steps": [{"id": "a", "tool": "echo", **given}]}
+                checked = (await client.post("/plans/check", json={"plan": plan})).json()
+                assert [fault["code"] for fault in checked["faults"]] == ([] if fine else ["BAD_VALUE"]), pattern
+
+
 # -- Tools --------------------------------------------------------------------------------------------------------
 
 

@@ -47,7 +47,12 @@ export function ListPage({ onState, onStart, onRetry }: {
   return (
     <main id="content" tabIndex={-1} className="list-page">
       <div className="list-head">
-        <h1>{t("list.title")}</h1>
+        <div className="list-title">
+          <h1>{t("list.title")}</h1>
+          {onRetry && (status === "failed" || list.rows.some((row) => row.status === "failed" || row.interrupted)) && (
+            <Button small icon="retry" name="retry-all" onClick={onRetry}>{t("list.retry_all")}</Button>
+          )}
+        </div>
         <label className="search">
           <Icon name="search" />
           <input data-search type="search" value={typed} placeholder={t("list.search")} aria-label={t("list.search")}
@@ -61,9 +66,6 @@ export function ListPage({ onState, onStart, onRetry }: {
             {name === "" ? t("list.all") : word("status", name)}
           </button>
         ))}
-        {onRetry && (status === "failed" || list.rows.some((row) => row.status === "failed" || row.interrupted)) && (
-          <span className="filters-end"><Button small icon="retry" name="retry-all" onClick={onRetry}>{t("list.retry_all")}</Button></span>
-        )}
       </div>
       {list.problem && <p className="notice bad" role="alert">{list.problem.message || t("problem.unreachable")} {list.problem.hint}</p>}
       {list.rows.length === 0 && !list.loading && !list.problem && (

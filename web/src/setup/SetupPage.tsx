@@ -115,7 +115,7 @@ function Settings({ words }: { words: string }): ReactNode {
   );
 }
 
-const shown = (value: unknown): string => (typeof value === "string" ? value : (JSON.stringify(value) ?? ""));
+const shown = (value: unknown): string => (value === null ? "–" : typeof value === "string" ? value : (JSON.stringify(value) ?? ""));
 
 function Memory({ words, readOnly }: { words: string; readOnly: boolean }): ReactNode {
   const [turn, setTurn] = useState(0);

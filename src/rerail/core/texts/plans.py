@@ -66,6 +66,10 @@ PLANS: dict[str, dict[str, str]] = {
         "en": "cannot read the plan: {name} is neither YAML nor JSON: {detail}",
         "zh": "无法读取计划：{name} 既不是 YAML 也不是 JSON：{detail}",
     },
+    "refuse.plan.aliases": {
+        "en": "{name} stands for far more than it says, through its aliases",
+        "zh": "{name} 通过别名展开后远远超过其书写的内容",
+    },
     "refuse.plan.too_deep": {
         "en": "cannot read the plan: {name} is nested too deeply",
         "zh": "无法读取计划：{name} 嵌套过深",
