@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,10 @@ from rerail.core.texts import tell
 from rerail.errors import PlanError
 
 MAX_BYTES = 256 * 1024 * 1024
+MOST_DEEP = 500  # values inside each other
+MOST_ALIASED = 10  # times as many values as are written, through aliases
+# A text that may hold more than meets the eye: an anchor, or a line that begins very far to the right.
+_RISKY = re.compile(rf"(?:^|[\s,\[{{:])&\S|^[ ?-]{{{MOST_DEEP // 2}}}", re.MULTILINE)
 
 
 class Plan(CorePlan, frozen=True, omit_defaults=True):
@@ -126,12 +131,43 @@ def _parse_yaml(text: str, name: str) -> Any:
     import yaml
 
     try:
+        if _RISKY.search(text) or text.count("[") + text.count("{") > MOST_DEEP:
+            _refuse_bombs(text, name)
         return yaml.load(text, Loader=_loader())  # noqa: S506 - a subclass of the safe loader
     except yaml.YAMLError as error:
         detail = " ".join(str(error).split()).replace('"<unicode string>"', name)
         raise PlanError(tell("refuse.plan.no_yaml", name=name, detail=detail), code="PLAN_UNREADABLE") from None
     except RecursionError:
         raise PlanError(tell("refuse.plan.too_deep", name=name), code="PLAN_UNREADABLE") from None
+
+
+def _refuse_bombs(text: str, name: str) -> None:
+    """Refuse what is too deep to be read, and few words that stand for very many: texts may come from anywhere.
+
+    The loader builds nodes by recursion in C, which ends the process where Python would raise an error.
+    """
+    import yaml
+
+    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    sizes: dict[str, int] = {}  # anchors → how many values they stand for
+    open_: list[tuple[str | None, int]] = []
+    written = total = 0
+    for event in yaml.parse(text, Loader=base):
+        if isinstance(event, yaml.AliasEvent):
+            total += sizes.get(event.anchor, 0)  # one that is not known is an error, which the loader tells
+            if any(anchor == event.anchor for anchor, _ in open_):
+                raise PlanError(tell("refuse.plan.too_deep", name=name), code="PLAN_UNREADABLE")
+        elif isinstance(event, yaml.CollectionStartEvent):
+            open_.append((event.anchor, total))
+            if len(open_) > MOST_DEEP:
+                raise PlanError(tell("refuse.plan.too_deep", name=name), code="PLAN_UNREADABLE")
+        elif isinstance(event, yaml.CollectionEndEvent | yaml.ScalarEvent):
+            anchor, before = open_.pop() if isinstance(event, yaml.CollectionEndEvent) else (event.anchor, total)
+            written, total = written + 1, total + 1
+            if anchor is not None:
+                sizes[anchor] = total - before
+        if total > MOST_ALIASED * (written + 1_000):
+            raise PlanError(tell("refuse.plan.aliases", name=name), code="PLAN_UNREADABLE")
 
 
 _made: list[Any] = []
@@ -177,8 +213,6 @@ def _loader() -> Any:
             (tag, regexp) for tag, regexp in rules if tag.rpartition(":")[2] not in ("bool", "int", "timestamp")
         ]
     Loader.yaml_implicit_resolvers = resolvers
-    import re
-
     Loader.add_implicit_resolver(
         "tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
     )

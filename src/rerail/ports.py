@@ -169,9 +169,19 @@ class Store(Protocol):
         ...
 
     async def heads(
-        self, *, prefix: str = "", status: Sequence[str] = (), parent: str | None = None, limit: int = 1000
+        self,
+        *,
+        prefix: str = "",
+        status: Sequence[str] = (),
+        parent: str | None = None,
+        before: tuple[float, str] | None = None,
+        limit: int = 1000,
     ) -> list[Head]:
-        """Runs, newest first; `prefix` is of the run id, `parent` an exact id."""
+        """Runs, newest first; `prefix` is of the run id, `parent` an exact id.
+
+        ``before`` (when a run was made, and its id) leaves out that run and all that come before it in this order. The
+        run need not be there any more.
+        """
         ...
 
     async def claim(self, run: str, owner: Owner, now: float, *, over: int | None = None) -> Lease:

@@ -179,6 +179,7 @@ NOT_FOR_PEOPLE = {
     "server/acting.py": "the description of the API, for programmers",
     "server/app.py": "the description of the API, for programmers",
     "server/looking.py": "the description of the API, for programmers",
+    "server/many.py": "the description of the HTTP API, for programmers",
     "server/mcp.py": "descriptions for the agents that call",
     "server/security.py": "policies for browsers",
     "server/shapes.py": "the description of the API, for programmers",

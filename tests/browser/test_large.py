@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,28 @@ WATCH = """() => {
 }"""
 
 
+def drags_without_painting(page: Page) -> None:
+    """Move the view a little: what is drawn is moved as it is, and sharp again at the end."""
+    page.wait_for_timeout(500)  # until the view stands still
+    canvas, flow = page.locator(".many-edges canvas"), page.locator(".react-flow")
+    canvas.evaluate("one => { one.width = 1 }")  # whoever paints it makes it as wide as it should be
+    view = page.locator(".react-flow__viewport").evaluate("one => one.style.transform")
+    box = page.locator(".react-flow__pane").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 300, box["y"] + box["height"] - 20)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 200, box["y"] + box["height"] - 60, steps=5)
+    expect(flow).to_have_class(re.compile("moving"))
+    assert page.locator(".react-flow__viewport").evaluate("one => one.style.transform") != view
+    assert canvas.evaluate("one => one.style.transform").startswith("translate(-")
+    assert canvas.evaluate("one => one.width") == 1
+    page.mouse.up()
+    expect(flow).not_to_have_class(re.compile("moving"))
+    page.keyboard.press("+")
+    page.wait_for_function("() => document.querySelector('.many-edges canvas').width > 1000")
+    page.keyboard.press("-")
+
+
 def test_two_thousand_steps(shared: Served, window: Open) -> None:
     """I4: folded into groups, opened one by one, all shown on demand; only what can be seen is in the page."""
     steps = large()
@@ -69,6 +92,14 @@ def test_two_thousand_steps(shared: Served, window: Open) -> None:
     page.locator("[data-action='fold']").click()
     expect(page.locator(".group-node")).to_have_count(0)
     page.wait_for_function("() => document.querySelectorAll('.react-flow__node').length < 400")
+    drags_without_painting(page)
+    for _ in range(6):
+        page.keyboard.press("-")
+    expect(page.locator(".step-node.far").first).to_be_visible()
+    expect(page.locator(".node-title")).to_have_count(0)
+    for _ in range(6):
+        page.keyboard.press("+")
+    expect(page.locator(".node-title").first).to_be_visible()
 
     page.get_by_role("tab", name="Steps").click()
     expect(page.locator("tr[data-step]").first).to_be_visible()

@@ -96,6 +96,11 @@ async def report(name: str, ctx: rerail.Context) -> dict[str, Any]:
     return {"file": name, "rows": [{"city": "Reykjavik", "nights": 3}, {"city": "Tromsø", "nights": 2}]}
 
 
+async def reads(path: str, ctx: rerail.Context) -> dict[str, str]:
+    """Say what a file says."""
+    return {"read": ctx.path(path).read_text(encoding="utf-8")}
+
+
 async def echo(value: Any = None) -> Any:
     """Give back what it got."""
     return value
@@ -106,4 +111,4 @@ async def shout(text: str) -> None:
     raise rerail.ToolError(text, category="permanent_error", code=text[:40])
 
 
-TOOLS = [note, flaky, forecast, broken, closed, spare, down, send, report, echo, shout]
+TOOLS = [note, flaky, forecast, broken, closed, spare, down, send, report, reads, echo, shout]

@@ -179,3 +179,36 @@ def test_the_view_speaks_the_readers_language() -> None:
     assert view["steps"]["b"]["error"]["code"] == "SKIP_UPSTREAM_FAILED"
     assert "上游依赖步骤失败" in view["steps"]["b"]["error"]["message"]
     assert view["status"] == "failed" and view["failed_steps"][0]["reason"] == "no"
+
+
+def test_whoever_asks_for_another_try_is_on_no_rung() -> None:
+    """I4, R6: the first attempt after a person's retry was not led to by the ladder, which had given up."""
+
+    async def again(engine: Engine, run: str) -> None:
+        await engine.wait(run)
+        await engine.retry(run)
+
+    world = World(t=[ConnectionRefusedError("down"), ValueError("no"), ConnectionRefusedError("down"), 1])
+    records = lived(world, {"id": "a", "tool": "t", "retries": 1}, act=again, retry={"max_retry_rounds": 0})
+    board = Board.of("r", records)
+    tried = step_detail(board, board.state.tracks["a"], records, {})["tries"]
+    assert tried[1]["reflection"]["rung"] == "fail"
+    assert [one["rung"] for one in tried] == [None, "retry", None, "retry"]
+
+
+def test_every_change_of_the_plan_is_a_revision() -> None:
+    """H7, I4: a repair at rest counts as one that is made live, and as a step that is added."""
+
+    async def change(engine: Engine, run: str) -> None:
+        await engine.wait(run)
+        await engine.repair(run, "a", args={"n": 2})
+        await engine.wait(run)
+        await engine.repair(run, "a", args={"n": 3})
+        await engine.add(run, [{"id": "c", "tool": "t"}])
+        await engine.confirm(run, "b")
+
+    world = World(t=[ValueError("no"), ValueError("no"), 1])
+    steps = ({"id": "a", "tool": "t", "retries": 0}, {"id": "b", "tool": "t", "needs": ["a"], "confirm": True})
+    records = lived(world, *steps, act=change, retry={"max_retry_rounds": 0})
+    assert [record.type for record in records].count("done") == 3
+    assert Board.of("r", records).state.revision == len(revisions(records)) == 4

@@ -52,7 +52,7 @@ STORIES = {
         "process: succeeded by alternative_processor in call 2",
         "reflection: decomposition_error, so repair",
         "reflection: decomposition_error, so replan",
-        "new plan (revision 2): clean, features; features need cleaned rows",
+        "new plan (revision 3): clean, features; features need cleaned rows",
         "load: succeeded by load in call 1",
         "features: succeeded by feature_engineering in call 3: {'features': 42}",
         "The mind was asked: repair, replan",

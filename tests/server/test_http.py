@@ -20,7 +20,7 @@ def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
     folder = tmp_path_factory.mktemp("web")
     (folder / "rerail.toml").write_text(
         '[tools.shell]\nlist = ["ls"]\n[notify]\nwebhook = "http://127.0.0.1:9/secret-path"\n'
-        '[server]\ntoken = "from the settings"\n[notify.on]\n'.replace("[notify.on]\n", "")
+        'on = []\n[server]\ntoken = "from the settings"\n'  # a notice would come after a run's end, at any time
     )
     with serving(Place(folder), token="s3cret") as found:
         yield found

@@ -1,6 +1,7 @@
 // The frame: the bar at the top, the page below it, and what lies over both.
 import { type ReactNode, useEffect, useState } from "react";
 import { HelpDialog } from "./dialogs/HelpDialog";
+import { RetryAllDialog } from "./dialogs/RetryAllDialog";
 import { StartDialog } from "./dialogs/StartDialog";
 import { TokenDialog } from "./dialogs/TokenDialog";
 import { get, whenUnauthorized } from "./lib/api";
@@ -12,10 +13,11 @@ import { nextTheme, setTheme, theme, type Theme } from "./lib/theme";
 import type { Health } from "./lib/types";
 import { ListPage } from "./list/ListPage";
 import { Button, Toasts } from "./parts/basics";
-import { Mark } from "./parts/icons";
+import { Icon, Mark } from "./parts/icons";
 import { RunPage } from "./run/RunPage";
+import { SetupPage } from "./setup/SetupPage";
 
-type Over = "help" | "start" | "token" | null;
+type Over = "help" | "start" | "retry" | "token" | null;
 
 export function App(): ReactNode {
   const lang = useLanguage();
@@ -31,6 +33,7 @@ export function App(): ReactNode {
   useKeys({
     "?": () => setOver("help"),
     "g l": () => go({ page: "list" }),
+    "g c": () => go({ page: "setup" }),
     n: () => { if (!health?.read_only) setOver("start"); },
     "/": () => document.querySelector<HTMLInputElement>("[data-search]")?.focus(),
   });
@@ -53,14 +56,17 @@ export function App(): ReactNode {
           aria-label={t("nav.language")} title={t("nav.language")} onClick={() => setLanguage(lang === "zh" ? "en" : "zh")}>
           {t("nav.other_language")}
         </button>
+        <a className="button quiet square" href={address({ page: "setup" })} aria-label={t("nav.setup")} title={t("nav.setup")} aria-current={route.page === "setup" ? "page" : undefined}><Icon name="gear" /></a>
         <ThemeButton />
         <Button kind="quiet" icon="help" label={t("help.open")} onClick={() => setOver("help")} />
       </header>
       {route.page === "list"
-        ? <ListPage key={`${turn} ${lang}`} onState={setConnection} onStart={readOnly ? null : () => setOver("start")} />
+        ? <ListPage key={`${turn} ${lang}`} onState={setConnection} onStart={readOnly ? null : () => setOver("start")} onRetry={readOnly ? null : () => setOver("retry")} />
+        : route.page === "setup" ? <SetupPage key={`${turn} ${lang}`} readOnly={readOnly} />
         : <RunPage key={`${turn} ${lang} ${route.run}`} route={route} onState={setConnection} readOnly={readOnly} />}
       {over === "help" && <HelpDialog version={health?.version ?? ""} onClose={() => setOver(null)} />}
       {over === "start" && <StartDialog onClose={() => setOver(null)} />}
+      {over === "retry" && <RetryAllDialog onClose={() => setOver(null)} />}
       {over === "token" && <TokenDialog onClose={() => setOver(null)} onToken={() => { setOver(null); setTurn(turn + 1); }} />}
       <Toasts />
     </div>

@@ -42,9 +42,7 @@ async def retry_all(
         raise Refused(out.say("cli.clean.all"), "CONFIRM_NEEDED", hint="rerail retry --all-failed --clean --yes")
     session.require_store()
     async with session.engine() as engine:
-        listed = await engine.list(status=("failed", "running"), limit=100_000)
-        listed = [row for row in reversed(listed) if row.status == "failed" or row.interrupted]
-        rows = [row.to_dict() for row in listed if not await engine.is_superseded(row.run_id)]
+        rows = [row.to_dict() for row in await engine.to_retry()]
     if dry_run:
         done = [await _foreseen(session, row, arguments) for row in rows]
     else:

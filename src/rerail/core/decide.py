@@ -252,7 +252,7 @@ def _wants_judge(state: State, found: Verdict) -> bool:
     """Whether the judge is asked: never after a stop; without a retry round it may be skipped (V5)."""
     if not state.policy.judge or "judge" not in state.policy.minds or state.stopped:
         return False
-    clean = found.counts[Status.SUCCEEDED] == len(state.tracks) and state.round == 0 and state.revision == 1
+    clean = found.counts[Status.SUCCEEDED] == len(state.tracks) and not state.round and not state.replans
     return not (state.policy.shortcut and clean)
 
 

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from rerail.core.patterns import slow_patterns
 from rerail.core.plan import WHEN_WORDS, Check, Effect, Fallback, Fault, Need, Plan, Produced, Step, Trust, Verify, When
 from rerail.core.schema import nearest, problems
 from rerail.core.texts import tell
@@ -225,10 +226,7 @@ class _Reader:
         for key in ("path", "format", "check"):
             if not isinstance(fields.get(key, ""), str) or (key == "path" and not fields.get(key)):
                 return self.fault(f"{name}.{key}", "a text", fields.get(key))
-        for problem in problems(fields.get("schema", True)):
-            self.faults.append(
-                Fault("BAD_VALUE", tell("refuse.plan.schema_faulty", name=name, problem=problem), self.id)
-            )
+        self.schema(name, fields.get("schema", True))
         if "keys" in fields:
             fields["keys"] = self.names(f"{name}.keys", fields["keys"])
         if "non_empty" in fields:
@@ -259,14 +257,19 @@ class _Reader:
             return _BAD
         return self.build(name, Fallback, fields)
 
+    def schema(self, name: str, value: Any) -> None:
+        """Look at a schema that outputs and files are checked by."""
+        slow = [tell("schema.slow_regex", pattern=repr(pattern)) for pattern in slow_patterns(value)]
+        for problem in [*problems(value), *slow]:
+            self.faults.append(
+                Fault("BAD_VALUE", tell("refuse.plan.schema_faulty", name=name, problem=problem), self.id)
+            )
+
     def check(self, name: str, value: Any) -> Any:
         if not isinstance(value, Mapping):
             return self.fault(name, "{schema, non_empty, keys}", value)
         fields = _rename(value, ("schema", "non_empty", "keys"), {}, frozenset(), self.id, self.faults, f"{name}.")
-        for problem in problems(fields.get("schema", True)):
-            self.faults.append(
-                Fault("BAD_VALUE", tell("refuse.plan.schema_faulty", name=name, problem=problem), self.id)
-            )
+        self.schema(name, fields.get("schema", True))
         if "keys" in fields:
             fields["keys"] = self.names(f"{name}.keys", fields["keys"])
         return self.build(name, Check, fields)

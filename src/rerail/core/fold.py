@@ -411,7 +411,6 @@ def _retry_done(state: State, event: ev.RetryDone, at: float) -> None:
 
 
 def _replanned(state: State, event: ev.Replanned, at: float) -> None:
-    state.revision = event.revision
     state.replans += 1
     state.replan_wanted = state.breaker = False
     state.row.clear()
@@ -421,6 +420,7 @@ def _replanned(state: State, event: ev.Replanned, at: float) -> None:
             state.move(track, Phase.HURT)
     changed = [step.id for step in event.course.steps if _is_changed(state, step)]
     state.redirect(event.course, new_round=True)
+    state.revision = max(state.revision, event.revision)
     for track in (state.tracks[step_id] for step_id in changed if step_id in state.tracks):
         track.minded, track.confirmed, track.wanted = True, False, False
         state.refresh(track)

@@ -448,6 +448,8 @@ class State:
         """
         if course.dropped:
             self.drop(course.dropped)
+        if course.steps:
+            self.revision += 1  # whoever changes the plan: a mind, or a person, live or at rest
         changed = self.define(course.steps) if course.steps else []
         for track in self.define(course.done) if course.done else ():
             track.stale = "once"

@@ -34,6 +34,8 @@ def tries(
     rung, why = "", ""
     for record in records:
         event = record.event
+        if _begins_anew(event, track.id):
+            rung, why = "", ""
         if getattr(event, "step", None) != track.id:
             continue
         last = found[-1] if found else None
@@ -66,6 +68,13 @@ def tries(
             case _:
                 pass
     return found
+
+
+def _begins_anew(event: ev.Event, step: str) -> bool:
+    """Whether what follows on a step was asked for, and no rung of its ladder led there."""
+    if isinstance(event, ev.RetryBegin):
+        return True
+    return isinstance(event, ev.Acted) and (event.step == step or step in event.course.touched)
 
 
 def _begun(

@@ -633,6 +633,7 @@ class Engine(Family):
         state = await self.state(aim.state.run)
         pretend_mended(state)
         preview = self._foreseen(state, who, aim.asked)
+        await self._need_tools(state, preview)
         return replace(preview, backs_up=await to_back_up(self._host, state)) if aim.asked.get("clean") else preview
 
     async def _set_going(self, aim: Aim, who: str, *, take_over: bool) -> Preview:
@@ -658,6 +659,7 @@ class Engine(Family):
         try:
             loop.note(*self._today.mending(loop.state, self._by))
             preview = self._foreseen(loop.state, who, asked)
+            await self._need_tools(loop.state, preview)
             loop.note(*preview.events)
             await loop.commit()  # a retry that was announced is there, whatever dies next
         except RerailError:
@@ -752,9 +754,9 @@ class Engine(Family):
             await self.equip(state.mcp)
         return self._today.can_drive(state)
 
-    async def _need_tools(self, state: State) -> None:
+    async def _need_tools(self, state: State, preview: Preview | None = None) -> None:
         await self.equip(state.mcp)
-        self._today.need_tools(state)
+        self._today.need_tools(state, {row["step"] for row in preview.rerun} if preview is not None else ())
 
 
 def _usable_id(run: str) -> str:

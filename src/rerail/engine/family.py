@@ -18,7 +18,7 @@ from rerail.core.state import State
 from rerail.core.texts import tell
 from rerail.core.track import RunStatus
 from rerail.engine.keeping import old_drafts, sweep
-from rerail.engine.reading import store_errors
+from rerail.engine.reading import RunRows, store_errors
 from rerail.engine.taking import Taker
 from rerail.engine.wishes import Wish
 from rerail.errors import Refused
@@ -79,6 +79,12 @@ class Family(Taker):
         head = await self.head(newest) if newest is not None else None
         if head is not None and (head.run in self._live or self._driven_elsewhere(head)):
             raise self._is_live(head, tell("hint.run.run_live", run=head.run))
+
+    async def to_retry(self) -> RunRows:
+        """Every run that failed or was interrupted, the oldest first; not those whose place a newer one took (T4)."""
+        rows = await self.list(status=("failed", "running"), limit=100_000)
+        wanted = [row for row in reversed(rows) if row.status == RunStatus.FAILED or row.interrupted]
+        return [row for row in wanted if not await self.is_superseded(row.run_id)]
 
     async def is_superseded(self, run: str) -> str:
         """The newer run that took a follow-up's place, as its parent has completed again since (T6); or nothing."""

@@ -188,10 +188,20 @@ class Reader:
         """Runs, newest first."""
         return [await self.row(head) for head in await self.heads(status=status, parent=parent, limit=limit)]
 
-    async def heads(self, *, status: Sequence[str] = (), parent: str | None = None, limit: int = 100) -> Heads:
-        """Runs as the store lists them, newest first: all that can be known without reading their histories."""
+    async def heads(
+        self,
+        *,
+        status: Sequence[str] = (),
+        parent: str | None = None,
+        before: tuple[float, str] | None = None,
+        limit: int = 100,
+    ) -> Heads:
+        """Runs as the store lists them, newest first: all that can be known without reading their histories.
+
+        ``before`` is where a list like this ended: when its last run was made, and its id.
+        """
         with store_errors():
-            heads = await self._host.store.heads(status=status, parent=parent, limit=limit)
+            heads = await self._host.store.heads(status=status, parent=parent, before=before, limit=limit)
         return [head for head in heads if head.run != FORGOTTEN]
 
     async def row(self, head: Head) -> RunRow:

@@ -6,7 +6,7 @@ Rules of this file:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,15 +54,16 @@ class Today:
         """Whether a run can go on here: its tools are at hand, or it calls nothing any more."""
         return bool(state.stopped) or not self._missing_tools(state)
 
-    def need_tools(self, state: State) -> None:
-        """Refuse to go on with a run whose tools are not at hand."""
-        missing = self._missing_tools(state)
+    def need_tools(self, state: State, again: Collection[str] = ()) -> None:
+        """Refuse to go on with a run whose tools are not at hand; ``again`` are finished steps to be redone."""
+        missing = self._missing_tools(state, again)
         if missing:
             faults = [Fault("UNKNOWN_TOOL", tell("refuse.run.unknown_tool", name=name)) for name in missing]
             raise PlanError(tell("refuse.run.tools_missing", run=state.run), faults)
 
-    def _missing_tools(self, state: State) -> list[str]:
-        unfinished = (t for t in state.tracks.values() if t.phase not in (Phase.SUCCEEDED, Phase.SKIPPED))
+    def _missing_tools(self, state: State, again: Collection[str] = ()) -> list[str]:
+        done = (Phase.SUCCEEDED, Phase.SKIPPED)
+        unfinished = (t for t in state.tracks.values() if t.phase not in done or t.id in again)
         specs = self.specs_of(state)
         return list(dict.fromkeys(t.step.tool for t in unfinished if t.step.tool not in specs))
 

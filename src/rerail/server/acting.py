@@ -7,6 +7,7 @@ Rules of this file:
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 from collections.abc import Mapping
@@ -67,8 +68,12 @@ _TAKEN = gives(RUN_EXAMPLE, "It was done; the run goes on.", 202)
 _PREVIEW = {"run_id": "ab12", "roots": ["greet"], "rerun": [{"step": "greet", "why": "…"}], "kept": [], "once": []}
 
 
-def given_plan(data: Any) -> Plan:
-    """A plan as it came: an object, or the text of one."""
+async def given_plan(data: Any) -> Plan:
+    """A plan as it came: an object, or the text of one. Whoever sends a long one holds up nobody else."""
+    return await asyncio.to_thread(_given_plan, data)
+
+
+def _given_plan(data: Any) -> Plan:
     found = parse_data(data, tell("plan.the_text")) if isinstance(data, str) else data
     if not isinstance(found, Mapping | list):  # a text would be taken for a file's name, and files are not for everyone
         raise PlanError(tell("refuse.mcp.no_plan"), code="PLAN_UNREADABLE")
@@ -93,7 +98,7 @@ def _changing(request: Request) -> Serving:
 async def check(request: Request, body: PlanBody, lang: Lang = None) -> Response:
     """Every fault of a plan at once, and warnings; nothing is run."""
     serving, said = serving_of(request), language(request)
-    plan = given_plan(body.plan)
+    plan = await given_plan(body.plan)
     refused: tuple[Fault, ...] = ()
     try:
         await serving.engine.equip(servers_of(plan))
@@ -135,8 +140,8 @@ async def start(request: Request, body: StartBody, by: By = None) -> Response:
     if (body.plan is None) == (body.objective is None):
         raise Refused(tell("refuse.server.plan_or_objective"), "USAGE")
     parent = await serving.engine.find(body.parent) if body.parent is not None else None
-    loaded = given_plan(body.plan) if body.plan is not None else None
-    second = given_plan(body.fallback) if body.fallback is not None else None
+    loaded = await given_plan(body.plan) if body.plan is not None else None
+    second = await given_plan(body.fallback) if body.fallback is not None else None
     run = await serving.engine.start(
         loaded, objective=body.objective, fallback=second, parent=parent, by=by, run_id=body.run_id
     )
@@ -245,7 +250,8 @@ async def repair(request: Request, run: RunPath, body: RepairBody, by: By = None
 async def add(request: Request, run: RunPath, body: AddBody, by: By = None) -> Response:
     """Add steps to a run that is not at rest; a change with faults is refused, and the plan stays as it was."""
     serving = _changing(request)
-    steps = steps_in(parse_data(body.steps)) if isinstance(body.steps, str) else body.steps
+    text = body.steps if isinstance(body.steps, str) else None
+    steps = steps_in(await asyncio.to_thread(parse_data, text)) if text is not None else body.steps
     await serving.engine.add(run, steps, by=by)
     return await _now(serving, run)
 

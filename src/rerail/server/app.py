@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from rerail.server import acting, looking, problems, streams
+from rerail.server import acting, looking, many, problems, streams
 from rerail.server.plain import Json
 from rerail.server.security import Gate, Names
 from rerail.server.serving import Serving
@@ -44,7 +44,7 @@ def make_api(serving: Serving, files: Files) -> FastAPI:
     )  # fmt: skip
     api.state.serving = serving
     problems.install(api)
-    for router in (looking.router, acting.router, streams.router):
+    for router in (looking.router, acting.router, many.router, streams.router):
         api.include_router(router, prefix=PREFIX)
 
     @api.get("/openapi.json", include_in_schema=False)

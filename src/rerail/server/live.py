@@ -16,8 +16,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from rerail.core.board import Board, Changes, run_view
+from rerail.core.events import Record
+from rerail.core.lines import Lines, clean
 from rerail.engine.owner import is_dead
-from rerail.errors import RerailError
+from rerail.errors import Refused, RerailError
 from rerail.server.plain import encode
 from rerail.server.tails import Tail, Tails
 from rerail.wiring import Engine
@@ -50,6 +52,7 @@ class LiveRun:
         self.run, self.lang = run, lang
         self.users = 0
         self.version = 0
+        self.gone = False
         self._engine = engine
         self._board = Board(run)
         self._changes = Changes(self._board, lang)
@@ -99,6 +102,10 @@ class LiveRun:
                     await self._feed(tail)
                 if news or time.monotonic() - self._looked >= LOOK_EVERY:
                     await self._look()
+            except Refused:  # it was removed, and will not look any different
+                self.gone = True
+                self._tell()
+                return
             except RerailError:
                 continue  # the store is out of reach; the tail goes on looking
             begun = time.monotonic()
@@ -112,10 +119,18 @@ class LiveRun:
         self.version += 1
         self._patches.append((self.version, data))
         del self._patches[:-KEPT]
+        self._tell()
+
+    def _tell(self) -> None:
         old, self._news = self._news, asyncio.Event()
         old.set()
 
     # -- For readers ----------------------------------------------------------------------------------------------
+
+    def told(self, record: Record) -> dict[str, Any]:
+        """An event with what it says in words, in this language."""
+        words = Lines(self._board.state, self.lang).words(record.event)
+        return {**record.to_dict(), "words": clean(words.words) if words is not None else ""}
 
     def snapshot(self) -> tuple[int, bytes]:
         """The whole run, and up to which patch it goes. It may know more than that: a patch says what is, not what
@@ -135,10 +150,10 @@ class LiveRun:
         return self._patches[version + 1 - self._patches[0][0] :]
 
     async def wait(self, version: int, seconds: float) -> bool:
-        """Wait for the next patch; False once the time is over."""
+        """Wait for the next patch; False once the time is over, or if there will be none."""
         news = self._news
-        if self.version > version:
-            return True
+        if self.version > version or self.gone:
+            return self.version > version
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await news.wait()

@@ -34,6 +34,7 @@ from rerail.server.shapes import (
     Lang,
     RunPath,
     StatusWord,
+    Words,
     gives,
 )
 from rerail.server.strict import StrictRoute
@@ -103,9 +104,12 @@ async def events(
     limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
     types: Annotated[list[str] | None, Query(description="Only events of these types.")] = None,
     step: Annotated[str | None, Query(description="Only events of this step.")] = None,
+    words: Words = False,
+    lang: Lang = None,
 ) -> Response:
     """The history of a run, a page at a time."""
-    engine = serving_of(request).engine
+    serving = serving_of(request)
+    engine = serving.engine
     found = await engine.find(run)
     wanted = {word for one in types or () for word in one.split(",")}
     chosen: list[Record] = []
@@ -121,7 +125,11 @@ async def events(
             fits = not wanted or record.type in wanted
             if fits and (step is None or getattr(record.event, "step", None) == step):
                 chosen.append(record)
-    return Json({"events": [record.to_dict() for record in chosen], "next": after if more else None})
+    rows = [record.to_dict() for record in chosen]
+    if words:
+        async with serving.lives.of(found, language(request)) as live:
+            rows = [live.told(record) for record in chosen]
+    return Json({"events": rows, "next": after if more else None})
 
 
 @router.get("/runs/{run}/why", responses={**PROBLEMS, **gives({"text": "…", "story": ["…"]}, "The story.")})

@@ -30,6 +30,11 @@ STATUS: dict[str, int] = {
     "HOST_FOREIGN": 421, "TOO_MANY_READERS": 503, "INTERNAL": 500,
 }  # fmt: skip
 _LONGEST = 20  # problems of one request that are told
+# What is told of a store that fails, as it stands; all else names files and addresses of this machine.
+_HARMLESS = frozenset({
+    "refuse.run.changes_hands", "refuse.run.no_answer", "refuse.run.taken_over", "refuse.run.lease_lost",
+    "refuse.run.not_recorded", "refuse.run.action_not_recorded", "refuse.run.store_newer", "refuse.run.event_damaged",
+})  # fmt: skip
 
 
 def status_of(error: RerailError) -> int:
@@ -56,12 +61,22 @@ def problem_of(error: RerailError, lang: str = "en", withheld: Mapping[str, str]
     more: dict[str, Any] = {"status": status_of(error)}
     if isinstance(error, PlanError):
         more["faults"] = [{**fault.to_dict(), "message": fault.said(lang)} for fault in error.faults]
+    if _of_this_machine(error):
+        log.warning("%s: %s", error.code, error)
+        return problem(error.code, tell("refuse.server.store"), tell("hint.server.internal"), lang, **more)
     found = problem(error.code, "", hint, lang, **more)
     found["detail"] = error.message_in(lang)
     if withheld and (kinds := [kind for name, kind in withheld.items() if repr(name) in error.message]):
         options = " ".join(f"--allow {kind}" for kind in dict.fromkeys(kinds))
         found["hint"] = retold(tell("hint.server.withheld", option=options), lang)
     return found
+
+
+def _of_this_machine(error: RerailError) -> bool:
+    """Whether an error tells of the store itself: where it is, and what is wrong there."""
+    # An owner elsewhere tells as a plain text why it could not do what was asked for.
+    told = isinstance(error, StoreError) or error.code.startswith("STORE_")
+    return told and getattr(error.message, "key", "") not in _HARMLESS
 
 
 def answer(found: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:

@@ -79,11 +79,11 @@ class Rows:
         before = _read_cursor(cursor) if cursor else None
         stored = tuple(dict.fromkeys("running" if word == "interrupted" else word for word in status))
         rows: list[Row] = []
-        read, want = 0, max(200, 2 * limit)
+        want = 2 * limit if words else limit + 2  # one more tells that there are more; one may be no run at all
         while True:
-            heads = await self._engine.heads(status=stored, parent=parent, limit=want)
-            for head in heads[read:]:
-                if (before is not None and (head.created_at, head.run) >= before) or not _matches(head, words):
+            heads = await self._engine.heads(status=stored, parent=parent, before=before, limit=want)
+            for head in heads:
+                if not _matches(head, words):
                     continue
                 row = await self.row(head)
                 if status and ("interrupted" if row["interrupted"] else row["status"]) not in status:
@@ -91,9 +91,9 @@ class Rows:
                 if len(rows) == limit:
                     return rows, _cursor(rows[-1])
                 rows.append(row)
-            if len(heads) < want - 1:  # one may be no run at all
+            if len(heads) < want - 1:
                 return rows, None
-            read, want = len(heads), want * 4
+            before, want = (heads[-1].created_at, heads[-1].run), min(2 * want, MOST_ROWS)
 
 
 def _matches(head: Head, words: str) -> bool:
@@ -177,11 +177,15 @@ class Watch:
     async def _look(self, *, first: bool = False) -> None:
         newest = await self._engine.heads(limit=WATCHED)
         heads = {head.run: head for head in [*newest, *await self._engine.heads(status=ACTIVE, limit=100_000)]}
-        for run in [run for run, head in self._heads.items() if head.status in ACTIVE and run not in heads]:
+        oldest = newest[-1].created_at if len(newest) >= WATCHED - 1 else 0.0
+        for run, was in self._heads.items():
+            if run in heads or (was.status not in ACTIVE and was.created_at <= oldest):
+                continue  # most that are not listed any more are only too old for that
             try:
                 heads[run] = await self._engine.head(run)  # an old one came to its end
             except Refused:  # it was removed: nobody else's news wait for it
                 self._shown.pop(run, None)
+                self._seen.pop(run, None)
                 self._add("gone", encode({"run_id": run}))
         if first:
             self._shown.clear()

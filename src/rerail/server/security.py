@@ -113,8 +113,14 @@ class Gate:
         if scope["type"] == "websocket":
             await self._app(scope, receive, send)
             return
-        limit, guest = self._serving.table.max_body, self._guest(headers)
-        await self._app(scope, _Measured(receive, limit), _Dressed(send, scope["path"], guest))
+        limit, dressed = self._serving.table.max_body, _Dressed(send, scope["path"], self._guest(headers))
+        try:
+            await self._app(scope, _Measured(receive, limit), dressed)
+        except TooLarge as error:  # what is behind the gate may not know what to make of it
+            if dressed.begun:
+                raise
+            lang = _lang(headers, self._serving.lang)
+            await _refuse(scope, receive, send, ("BODY_TOO_LARGE", error.detail, ""), lang)
 
     def _guest(self, headers: Headers) -> str:
         """The page of another address that asks, if it is one that may."""
@@ -187,6 +193,15 @@ async def _refuse(scope: Scope, receive: Receive, send: Send, refused: tuple[str
     await send({"type": "http.response.body", "body": encode(found)})
 
 
+class TooLarge(HTTPException):
+    """A body that is larger than it may be, which shows while it is read."""
+
+    detail: Told
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(413, tell("refuse.server.too_large", limit=limit))
+
+
 class _Measured:
     """What is received, as long as it is not too much."""
 
@@ -197,7 +212,7 @@ class _Measured:
         message = await self._receive()
         self._left -= len(message.get("body", b""))
         if self._left < 0:
-            raise HTTPException(413, tell("refuse.server.too_large", limit=self._limit))
+            raise TooLarge(self._limit)
         return message
 
 
@@ -206,8 +221,10 @@ class _Dressed:
 
     def __init__(self, send: Send, path: str, guest: str) -> None:
         self._send, self._path, self._guest = send, path, guest
+        self.begun = False
 
     async def __call__(self, message: Message) -> None:
+        self.begun = True
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             data = self._path.startswith((API, SOCKETS)) or self._path in CLOSED_PATHS

@@ -18,6 +18,7 @@ RunPath = Annotated[
 ]
 StatusWord = Literal["pending", "running", "waiting", "completed", "failed", "cancelled", "interrupted"]
 Lang = Annotated[Literal["en", "zh"] | None, Query(description="The language of sentences; else Accept-Language.")]
+Words = Annotated[bool, Query(description="Say of each event, as `words`, what it says in the reader's language.")]
 StepId = Annotated[str, Field(min_length=1, max_length=1000, description="The id of a step.", examples=["fetch"])]
 Reason = Annotated[str, Field(max_length=2000, description="Why, for the history.")]
 
@@ -71,6 +72,16 @@ class RetryBody(_Body):
     take_over: Annotated[bool, Field(description="Take it from a process that fell silent.")] = False
     dry_run: Annotated[bool, Field(description="Only tell what would run again, and why.")] = False
     confirmed: Annotated[bool, Field(description="Needed with clean, once its dry run was seen.")] = False
+
+
+class RetryAllBody(_Body):
+    """How to retry every run that failed."""
+
+    clean: Annotated[bool, Field(description="Start over: everything runs again.")] = False
+    force: Annotated[bool, Field(description="Pass the retry limit and permanent errors.")] = False
+    dry_run: Annotated[bool, Field(description="Only tell what would run again, and why.")] = False
+    confirmed: Annotated[bool, Field(description="Needed with clean, once its dry run was seen.")] = False
+    limit: Annotated[int, Field(ge=1, le=200, description="So many runs, the oldest; `left` tells of the others.")] = 50
 
 
 class ResumeBody(_Body):

@@ -12,13 +12,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any, Literal
+from urllib.parse import parse_qs
 
 import msgspec
 import socketio  # type: ignore[import-untyped]
 from starlette.datastructures import Headers
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rerail.core.texts import tell
 from rerail.core.tool_messages import ToolMessages
@@ -35,6 +36,8 @@ POLLED = 8  # the same, where a client asks again and again: some take no more t
 PATIENCE = 30.0  # seconds that a socket may take nothing
 MOST_SUBSCRIPTIONS = 50  # of one socket
 MOST_UNNAMED = 50  # connections that have not said who they are; fewer than a server has room for beside its readers
+MOST_BEGUN = 1000  # sessions that nobody has said who they are for; they end by themselves within a minute
+NAMED_WITHIN = 10.0  # seconds to say it
 
 Protocol = Literal["events", "tools", "both"]
 
@@ -57,8 +60,8 @@ class _Json:
 class _Beside:
     """Sockets under their path, and another app for everything else."""
 
-    def __init__(self, sockets: ASGIApp, other: ASGIApp, named: Callable[[], int]) -> None:
-        self._sockets, self._other, self._named = sockets, other, named
+    def __init__(self, sockets: ASGIApp, other: ASGIApp, names: _Names) -> None:
+        self._sockets, self._other, self._names = sockets, other, names
         self._open = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -68,14 +71,69 @@ class _Beside:
             await self._other(scope, receive, send)
             return
         # Whoever knows no token must not be able to take the room of those who do.
-        if not ours or self._open - self._named() >= MOST_UNNAMED:
+        full = self._open - self._names.count() >= MOST_UNNAMED or self._names.begun() >= MOST_BEGUN
+        if not ours or full:
             await _turn_away(scope, receive, send, 1013 if ours else 1008)
             return
         self._open += 1
         try:
-            await self._sockets(scope, receive, send)
+            await self._served(scope, receive, send)
         finally:
             self._open -= 1
+
+    async def _served(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a connection; one that does not say in time who it is has been served long enough."""
+        sent = _Sent(send)
+        if scope["type"] == "http":
+            # The library logs whatever goes wrong while it reads as a mistake of its own: it gets what was read.
+            try:
+                async with asyncio.timeout(NAMED_WITHIN):
+                    receive = await _whole(receive)
+            except TimeoutError:
+                await _answer(sent, problem("UNAUTHORIZED", tell("refuse.server.unnamed"), status=408))
+                return
+        task = asyncio.ensure_future(self._sockets(scope, receive, sent))
+        try:
+            await asyncio.wait([task], timeout=NAMED_WITHIN)
+            if task.done() or self._names.has(scope):
+                await task
+                return
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+        with contextlib.suppress(RuntimeError, OSError):  # it may be gone
+            if scope["type"] == "websocket":
+                await sent({"type": "websocket.close", "code": 1008})
+            elif not sent.begun:
+                await _answer(sent, problem("UNAUTHORIZED", tell("refuse.server.unnamed"), status=408))
+
+
+async def _whole(receive: Receive) -> Receive:
+    """What is received, once all of it has come; the gate has an eye on how much that is."""
+    body, last = b"", await receive()
+    while last["type"] == "http.request":
+        body += last.get("body", b"")
+        if not last.get("more_body", False):
+            break
+        last = await receive()
+    first: list[Message] = [{**last, "body": body} if last["type"] == "http.request" else last]
+
+    async def again() -> Message:
+        return first.pop() if first else await receive()
+
+    return again
+
+
+class _Sent:
+    """What is sent, and whether anything was."""
+
+    def __init__(self, send: Send) -> None:
+        self._send, self.begun = send, False
+
+    async def __call__(self, message: Message) -> None:
+        self.begun = True
+        await self._send(message)
 
 
 async def _turn_away(scope: Scope, receive: Receive, send: Send, code: int) -> None:
@@ -83,12 +141,47 @@ async def _turn_away(scope: Scope, receive: Receive, send: Send, code: int) -> N
         await receive()
         await send({"type": "websocket.close", "code": code})
         return
-    found = problem(
-        "TOO_MANY_READERS", tell("refuse.server.too_many", limit=MOST_UNNAMED), tell("hint.server.too_many")
-    )
-    headers = [(b"content-type", MEDIA.encode()), (b"retry-after", b"5")]
-    await send({"type": "http.response.start", "status": found["status"], "headers": headers})
+    told, hint = tell("refuse.server.too_many", limit=MOST_UNNAMED), tell("hint.server.too_many")
+    await _answer(send, problem("TOO_MANY_READERS", told, hint), (b"retry-after", b"5"))
+
+
+async def _answer(send: Send, found: dict[str, Any], *headers: tuple[bytes, bytes]) -> None:
+    head = [(b"content-type", MEDIA.encode()), *headers]
+    await send({"type": "http.response.start", "status": found["status"], "headers": head})
     await send({"type": "http.response.body", "body": encode(found)})
+
+
+class _Names:
+    """Which connections belong to somebody who was let in."""
+
+    def __init__(self, sio: Any) -> None:
+        self._sio = sio
+        self._sessions: dict[str, tuple[str, Scope]] = {}  # sids → the session below, and what it began with
+
+    def add(self, sid: str, environ: Mapping[str, Any]) -> None:
+        """Somebody was let in."""
+        self._sessions[sid] = (self._sio.manager.eio_sid_from_sid(sid, "/"), environ["asgi.scope"])
+
+    def drop(self, sid: str) -> None:
+        """Somebody left."""
+        self._sessions.pop(sid, None)
+
+    def count(self) -> int:
+        """How many were let in."""
+        return len(self._sessions)
+
+    def begun(self) -> int:
+        """How many sessions are open that nobody was let in for."""
+        return len(self._sio.eio.sockets) - len(self._sessions)
+
+    def has(self, scope: Scope) -> bool:
+        """Whether a connection is somebody's: it began a session of theirs, or names one and has become its line."""
+        [named] = parse_qs(scope["query_string"].decode("latin-1")).get("sid", [""])[:1]
+        if not named:
+            return any(began is scope for _, began in self._sessions.values())
+        if not any(session == named for session, _ in self._sessions.values()):
+            return False
+        return scope["type"] == "http" or bool(getattr(self._sio.eio.sockets.get(named), "upgraded", False))
 
 
 class _Wanted(msgspec.Struct, forbid_unknown_fields=True):
@@ -118,6 +211,7 @@ class Sockets:
             logger=False,
             engineio_logger=False,
         )
+        self._names = _Names(self._sio)
         self._sio.on("connect", self._connect)
         self._sio.on("disconnect", self._disconnect)
         self._sio.on("subscribe", self._subscribe)
@@ -125,9 +219,7 @@ class Sockets:
 
     def app(self, other: ASGIApp) -> ASGIApp:
         """The sockets beside another app, which gets all other requests."""
-        found: ASGIApp = _Beside(
-            socketio.ASGIApp(self._sio, socketio_path="socket.io"), other, lambda: len(self._tasks)
-        )
+        found: ASGIApp = _Beside(socketio.ASGIApp(self._sio, socketio_path="socket.io"), other, self._names)
         return found
 
     # -- Who is there -------------------------------------------------------------------------------------------------
@@ -143,12 +235,14 @@ class Sockets:
             raise socketio.exceptions.ConnectionRefusedError("TOO_MANY_READERS", found)
         serving.readers += 1
         self._tasks[sid] = {}
+        self._names.add(sid, environ)
 
     async def _disconnect(self, sid: str, reason: Any = None) -> None:
         tasks = self._tasks.pop(sid, None)
         if tasks is None:
             return
         self._serving.readers -= 1
+        self._names.drop(sid)
         for task in tasks.values():
             if task is not asyncio.current_task():
                 task.cancel()

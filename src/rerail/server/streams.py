@@ -18,12 +18,13 @@ from starlette.types import Receive, Scope, Send
 
 from rerail.core.texts import tell
 from rerail.engine.reading import AT_REST
-from rerail.errors import Refused
+from rerail.errors import Refused, RerailError
+from rerail.server.live import LiveRun
 from rerail.server.plain import encode, number_of
 from rerail.server.serving import Serving, language, serving_of
-from rerail.server.shapes import MOST, PROBLEMS, SSE, RunPath
+from rerail.server.shapes import MOST, PROBLEMS, SSE, Lang, RunPath, Words
 from rerail.server.strict import StrictRoute
-from rerail.server.tails import BATCH, Behind
+from rerail.server.tails import BATCH, Behind, Framed
 
 router = APIRouter(route_class=StrictRoute, tags=["streams"])
 
@@ -100,6 +101,8 @@ async def stream(
     run: RunPath,
     after: After = 0,
     until_rest: Annotated[bool, Query(description="End the stream once the run is at rest.")] = False,
+    words: Words = False,
+    lang: Lang = None,
     last_event_id: LastEventId = None,
 ) -> Response:
     """Every event of a run from a place on, once and in order, as it happens.
@@ -109,12 +112,14 @@ async def stream(
     serving = serving_of(request)
     found = await serving.engine.find(run)
     place = number_of(last_event_id, after)
-    return EventStream(serving, _events(serving, found, min(place, MOST), until_rest=until_rest))
+    said = language(request) if words else ""
+    return EventStream(serving, _events(serving, found, min(place, MOST), until_rest=until_rest, lang=said))
 
 
-async def _events(serving: Serving, run: str, after: int, *, until_rest: bool) -> AsyncIterator[bytes]:
+async def _events(serving: Serving, run: str, after: int, *, until_rest: bool, lang: str) -> AsyncIterator[bytes]:
     table = serving.table
-    async with serving.tails.of(run) as tail:
+    async with serving.tails.of(run) as tail, contextlib.AsyncExitStack() as stack:
+        live = await stack.enter_async_context(serving.lives.of(run, lang)) if lang else None
         yield ALIVE
         follow = tail.follow(after, most_behind=table.max_behind, heartbeat=table.heartbeat)
         try:
@@ -125,9 +130,32 @@ async def _events(serving: Serving, run: str, after: int, *, until_rest: bool) -
                 batch = await anext(follow)
                 if batch:
                     after = batch[-1].seq
-                yield b"".join(frame(one.record.type, one.data, one.seq) for one in batch) or ALIVE
+                elif await _is_gone(serving, run):
+                    yield _gone(run)
+                    return
+                yield b"".join(_framed(one, live) for one in batch) or ALIVE
         except Behind as behind:
             yield dropped(behind.seq)
+
+
+def _framed(one: Framed, live: LiveRun | None) -> bytes:
+    data = one.data if live is None else encode(live.told(one.record))
+    return frame(one.record.type, data, one.seq)
+
+
+def _gone(run: str) -> bytes:
+    """The last word on a run that was removed."""
+    return frame("gone", encode({"run_id": run}))
+
+
+async def _is_gone(serving: Serving, run: str) -> bool:
+    try:
+        await serving.engine.head(run)
+    except Refused:
+        return True
+    except RerailError:  # out of reach, for a while
+        return False
+    return False
 
 
 async def _is_over(serving: Serving, run: str, after: int) -> bool:
@@ -158,7 +186,10 @@ async def _live(serving: Serving, run: str, lang: str) -> AsyncIterator[bytes]:
             elif patches:
                 version = patches[-1][0]
                 yield b"".join(frame("patch", data) for _, data in patches)
-            elif not await shown.wait(version, serving.table.heartbeat):
+            elif shown.gone:
+                yield _gone(run)
+                return
+            elif not await shown.wait(version, serving.table.heartbeat) and not shown.gone:
                 yield frame("heartbeat", encode({"seq": shown.seq}))
 
 

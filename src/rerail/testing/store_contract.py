@@ -401,6 +401,23 @@ class StoreContract:
         assert await runs(parent="") == ["ab-1"]
         assert await runs(prefix="a", status=["failed"], parent="ab-1", limit=5) == ["ac-3"]
 
+    async def test_a_list_goes_on_where_it_ended(self, store: Store) -> None:
+        """Page by page every run comes once, those made at the same time too, and also if the last one is gone."""
+        for run, created in (("b", 2.0), ("d", 3.0), ("a", 1.0), ("c", 3.0), ("e", 3.0)):
+            await store.create(Head(run, status="failed" if run in "ce" else "running", parent="p", created_at=created))
+
+        async def runs(**filters: object) -> list[str]:
+            return [head.run for head in await store.heads(**filters)]  # type: ignore[arg-type]
+
+        assert await runs(before=(3.0, "e"), limit=2) == ["c", "d"]
+        assert await runs(before=(3.0, "d"), limit=2) == ["b", "a"]
+        assert await runs(before=(1.0, "a")) == []
+        assert await runs(before=(3.0, "nobody")) == ["b", "a"]
+        assert await runs(before=(9.0, "nobody"), limit=2) == ["e", "c"]
+        assert await runs(before=(3.0, "e"), status=["failed"]) == ["c"]
+        assert await runs(before=(3.0, "c"), status=["failed", "running"], parent="p") == ["d", "b", "a"]
+        assert await runs(before=(3.0, "d"), prefix="b") == ["b"]
+
     async def test_many_runs_are_listed(self, store: Store) -> None:
         """A few hundred runs are listed whole, or as many as asked for."""
         for n in range(300):

@@ -5,7 +5,7 @@ import { Dialog } from "../parts/basics";
 
 const KEYS: [string[], Key][] = [
   [["j", "k"], "help.move"], [["Enter"], "help.open_row"], [["Esc"], "help.close"], [["/"], "help.search"], [["n"], "help.new"],
-  [["g", "l"], "help.list"], [["g", "g"], "help.graph"], [["g", "t"], "help.timeline"], [["g", "s"], "help.steps"],
+  [["g", "l"], "help.list"], [["g", "c"], "help.setup"], [["g", "g"], "help.graph"], [["g", "t"], "help.timeline"], [["g", "s"], "help.steps"],
   [["g", "e"], "help.events"], [["g", "p"], "help.plan"], [["g", "a"], "help.files"],
   [["+", "−"], "help.zoom"], [["f"], "help.fit"], [["c"], "help.critical"], [["?"], "help.this"],
 ];

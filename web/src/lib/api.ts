@@ -86,6 +86,10 @@ export async function post<T>(path: string, body: { [key: string]: Json | undefi
   return (text ? JSON.parse(text) : {}) as T;
 }
 
+export async function remove(path: string): Promise<void> {
+  await ask(path, { method: "DELETE" });
+}
+
 /** A file, fetched with the token and handed to the browser to save: it is never opened as a page. */
 export async function download(path: string, name: string): Promise<void> {
   const blob = await (await ask(path)).blob();

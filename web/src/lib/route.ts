@@ -3,11 +3,12 @@ import { useSyncExternalStore } from "react";
 
 export const TABS = ["graph", "timeline", "steps", "events", "plan", "files"] as const;
 export type Tab = (typeof TABS)[number];
-export type Route = { page: "list" } | { page: "run"; run: string; tab: Tab; step: string | null };
+export type Route = { page: "list" } | { page: "setup" } | { page: "run"; run: string; tab: Tab; step: string | null };
 
 export function parse(fragment: string): Route {
   const [path = "", query = ""] = fragment.replace(/^#/, "").split("?");
   const [, area, run, tab] = path.split("/");
+  if (area === "setup") return { page: "setup" };
   if (area !== "runs" || !run) return { page: "list" };
   const step = new URLSearchParams(query).get("step");
   return { page: "run", run: plain(run), tab: TABS.find((name) => name === tab) ?? "graph", step };
@@ -23,6 +24,7 @@ function plain(text: string): string {
 
 export function address(route: Route): string {
   if (route.page === "list") return "#/";
+  if (route.page === "setup") return "#/setup";
   const step = route.step === null ? "" : `?${new URLSearchParams({ step: route.step }).toString()}`;
   return `#/runs/${encodeURIComponent(route.run)}/${route.tab}${step}`;
 }

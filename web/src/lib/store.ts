@@ -103,6 +103,7 @@ export class ListStore extends Cell {
       () => "/stream",
       (message) => {
         if (message.event === "run") this.put(JSON.parse(message.data) as RunRow);
+        else if (message.event === "gone") this.drop((JSON.parse(message.data) as { run_id: string }).run_id);
       },
       (state) => {
         // Back after a break: what changed meanwhile, further down than the stream tells, is asked for.
@@ -142,6 +143,11 @@ export class ListStore extends Cell {
   private put(row: RunRow): void {
     if (fits(row, this.filter)) this.known.set(row.run_id, { ...this.known.get(row.run_id), ...row });
     else this.known.delete(row.run_id);
+    this.sort();
+  }
+
+  private drop(run: string): void {
+    this.known.delete(run);
     this.sort();
   }
 

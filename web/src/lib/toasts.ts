@@ -28,7 +28,7 @@ function show(toast: Omit<Toast, "id">, seconds: number): void {
   setTimeout(() => dismiss(id), seconds * 1000);
 }
 
-export const good = (text: string): void => show({ kind: "good", text }, 4);
+export const good = (text: string, hint = ""): void => show({ kind: "good", text, hint }, 4);
 
 export function bad(error: unknown): void {
   if (error instanceof Problem) {

@@ -218,6 +218,7 @@ export interface EventRecord {
   at: number;
   type: string;
   step?: string;
+  words?: string; // what it says, in the reader's language
   [key: string]: unknown;
 }
 
@@ -268,6 +269,42 @@ export interface PlanCheck {
   ok: boolean;
   faults: Fault[];
   steps?: number | Json[];
+}
+
+export interface RetriedRow {
+  run_id: string;
+  objective: string;
+  before: RunStatus | "interrupted";
+  ok: boolean;
+  preview: Preview | null;
+  problem: { code: string; detail: string; hint?: string } | null;
+}
+
+export interface ManyRetried {
+  dry_run: boolean;
+  runs: RetriedRow[];
+  left: number;
+}
+
+export interface ToolRow {
+  name: string;
+  description?: string;
+  effect?: string;
+  timeout?: number | null;
+  source?: string;
+  schema?: { properties?: Record<string, Json>; required?: string[]; additionalProperties?: Json };
+}
+
+export interface SettingRow {
+  key: string;
+  value: Json;
+  source: string;
+}
+
+export interface Lesson {
+  failure: string;
+  rung: string;
+  worked: number;
 }
 
 export interface Health {

@@ -14,7 +14,9 @@ import { Progress } from "../parts/Progress";
 
 const FILTERS = ["", "running", "waiting", "failed", "completed", "cancelled"] as const;
 
-export function ListPage({ onState, onStart }: { onState: (state: Connection) => void; onStart: (() => void) | null }): ReactNode {
+export function ListPage({ onState, onStart, onRetry }: {
+  onState: (state: Connection) => void; onStart: (() => void) | null; onRetry: (() => void) | null;
+}): ReactNode {
   const [store] = useState(() => new ListStore());
   const list = useList(store);
   const [status, setStatus] = useState("");
@@ -45,7 +47,12 @@ export function ListPage({ onState, onStart }: { onState: (state: Connection) =>
   return (
     <main id="content" tabIndex={-1} className="list-page">
       <div className="list-head">
-        <h1>{t("list.title")}</h1>
+        <div className="list-title">
+          <h1>{t("list.title")}</h1>
+          {onRetry && (status === "failed" || list.rows.some((row) => row.status === "failed" || row.interrupted)) && (
+            <Button small icon="retry" name="retry-all" onClick={onRetry}>{t("list.retry_all")}</Button>
+          )}
+        </div>
         <label className="search">
           <Icon name="search" />
           <input data-search type="search" value={typed} placeholder={t("list.search")} aria-label={t("list.search")}

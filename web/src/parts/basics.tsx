@@ -58,7 +58,12 @@ export function Dialog({ title, onClose, children, wide }: {
   useEffect(() => {
     const before = document.activeElement;
     const dialog = box.current;
-    if (dialog && !dialog.open) dialog.showModal();
+    if (dialog && !dialog.open) {
+      dialog.showModal();
+      // What there is to type comes first; else the title, from which Enter does nothing. Never the way out.
+      const first = dialog.querySelector<HTMLElement>("textarea:not(:disabled), input:not(:disabled, [type=checkbox], [type=radio], [type=file])");
+      (first ?? dialog.querySelector<HTMLElement>("h2"))?.focus();
+    }
     const closed = dialogOpened(id);
     return () => {
       closed();
@@ -73,7 +78,7 @@ export function Dialog({ title, onClose, children, wide }: {
     >
       <div className="dialog-body">
         <header className="dialog-head">
-          <h2 id={id}>{title}</h2>
+          <h2 id={id} tabIndex={-1}>{title}</h2>
           <Button kind="quiet" icon="close" label={t("common.close")} onClick={onClose} />
         </header>
         {children}

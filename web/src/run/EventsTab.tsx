@@ -31,7 +31,7 @@ function useEvents(run: string): { events: EventRecord[]; loading: boolean } {
     };
     const load = async (): Promise<void> => {
       for (let after: number | null = 0; after !== null && !gone; ) {
-        const page: { events: EventRecord[]; next: number | null } = await get(at("runs", run, "events"), { after, limit: 1000 });
+        const page: { events: EventRecord[]; next: number | null } = await get(at("runs", run, "events"), { after, limit: 1000, words: "true" });
         page.events.forEach(take);
         after = page.next;
         if (!gone) show(true);
@@ -39,9 +39,9 @@ function useEvents(run: string): { events: EventRecord[]; loading: boolean } {
       if (gone) return;
       show(false);
       stop = listen(
-        () => `${at("runs", run, "stream")}?after=${lastSeq()}`,
+        () => `${at("runs", run, "stream")}?words=true&after=${lastSeq()}`,
         (message) => {
-          if (!message.data || message.event === "dropped" || message.event === "heartbeat") return;
+          if (!message.data || message.event === "dropped" || message.event === "gone" || message.event === "heartbeat") return;
           const record = JSON.parse(message.data) as EventRecord;
           if (typeof record.seq === "number") take(record);
           show(false);
@@ -99,7 +99,7 @@ export function EventsTab(): ReactNode {
         </label>
         <select aria-label={t("events.filter")} value={type} onChange={(event) => setType(event.target.value)}>
           <option value="">{t("events.all", { n: events.length })}</option>
-          {types.map((name) => <option key={name} value={name}>{name}</option>)}
+          {types.map((name) => <option key={name} value={name}>{word("event", name)}</option>)}
         </select>
         {selected !== null && <Button small pressed={mine} onClick={() => setMine(!mine)}>{t("events.only_step")}</Button>}
         <Button small pressed={tail} onClick={() => setTail(!tail)}>{t("events.tail")}</Button>
@@ -116,7 +116,7 @@ export function EventsTab(): ReactNode {
                   onClick={() => setChosen(chosen === event.seq ? null : event.seq)} data-seq={event.seq} data-type={event.type}>
                   <span className="num muted">{event.seq}</span>
                   <span className="event-at">{clock(event.at)}</span>
-                  <span className="event-type">{event.type}</span>
+                  <span className="event-type">{word("event", event.type)}</span>
                   <code className="event-step">{event.step ?? ""}</code>
                   <span className="event-brief">{briefOf(event)}</span>
                 </button>
@@ -127,11 +127,12 @@ export function EventsTab(): ReactNode {
         {record && (
           <aside className="event-detail" aria-label={t("events.detail", { seq: record.seq })}>
             <header>
-              <h2>{record.type} <span className="muted">#{record.seq}</span></h2>
+              <h2>{word("event", record.type)} <span className="muted">#{record.seq}</span></h2>
               {record.step !== undefined && record.step !== "" && <Button small onClick={() => select(record.step ?? null)}>{t("events.open_step")}</Button>}
               <Button kind="quiet" small icon="close" label={t("common.close")} onClick={() => setChosen(null)} />
             </header>
-            <Value value={record} name={`event-${record.seq}`} />
+            {record.words && <p className="event-words">{record.words}</p>}
+            <Value value={plain(record)} name={`event-${record.seq}`} />
           </aside>
         )}
       </div>
@@ -146,8 +147,14 @@ function toneOf(event: EventRecord): string {
   return BAD.has(event.type) ? "bad" : WELL.has(event.type) ? "good" : "";
 }
 
+/** The event as it is written: what it says in words is not part of it. */
+function plain(event: EventRecord): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(event).filter(([name]) => name !== "words"));
+}
+
 /** What is worth knowing of an event at a glance. */
 export function briefOf(event: EventRecord): string {
+  if (event.words) return event.words;
   const error = event["error"] as { code?: string; message?: string } | undefined;
   if (error?.message) return `${error.code ?? ""} ${error.message}`.trim();
   const parts: string[] = [];

@@ -2,7 +2,7 @@
 // status draws one node again. Only what can be seen is drawn.
 import {
   Background, BackgroundVariant, type Edge, type EdgeTypes, MiniMap, type Node, type NodeTypes, Panel, Position, ReactFlow,
-  ReactFlowProvider, useReactFlow,
+  ReactFlowProvider, useReactFlow, useStore,
 } from "@xyflow/react";
 import { type ReactNode, useEffect, useMemo, useRef, useState } from "react";
 import { useScope } from "../lib/context";
@@ -26,6 +26,8 @@ const WIDE = { step: { width: 212, height: 54 }, group: { width: 212, height: 76
 const NARROW = { step: { width: 158, height: 54 }, group: { width: 158, height: 76 } };
 const MANY = 500; // boxes that are not looked at all at once: the map shows the whole
 const FIT = { padding: 0.06, maxZoom: 1.1 };
+
+const FAR = 0.4; // closeness below which nobody can read what stands in a box
 
 const MOST_EDGES = 500; // as elements of the page
 
@@ -100,10 +102,15 @@ function Graph(): ReactNode {
   const folded = useMemo(() => fold(steps, unfolded ? [] : groups, open), [steps, groups, open, unfolded]);
   const critical = useMemo(() => new Set(showCritical ? (JSON.parse(path) as string[]) : []), [path, showCritical]);
   const { nodes, edges, lines } = useMemo(() => draw(folded, across, critical, wide ? WIDE : NARROW), [folded, across, critical, wide]);
-  const scope = useMemo(() => ({ critical, plain: lines.length > 0, toggle: (group: Group) => {
+  const many = lines.length > 0;
+  const far = useStore((state) => state.transform[2] < FAR) && many;
+  const box = useRef<HTMLDivElement>(null);
+  // While the view moves, what is drawn is moved as it is; it is not made sharper or blurrier by that.
+  const moving = (now: boolean) => (): void => void box.current?.classList.toggle("moving", now && many);
+  const scope = useMemo(() => ({ critical, plain: many, far, toggle: (group: Group) => {
     opened.current = group.members;
     setOpen((old) => new Set([...old, group.id]));
-  } }), [critical, lines]);
+  } }), [critical, many, far]);
 
   // A new drawing is looked at as a whole; after a group was opened, what was in it.
   const laid = useRef("");
@@ -149,10 +156,10 @@ function Graph(): ReactNode {
         nodesDraggable={false} nodesConnectable={false} nodesFocusable={false} edgesFocusable={false} elementsSelectable={false}
         minZoom={nodes.length > MANY ? 0.14 : 0.04} maxZoom={1.6} proOptions={{ hideAttribution: true }} fitView fitViewOptions={FIT}
         deleteKeyCode={null} onPaneClick={() => select(null)} aria-label={t("graph.label")} panOnScroll={false}
-        disableKeyboardA11y
+        disableKeyboardA11y ref={box} onMoveStart={moving(true)} onMoveEnd={moving(false)}
       >
-        {lines.length > 0 && <ManyEdges lines={lines} across={across} />}
-        <Background variant={BackgroundVariant.Dots} gap={22} size={1.4} />
+        {many && <ManyEdges lines={lines} across={across} />}
+        {!many && <Background variant={BackgroundVariant.Dots} gap={22} size={1.4} />}
         <Overview store={store} folded={folded} />
         <Panel position="top-left" className="graph-tools">
           <Button small kind="quiet" icon="plus" label={t("graph.in")} onClick={() => void flow.zoomIn()} />

@@ -1,6 +1,7 @@
 // One run: what it is and came to, and the ways to look at it.
 import { lazy, type ReactNode, Suspense, useCallback, useEffect, useMemo, useState } from "react";
 import { ActionDialog } from "../dialogs/ActionDialog";
+import type { Problem } from "../lib/api";
 import { type Asked, RunContext } from "../lib/context";
 import { useWide } from "../lib/hooks";
 import { t, word } from "../lib/i18n";
@@ -21,6 +22,7 @@ import { TimelineTab } from "./TimelineTab";
 const GraphTab = lazy(() => import("./GraphTab"));
 const KEYS: Record<Tab, string> = { graph: "g g", timeline: "g t", steps: "g s", events: "g e", plan: "g p", files: "g a" };
 const connectionOf = (store: RunStore): Connection => store.connection;
+const problemOf = (store: RunStore): Problem | null => store.problem;
 
 type RunRoute = Extract<Route, { page: "run" }>;
 
@@ -32,6 +34,7 @@ export function RunPage({ route, onState, readOnly }: {
   useEffect(() => store.open(), [store]);
   const run = useRun(store);
   const connection = usePart(store, connectionOf);
+  const problem = usePart(store, problemOf);
   useEffect(() => onState(connection), [connection, onState]);
   useEffect(() => {
     document.title = run ? t("title.run", { status: word("status", run.status), objective: run.objective || run.run_id }) : t("title.list");
@@ -52,10 +55,10 @@ export function RunPage({ route, onState, readOnly }: {
   const tabs = Object.fromEntries(TABS.map((name) => [KEYS[name], () => go({ ...route, tab: name })]));
   useKeys({ ...tabs, Escape: () => (step === null ? undefined : select(null)), j: () => move(1), k: () => move(-1) });
 
-  if (store.problem && !run) {
+  if (problem && !run) {
     return (
       <main id="content" tabIndex={-1} className="list-page">
-        <Empty title={store.problem.message || t("problem.unreachable")} text={store.problem.hint}><a href={address({ page: "list" })}>{t("nav.back")}</a></Empty>
+        <Empty title={problem.message || t("problem.unreachable")} text={problem.hint}><a href={address({ page: "list" })}>{t("nav.back")}</a></Empty>
       </main>
     );
   }
@@ -64,13 +67,14 @@ export function RunPage({ route, onState, readOnly }: {
     <RunContext.Provider value={scope}>
       <div className={step === null ? "run-page" : "run-page with-drawer"}>
         <main id="content" tabIndex={-1} className="run-main">
-          <Header run={run} readOnly={readOnly} />
+          {problem && <p className="notice bad run-problem" role="alert">{problem.message} {problem.hint}</p>}
+          <Header run={run} readOnly={readOnly || problem !== null} />
           <Tabs route={route} />
           <section id="view" role="tabpanel" aria-labelledby={`tab-${tab}`} className={`view view-${tab}`}>
             <View tab={tab} />
           </section>
         </main>
-        {step !== null && <StepDrawer key={step} id={step} readOnly={readOnly} />}
+        {step !== null && <StepDrawer key={step} id={step} readOnly={readOnly || problem !== null} />}
       </div>
       {asked && <ActionDialog asked={asked} onClose={() => setAsked(null)} />}
     </RunContext.Provider>

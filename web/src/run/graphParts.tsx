@@ -14,10 +14,11 @@ import type { StepView } from "../lib/types";
 export interface GraphScope {
   critical: ReadonlySet<string>;
   plain: boolean; // edges are drawn elsewhere, and need no ends
+  far: boolean; // too many and too small to be read: forms and colours are enough
   toggle: (group: Group) => void;
 }
 
-export const GraphContext = createContext<GraphScope>({ critical: new Set(), plain: false, toggle: () => undefined });
+export const GraphContext = createContext<GraphScope>({ critical: new Set(), plain: false, far: false, toggle: () => undefined });
 
 function Ends({ source, target }: { source: Position | undefined; target: Position | undefined }): ReactNode {
   if (useContext(GraphContext).plain) return null;
@@ -31,32 +32,40 @@ function Ends({ source, target }: { source: Position | undefined; target: Positi
 
 export const StepNode = memo(function StepNode({ data, sourcePosition, targetPosition }: NodeProps): ReactNode {
   const { store, selected, select } = useScope();
-  const { critical } = useContext(GraphContext);
+  const { critical, far } = useContext(GraphContext);
   const id = data["step"] as string;
   const step = useStep(store, id);
   if (!step) return null;
-  const classes = ["step-node", `s-${step.status}`, critical.has(id) ? "critical" : "", selected === id ? "selected" : "", step.optional ? "optional" : ""];
+  const classes = ["step-node", `s-${step.status}`, critical.has(id) ? "critical" : "", selected === id ? "selected" : "", step.optional ? "optional" : "", far ? "far" : ""];
   return (
     <>
       <button type="button" className={classes.join(" ")} onClick={() => select(id)} data-step={id} data-status={step.status} aria-label={labelOf(step)} aria-pressed={selected === id}>
-        <StatusIcon status={step.status} size={18} />
-        <span className="node-text">
-          <span className="node-line">
-            <span className="node-title">{step.title || step.id}</span>
-            {step.confirm ? <Icon name="gate" size={12} /> : null}
-            {step.effect === "once" ? <Icon name="once" size={12} /> : null}
-            {step.attempts > 1 && <span className="times">×{step.attempts}</span>}
-          </span>
-          <span className="node-line">
-            <span className="node-sub">{step.tool}</span>
-            {step.elapsed > 0 && <span className="node-time">{duration(step.elapsed)}</span>}
-          </span>
-        </span>
+        {!far && <Near step={step} />}
       </button>
       <Ends source={sourcePosition} target={targetPosition} />
     </>
   );
 });
+
+function Near({ step }: { step: StepView }): ReactNode {
+  return (
+    <>
+      <StatusIcon status={step.status} size={18} />
+      <span className="node-text">
+        <span className="node-line">
+          <span className="node-title">{step.title || step.id}</span>
+          {step.confirm ? <Icon name="gate" size={12} /> : null}
+          {step.effect === "once" ? <Icon name="once" size={12} /> : null}
+          {step.attempts > 1 && <span className="times">×{step.attempts}</span>}
+        </span>
+        <span className="node-line">
+          <span className="node-sub">{step.tool}</span>
+          {step.elapsed > 0 && <span className="node-time">{duration(step.elapsed)}</span>}
+        </span>
+      </span>
+    </>
+  );
+}
 
 export function labelOf(step: StepView): string {
   return t("step.label", { title: step.title || step.id, tool: step.tool, status: word("status", step.status) });

@@ -124,15 +124,24 @@ class MemoryStore:
         return found.head() if found else None
 
     async def heads(
-        self, *, prefix: str = "", status: Sequence[str] = (), parent: str | None = None, limit: int = 1000
+        self,
+        *,
+        prefix: str = "",
+        status: Sequence[str] = (),
+        parent: str | None = None,
+        before: tuple[float, str] | None = None,
+        limit: int = 1000,
     ) -> list[Head]:
-        """Runs, newest first; `prefix` is of the run id, `parent` an exact id."""
+        """Runs, newest first; `prefix` is of the run id, `parent` an exact id, `before` where a list ended."""
+        last = self._runs.get(before[1]) if before is not None else None
+        end = (before[0], last.number if last is not None else -1) if before is not None else None
         found = [
             run
             for run in self._runs.values()
             if run.run.startswith(prefix)
             and (not status or run.status in status)
             and (parent is None or run.parent == parent)
+            and (end is None or (run.created_at, run.number) < end)
         ]
         found.sort(key=lambda run: (run.created_at, run.number), reverse=True)
         return [run.head() for run in found[:limit]]

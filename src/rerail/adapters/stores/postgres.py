@@ -45,6 +45,7 @@ _HEADS: Final = """
     SELECT run, seq, status, objective, parent, created_at, updated_at, host, pid, started, worker, fence, renewed_at
     FROM rerail.runs
     """
+_NUMBER: Final = "(SELECT number FROM rerail.runs WHERE run = %(last)s)"
 _HEAD: Final = _HEADS + "WHERE run = %(run)s"
 _CREATE: Final = """
     INSERT INTO rerail.runs(run, seq, status, objective, parent, created_at, updated_at, host, pid, started, worker,
@@ -266,20 +267,29 @@ class PostgresStore:
         return _head(found[0]) if found else None
 
     async def heads(
-        self, *, prefix: str = "", status: Sequence[str] = (), parent: str | None = None, limit: int = 1000
+        self,
+        *,
+        prefix: str = "",
+        status: Sequence[str] = (),
+        parent: str | None = None,
+        before: tuple[float, str] | None = None,
+        limit: int = 1000,
     ) -> list[Head]:
-        """Runs, newest first; `prefix` is of the run id, `parent` an exact id."""
+        """Runs, newest first; `prefix` is of the run id, `parent` an exact id, `before` where a list ended."""
         sql = (
             _HEADS
             + """
             WHERE (%(prefix)s::text = '' OR (run >= %(prefix)s AND run < %(end)s))
                 AND (%(any_status)s OR status = ANY(%(status)s)) AND (%(parent)s::text IS NULL OR parent = %(parent)s)
+                AND (%(at)s::float8 IS NULL OR (created_at <= %(at)s AND (created_at < %(at)s OR number < """
+            + _NUMBER
+            + """)))
             ORDER BY created_at DESC, number DESC LIMIT %(limit)s
             """
         )
         values = {
             "prefix": prefix, "end": f"{prefix}\U0010ffff", "any_status": not status, "status": list(status),
-            "parent": parent, "limit": limit,
+            "parent": parent, "limit": limit, "at": before and before[0], "last": before and before[1],
         }  # fmt: skip
         return [_head(row) for row in await self._read(sql, values)]
 

@@ -175,34 +175,44 @@ class RedisStore:
         return _head(await self._ask("HGETALL", f"rerail:run:{run}"))
 
     async def heads(
-        self, *, prefix: str = "", status: Sequence[str] = (), parent: str | None = None, limit: int = 1000
+        self,
+        *,
+        prefix: str = "",
+        status: Sequence[str] = (),
+        parent: str | None = None,
+        before: tuple[float, str] | None = None,
+        limit: int = 1000,
     ) -> list[Head]:
-        """Runs, newest first; `prefix` is of the run id, `parent` an exact id."""
+        """Runs, newest first; `prefix` is of the run id, `parent` an exact id, `before` where a list ended."""
+        end = (before[0], await self._ask("HGET", f"rerail:run:{before[1]}", "place") or b"") if before else None
 
-        def fits(head: Head) -> bool:
-            return (not status or head.status in status) and (parent is None or head.parent == parent)
+        def fits(place: bytes, head: Head) -> bool:
+            right = (not status or head.status in status) and (parent is None or head.parent == parent)
+            return right and (end is None or (head.created_at, place) < end)
 
         if prefix:
             ids = await self._ask("ZRANGEBYLEX", "rerail:ids", b"[" + prefix.encode(), b"[" + prefix.encode() + b"\xff")
-            known = [pair for pair in await self._placed(ids) if fits(pair[1])]
+            known = [pair for pair in await self._placed(ids) if fits(*pair)]
             known.sort(key=lambda pair: (pair[1].created_at, pair[0]), reverse=True)
             return [head for _, head in known[:limit]]
         if parent is not None:
             lists = [f"rerail:children:{parent}"]
         else:
             lists = [f"rerail:status:{word}" for word in dict.fromkeys(status)] or ["rerail:runs"]
-        found = [pair for key in lists for pair in await self._listed(key, limit, fits)]
+        found = [
+            pair for key in lists for pair in await self._listed(key, limit, fits, before[0] if before else "+inf")
+        ]
         if len(lists) > 1:
             found.sort(key=lambda pair: (pair[1].created_at, pair[0]), reverse=True)
         return [head for _, head in found[:limit]]
 
-    async def _listed(self, key: str, limit: int, fits: Any) -> list[tuple[bytes, Head]]:
-        """The newest runs of a list that fit."""
+    async def _listed(self, key: str, limit: int, fits: Any, latest: float | str) -> list[tuple[bytes, Head]]:
+        """The newest runs of a list that fit, made at that time or earlier."""
         found: list[tuple[bytes, Head]] = []
         first = 0
         while len(found) < limit:
-            places = await self._ask("ZREVRANGE", key, first, first + PAGE - 1)
-            found += [pair for pair in await self._placed([place[17:] for place in places]) if fits(pair[1])]
+            places = await self._ask("ZREVRANGEBYSCORE", key, latest, "-inf", "LIMIT", first, PAGE)
+            found += [pair for pair in await self._placed([place[17:] for place in places]) if fits(*pair)]
             first += PAGE
             if len(places) < PAGE:
                 break

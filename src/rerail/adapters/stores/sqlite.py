@@ -231,10 +231,16 @@ class SqliteStore:
         return _head(found[0]) if found else None
 
     async def heads(
-        self, *, prefix: str = "", status: Sequence[str] = (), parent: str | None = None, limit: int = 1000
+        self,
+        *,
+        prefix: str = "",
+        status: Sequence[str] = (),
+        parent: str | None = None,
+        before: tuple[float, str] | None = None,
+        limit: int = 1000,
     ) -> list[Head]:
-        """Runs, newest first; `prefix` is of the run id, `parent` an exact id."""
-        where, values = _filters(prefix, status, parent)
+        """Runs, newest first; `prefix` is of the run id, `parent` an exact id, `before` where a list ended."""
+        where, values = _filters(prefix, status, parent, before)
         # Only the number of placeholders varies; every value is bound.
         query = f"{_HEADS}{where} ORDER BY created_at DESC, number DESC LIMIT ?"
         return [_head(row) for row in self._read(query, (*values, limit))]
@@ -476,9 +482,11 @@ def _head(row: tuple[Any, ...]) -> Head:
     return Head(run, seq or 0, status, objective, parent, created_at, updated_at, owner, fence, renewed_at)
 
 
-def _filters(prefix: str, status: Sequence[str], parent: str | None) -> tuple[str, Values]:
+def _filters(
+    prefix: str, status: Sequence[str], parent: str | None, before: tuple[float, str] | None
+) -> tuple[str, Values]:
     terms: list[str] = []
-    values: list[str] = []
+    values: list[str | float] = []
     if prefix:
         terms.append("run >= ? AND run < ?")  # a range, which the index on the ids can answer
         values += [prefix, f"{prefix}\U0010ffff"]
@@ -488,6 +496,10 @@ def _filters(prefix: str, status: Sequence[str], parent: str | None) -> tuple[st
     if parent is not None:
         terms.append("parent = ?")
         values.append(parent)
+    if before is not None:
+        # The first bound is for the index; what was made at the same time is told apart by its number.
+        terms.append("created_at <= ? AND (created_at < ? OR number < (SELECT number FROM runs WHERE run = ?))")
+        values += [before[0], *before]
     return ("WHERE " + " AND ".join(terms) if terms else ""), tuple(values)
 
 

@@ -66,6 +66,10 @@ PLANS: dict[str, dict[str, str]] = {
         "en": "cannot read the plan: {name} is neither YAML nor JSON: {detail}",
         "zh": "无法读取计划：{name} 既不是 YAML 也不是 JSON：{detail}",
     },
+    "refuse.plan.aliases": {
+        "en": "{name} stands for far more than it says, through its aliases",
+        "zh": "{name} 通过别名展开后远远超过其书写的内容",
+    },
     "refuse.plan.too_deep": {
         "en": "cannot read the plan: {name} is nested too deeply",
         "zh": "无法读取计划：{name} 嵌套过深",
@@ -135,8 +139,8 @@ PLANS: dict[str, dict[str, str]] = {
     "plan.key_twice": {"en": "the key {key!r} is there twice", "zh": "键 {key!r} 出现了两次"},
     "plan.key_text": {"en": "a key must be a text", "zh": "键必须是文本"},
     "refuse.mcp.from_plans": {
-        "en": "the plan brings MCP servers of its own ({names}), and a plan may come from anywhere; if you trust it, set mcp.from_plans = true, or name the servers in mcp.servers",
-        "zh": "计划自带 MCP 服务器（{names}），而计划可能来自任何地方；如果信任它，请设置 mcp.from_plans = true，或在 mcp.servers 中写出这些服务器",
+        "en": "the plan brings MCP servers of its own ({names}), and a plan may come from anywhere; if you trust it, name the servers in mcp.servers, or run it on the command line with mcp.from_plans = true",
+        "zh": "计划自带 MCP 服务器（{names}），而计划可能来自任何地方；如果信任它，请在 mcp.servers 中写出这些服务器，或在命令行上运行它并设置 mcp.from_plans = true",
     },
     "refuse.mcp.name_taken": {
         "en": "mcp.{name}: another MCP server of that name is open already; give it another name",

@@ -100,6 +100,10 @@ SCHEMAS: dict[str, dict[str, str]] = {
         "en": "{pattern} is not a regular expression that Python can read: {error}",
         "zh": "{pattern} 不是 Python 能读取的正则表达式：{error}",
     },
+    "schema.slow_regex": {
+        "en": "the pattern {pattern} can take for ever on a text that does not fit: it repeats what repeats itself",
+        "zh": "模式 {pattern} 遇到不匹配的文本时可能永远算不完：它重复的内容本身就会重复",
+    },
     "schema.unknown_type": {
         "en": "unknown type {name}; the types are {types}",
         "zh": "未知的类型 {name}；可用类型为 {types}",

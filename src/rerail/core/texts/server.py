@@ -25,6 +25,10 @@ SERVER: dict[str, dict[str, str]] = {
     },
     "hint.server.no_extra": {"en": "pip install 'rerail[server]'", "zh": "pip install 'rerail[server]'"},
     "refuse.server.unauthorized": {"en": "the token is missing or wrong", "zh": "缺少令牌或令牌不正确"},
+    "refuse.server.unnamed": {
+        "en": "nobody said in time who this connection is for",
+        "zh": "连接没有及时表明身份",
+    },
     "hint.server.unauthorized": {
         "en": "send it as `Authorization: Bearer TOKEN`; the page takes it from its address, as #token=TOKEN",
         "zh": "请用 `Authorization: Bearer 令牌` 发送；网页则从地址中的 #token=令牌 读取",
@@ -69,6 +73,7 @@ SERVER: dict[str, dict[str, str]] = {
         "zh": "请求不符合要求：{problems}",
     },
     "refuse.server.internal": {"en": "the server made a mistake", "zh": "服务器内部出错"},
+    "refuse.server.store": {"en": "the server cannot use its store", "zh": "服务器无法使用它的存储"},
     "hint.server.internal": {"en": "its log tells more", "zh": "详情见服务器日志"},
     "refuse.server.plan_or_objective": {
         "en": "a run needs a plan or an objective, and one of them only",

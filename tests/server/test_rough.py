@@ -1,0 +1,191 @@
+"""Callers who mean harm, hurry, or ask for what is not there any more (I1, I3, I4, R7)."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import aiohttp
+import httpx
+import pytest
+from tests.server.test_sockets import connected
+from tests.server.web import Place, Web, rested, serving, started, stream
+
+pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore:Unclosed connection:ResourceWarning")]
+
+TOKEN = "for sockets"
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
+    """A server with a token, and tools that plans from outside may not use."""
+    folder = tmp_path_factory.mktemp("rough")
+    (folder / "rerail.toml").write_text('[tools.shell]\nhello = ["echo", "hello"]\nfails = ["false"]\n')
+    with serving(Place(folder), token=TOKEN, RERAIL_SERVER_HEARTBEAT="0.5") as found:
+        yield found
+
+
+# -- Sockets ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_socket_that_says_nothing_is_let_go(web: Web) -> None:
+    """I4: who does not say in time who it is for is closed, also in the middle of an upgrade; others stay."""
+    address = web.url.replace("http", "ws", 1) + "socket.io/?EIO=4&transport=websocket"
+    async with connected(web, transports=["websocket"]) as straight, connected(web) as upgraded:
+        async with aiohttp.ClientSession() as session:
+            silent = await session.ws_connect(address)
+            opened = await session.get(web.url + "socket.io/?EIO=4&transport=polling")
+            sid = (await opened.text()).partition('"sid":"')[2].partition('"')[0]
+            halfway = await session.ws_connect(f"{address}&sid={sid}")
+
+            async def posting() -> AsyncIterator[bytes]:
+                yield b"4"
+                await asyncio.sleep(60)
+
+            async def slow() -> int:
+                url = f"{web.url}socket.io/?EIO=4&transport=polling&sid={sid}"
+                async with session.post(url, data=posting(), headers={"content-length": "9"}) as answer:
+                    return answer.status
+
+            posted = asyncio.create_task(slow())
+            async with asyncio.timeout(30):
+                while (await silent.receive()).type is not aiohttp.WSMsgType.CLOSE and not silent.closed:
+                    pass
+                while (await halfway.receive()).type is not aiohttp.WSMsgType.CLOSE and not halfway.closed:
+                    pass
+                assert await posted == 408
+            assert {silent.close_code, halfway.close_code} <= {1000, 1008}
+        for heard in (straight, upgraded):
+            answer = await heard.client.call("subscribe", {"run": "nobody"}, timeout=20)
+            assert answer["code"] == "RUN_UNKNOWN", "it is still there"
+
+
+@pytest.mark.parametrize("path", ["socket.io/?EIO=4&transport=polling", "api/v1/runs", "nowhere"])
+async def test_a_body_in_pieces_has_the_same_limit_everywhere(web: Web, path: str) -> None:
+    """I4: 413 as a problem wherever it is sent; the log tells of no mistake of ours (the server's end looks at it)."""
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(9):
+            yield b"4" * 1_000_000
+
+    async with httpx.AsyncClient(base_url=web.url, headers=web.headers, timeout=30) as client:
+        answer = await client.post(path, content=pieces(), headers={"content-type": "application/json"})
+        assert answer.status_code in (405, 413) and (answer.status_code == 413) == (path != "nowhere")
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert (await client.get("api/v1/health")).status_code == 200
+
+
+# -- Stores -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_broken_store_tells_nobody_where_it_is(tmp_path: Path) -> None:
+    """I4, E4: 503 and a code for the reader; what is wrong, and where, is for the server's log."""
+    place = Place(tmp_path)
+    with serving(place) as web:
+        async with web.client() as client:
+            run = await started(client, {"id": "a", "tool": "echo"})
+            await rested(client, run)
+            [store] = (tmp_path / ".rerail").glob("*.db")
+            for file in (tmp_path / ".rerail").glob("*.db*"):
+                with file.open("r+b") as opened:
+                    opened.write(b"this is no database " * (file.stat().st_size // 20))
+            for method, path in (("GET", "/runs"), ("GET", f"/runs/{run}"), ("POST", f"/runs/{run}/retry")):
+                answer = await client.request(method, path)
+                assert answer.status_code == 503 and answer.json()["code"].startswith("STORE_"), answer.text
+                assert str(tmp_path) not in answer.text and store.name not in answer.text
+            chinese = await client.get("/runs", headers={"accept-language": "zh"})
+            assert chinese.json()["detail"] == "服务器无法使用它的存储"
+
+
+async def test_a_run_that_is_removed_is_told_to_everybody_who_looks(web: Web) -> None:
+    """I1, I4: `gone` on the list and on its own streams, which end; whether it was at rest or not."""
+    async with web.client() as client:
+        waits = await started(client, {"id": "a", "tool": "echo", "confirm": True})
+        await rested(client, waits, "waiting")
+        done = await started(client, {"id": "a", "tool": "echo"})
+        await rested(client, done)
+        async with (
+            stream(client, "/stream") as rows,
+            stream(client, f"/runs/{waits}/live") as live,
+            stream(client, f"/runs/{done}/stream?after=1") as events,
+        ):
+            seen: set[str] = set()
+            while not {waits, done} <= seen:
+                seen.add((await anext(rows)).data["run_id"])
+            [store] = (web.place.folder / ".rerail").glob("*.db")
+            with sqlite3.connect(store) as database:
+                for run in (waits, done):
+                    database.execute("DELETE FROM events WHERE run = ?", (run,))
+                    database.execute("DELETE FROM runs WHERE run = ?", (run,))
+            async with asyncio.timeout(20):
+                told = [await anext(rows), await anext(rows)]
+                assert {(one.name, one.data["run_id"]) for one in told} == {("gone", waits), ("gone", done)}
+                assert [one.name async for one in live][-1] == "gone"
+                assert [one.name async for one in events][-1] == "gone"
+        assert (await client.get(f"/runs/{waits}/live")).json()["code"] == "RUN_UNKNOWN"
+
+
+# -- Plans --------------------------------------------------------------------------------------------------------
+
+_LAUGHS = "".join(f"y{n}: &a{n + 1} [{', '.join([f'*a{n}'] * 9)}]\n" for n in range(9))
+BOMBS = {
+    "deep": "[" * 50_000,
+    "deep block": "- " * 30_000 + "a",
+    "deep mapping": "".join("  " * n + "a:\n" for n in range(1_500)),
+    "laughs": f"y: &a0 [1, 2, 3]\n{_LAUGHS}steps: *a9\n",
+    "itself": "steps: &a [*a]\n",
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+async def test_a_text_that_is_more_than_it_seems_is_refused(web: Web, name: str) -> None:
+    """I4, P5: what is too deep or stands for too much ends no server, and holds none up."""
+    async with web.client() as client:
+        async with asyncio.timeout(20):
+            answer = await client.post("/plans/check", json={"plan": BOMBS[name]})
+        assert answer.status_code == 422 and answer.json()["code"] == "PLAN_UNREADABLE", answer.text
+        assert (await client.get("/health")).status_code == 200
+
+
+async def test_a_pattern_that_never_ends_is_a_fault(web: Web) -> None:
+    """I4, P5: nobody can stop a search once it has begun, so it is not begun; patterns with something between are."""
+    async with web.client() as client:
+        for pattern, fine in (("^(a+)+$", False), (r"^(\w+\s*)*$", False), (r"^([a-z]+\.)+[a-z]+$", True)):
+            schema = {"schema": {"type": "object", "properties": {"x": {"anyOf": [{"pattern": pattern}]}}}}
+            for given in ({"check": schema}, {"produces": [{"path": "f.json", "format": "json", **schema}]}):
+                plan = {"steps": [{"id": "a", "tool": "echo", **given}]}
+                checked = (await client.post("/plans/check", json={"plan": plan})).json()
+                assert [fault["code"] for fault in checked["faults"]] == ([] if fine else ["BAD_VALUE"]), pattern
+
+
+# -- Tools --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_dry_run_is_refused_as_the_retry_would_be(web: Web) -> None:
+    """R7, I4: what is withheld is told before anything is promised, also of steps that are only done once more."""
+    failed = web.place.rerail("run", web.place.plan({"id": "a", "tool": "fails", "retries": 0}), code=1)["run_id"]
+    done = web.place.rerail("run", web.place.plan({"id": "a", "tool": "hello"}))["run_id"]
+    async with web.client() as client:
+        for run, wish in (
+            (failed, {}),
+            (done, {"force": True, "steps": ["a"]}),
+            (done, {"force": True, "clean": True}),
+        ):
+            before = (await client.get(f"/runs/{run}")).json()
+            for how in ({"dry_run": True}, {"confirmed": True}):
+                answer = await client.post(f"/runs/{run}/retry", json={**wish, **how})
+                assert answer.status_code == 422, (wish, how, answer.text)
+                assert answer.json()["faults"][0]["code"] == "UNKNOWN_TOOL"
+                assert answer.json()["hint"] == "start the server with --allow shell"
+            assert (await client.get(f"/runs/{run}")).json() == before
+
+
+async def test_a_hint_works_where_it_is_given(web: Web) -> None:
+    """P1, I4: no setting lets plans over HTTP bring MCP servers; what helps is said first."""
+    plan = {"steps": [{"id": "a", "tool": "echo"}], "mcp": {"mine": {"command": "true"}}}
+    async with web.client() as client:
+        [fault] = (await client.post("/plans/check", json={"plan": plan})).json()["faults"]
+        assert fault["code"] == "MCP_NOT_ALLOWED"
+        assert "name the servers in mcp.servers, or run it on the command line" in fault["message"]
