@@ -253,6 +253,41 @@ class Tool(Protocol):
         ...
 
 
+class NotBegun(Exception):
+    """A call was cancelled before its tool was called: nothing can have happened."""
+
+
+class Executor(Protocol):
+    """Where calls are made, if not here."""
+
+    async def open(self) -> None:
+        """Get ready; `RerailError` says why it cannot be."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of everything."""
+        ...
+
+    def takes(self, tool: Tool) -> bool:
+        """Whether this tool is called there; the others are called here."""
+        ...
+
+    async def call(
+        self,
+        tool: Tool,
+        args: Mapping[str, Any],
+        ctx: Any,
+        resources: Mapping[str, float],
+        begun: Callable[[float], None],
+    ) -> Any:
+        """Call the tool; returns its output or raises. Cancelling ends the call, `NotBegun` if it had not begun.
+
+        ``begun`` is told for how many seconds the tool has been at work: from there on its time counts. A call that is
+        over soon need not say so.
+        """
+        ...
+
+
 # -- Minds --------------------------------------------------------------------------------------------------------
 
 

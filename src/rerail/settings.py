@@ -92,6 +92,14 @@ class WorkerTable(_Table, frozen=True):
     jobs: int | None = None  # processes that `retry --all-failed` uses; none: twice the cores, eight at most
 
 
+class RayTable(_Table, frozen=True):
+    steps: bool = False  # calls of tools are tasks of the cluster
+    address: str | None = None  # none: the one of RAY_ADDRESS, or of this machine, else one for this process alone
+    env: dict[str, Any] = {}  # Ray's runtime_env: working_dir, pip, env_vars, …
+    cpus: float = 1.0  # what a step gets that does not say
+    max_wait: float = 600.0  # seconds that a call may wait for room
+
+
 class ToolsTable(_Table, frozen=True):
     modules: list[str] = []
     allow_hosts: list[str] = []
@@ -177,6 +185,7 @@ LOWEST: dict[str, float] = {
     "store.reconnect_seconds": 0, "tools.max_output": 1, "model.retries": 0, "model.prices": 0, "model.max_reasks": 0,
     "model.max_context_chars": 1000, "worker.jobs": 1, "server.port": 0, "server.heartbeat": 0.1,
     "server.max_body": 1024, "server.max_readers": 1, "server.max_behind": 1,
+    "ray.cpus": 0, "ray.max_wait": 0,
     "notify.timeout": 0.001, "notify.retries": 0,
     **{f"{table}.timeout": 0.001 for table in _MODEL_TABLES}, **{f"{table}.temperature": 0 for table in _MODEL_TABLES},
 }  # fmt: skip
@@ -199,6 +208,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     artifacts: ArtifactsTable = ArtifactsTable()
     store: StoreTable = StoreTable()
     worker: WorkerTable = WorkerTable()
+    ray: RayTable = RayTable()
     tools: ToolsTable = ToolsTable()
     mcp: McpTable = McpTable()
     notify: NotifyTable = NotifyTable()

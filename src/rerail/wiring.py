@@ -26,7 +26,7 @@ from rerail.engine.perform import Performer
 from rerail.engine.verbose import log_event
 from rerail.errors import PlanError, Refused, RerailError, SettingsError, StoreError
 from rerail.plans import Plan
-from rerail.ports import Clock, Mind, Model, Notifier, Store, Tool
+from rerail.ports import Clock, Executor, Mind, Model, Notifier, Store, Tool
 from rerail.settings import ROLES, RoleTable, Settings
 from rerail.version import __version__
 
@@ -93,6 +93,28 @@ class _LimitedHosts(Tool, Protocol):
     """A tool that goes to hosts, and can be held to a list of them."""
 
     def limited_to(self, hosts: tuple[str, ...]) -> Tool: ...
+
+
+def make_executor(settings: Settings) -> Executor | None:
+    """Where tools are called, if not in this process: as tasks of the Ray cluster that `[ray]` names."""
+    if not settings.ray.steps:
+        return None
+    with ray_extra():
+        from rerail.adapters.executors.ray import RayExecutor
+
+    table = settings.ray
+    return RayExecutor(table.address, table.env, table.cpus, table.max_wait)
+
+
+@contextlib.contextmanager
+def ray_extra() -> Iterator[None]:
+    """Say what to install, where Ray is not there."""
+    try:
+        yield
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] != "ray":
+            raise
+        raise SettingsError(tell("refuse.settings.ray_extra")) from missing
 
 
 def make_tools(tools: Iterable[Any], settings: Settings) -> dict[str, Tool]:
@@ -379,12 +401,14 @@ class Engine(core.Engine):
         clock = clock or SystemClock()
         self._tracing = make_tracing()
         mind = make_mind(settings, model)
+        self._executor = make_executor(settings)
+        performer = Performer(adapters, settings.patterns(), settings.tools.max_output, clock, self._executor)
         host = Host(
             store=found,
             clock=clock,
             tools=adapters,
             specs=specs,
-            performer=Performer(adapters, settings.patterns(), settings.tools.max_output, clock),
+            performer=performer,
             mind=mind,
             mind_timeout=getattr(mind, "patience", settings.model.timeout),
             workspaces=_workspaces(found.url, workspace),
@@ -410,12 +434,14 @@ class Engine(core.Engine):
         )
 
     async def open(self) -> None:
-        """Open the MCP servers and the store, and begin to listen to other processes."""
+        """Open the MCP servers, the cluster and the store, and begin to listen to other processes."""
         await self._toolbox.open()
         try:
+            if self._executor is not None:
+                await self._executor.open()
             await super().open()
         except BaseException:
-            await self._toolbox.close()
+            await self._close_outside()
             raise
         _open_engines.add(id(self))
 
@@ -426,11 +452,16 @@ class Engine(core.Engine):
         finally:
             if self._tracing is not None:
                 self._tracing.close()
-            await self._toolbox.close()
+            await self._close_outside()
         _open_engines.discard(id(self))
         processes = sys.modules.get("rerail.adapters.executors.processes")
         if not _open_engines and processes is not None:
             await processes.PROCESSES.close()
+
+    async def _close_outside(self) -> None:
+        if self._executor is not None:
+            await self._executor.close()
+        await self._toolbox.close()
 
     @property
     def tools(self) -> Mapping[str, ToolSpec]:

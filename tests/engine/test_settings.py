@@ -27,7 +27,7 @@ from rerail.settings import ROLES, Settings, describe, overrides_from
 from rerail.testing.model_server import Answer, Asked, ModelServer
 from rerail.testing.scripted import ScriptedMind, Took, World
 from rerail.testing.virtual import VirtualClock, virtual_run
-from rerail.wiring import Engine, make_model, make_store
+from rerail.wiring import Engine, make_executor, make_model, make_store
 
 DOWN = ConnectionRefusedError("down")
 BROKE = ToolError("it broke", category="tool_error")
@@ -464,7 +464,13 @@ MODULE = str(Path(__file__).with_name("_tools_for_settings.py"))
 TIME = {"command": sys.executable, "args": ["-m", "mcp_server_time"]}
 Bite = tuple[Any, Any, Callable[..., Any], Any, Any]
 
+
 # key → one value, another, what to look at, and what must be seen with each.
+def on_ray(given: dict[str, Any]) -> Any:
+    """Where calls are made; what becomes of each value there is proved in tests/cluster."""
+    return make_executor(Settings.load({"ray": {"steps": True, **given["ray"]}}))
+
+
 BITES: dict[str, Bite] = {
     "run.concurrency": (3, 5, most_at_once, 3, 5),
     "run.tool_concurrency": ({"t": 2}, {"t": 4}, most_at_once, 2, 4),
@@ -561,6 +567,11 @@ BITES: dict[str, Bite] = {
     "model.max_context_chars": (1000, 60_000, lambda given: len(planned(given)[0].user) > 9_000, False, True),
     "model.prompts": (None, PROMPTS, lambda given: "as the house does" in planned(given)[0].system, False, True),
     **{key: bite for role in ROLES for key, bite in role_bites(role).items()},
+    "ray.steps": (True, False, lambda given: make_executor(Settings.load(given)) is not None, True, False),
+    "ray.address": ("10.0.0.1:6379", "local", lambda given: on_ray(given).address, "10.0.0.1:6379", "local"),
+    "ray.env": ({"env_vars": {"A": "1"}}, {}, lambda given: on_ray(given).env, {"env_vars": {"A": "1"}}, {}),
+    "ray.cpus": (0.5, 2, lambda given: on_ray(given).asked({})["num_cpus"], 0.5, 2),
+    "ray.max_wait": (5, 50, lambda given: on_ray(given).max_wait, 5, 50),
     **SERVER_BITES,
 }  # fmt: skip
 

@@ -614,7 +614,9 @@ class RunLoop:
             launch.leftover = track.call.staged if track.call is not None else ""
             if step.verify is None and not spec.verifiable:  # who looks for an effect looks where files are to be
                 launch.staged = stage_for(track.id, attempt)
-        if getattr(tool, "wants_context", True) or step.verify is not None or spec.verifiable or spec.probes:
+        elsewhere = self.host.performer.elsewhere
+        away = elsewhere is not None and elsewhere.takes(tool)
+        if away or getattr(tool, "wants_context", True) or step.verify is not None or spec.verifiable or spec.probes:
             launch.ctx = self._context(track, attempt, args, timeout, launch.staged)
         if step.verify is not None:
             launch.verify_args = self._verify_args(track)
@@ -631,9 +633,11 @@ class RunLoop:
                 loop.call_soon_threadsafe(self._hear, event)
 
         folder = self.workspace
+        fence = self.lease.fence
         if not staged:
-            return Context(run, step, attempt, key, folder, sink, timeout)
-        return Context(run, step, attempt, key, folder, sink, timeout, folder / staged, declared(track.step.produces))
+            return Context(run, step, attempt, key, folder, sink, timeout, fence=fence)
+        files = declared(track.step.produces)
+        return Context(run, step, attempt, key, folder, sink, timeout, folder / staged, files, fence)
 
     def _hear(self, event: ev.StepProgress) -> None:
         """What a tool says while it works. Of progress the latest word counts; log lines that come at once are one."""
