@@ -221,6 +221,13 @@ class Store(Protocol):
         """Wait until the history goes past `after`, or, if asked, the inbox has something; False once time is over."""
         ...
 
+    async def freed(self, timeout: float) -> bool:  # noqa: ASYNC109 - a time limit, not an error
+        """Wait until somebody gives back a run that is not at rest; False once time is over.
+
+        A holder that died gives nothing back: whoever waits for runs also looks for them once in a while.
+        """
+        ...
+
 
 # -- Tools --------------------------------------------------------------------------------------------------------
 

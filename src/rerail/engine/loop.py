@@ -129,6 +129,7 @@ class RunLoop:
         self._full: list[ev.StepProgress] = []  # what tools logged, in events that hold no more
         self._check_launched = False
         self._broken: BaseException | None = None
+        self._leaving = False
         self.snapshot: View | None = None  # told of the state, once it is durable
         self.ended = False
 
@@ -195,6 +196,11 @@ class RunLoop:
         self._broken = error
         self._wake.set()
 
+    def leave(self) -> None:
+        """Start nothing more, and end once the calls under way have: somebody else goes on from there."""
+        self._leaving = True
+        self._wake.set()
+
     async def drive(self) -> None:
         """Run until the run is at rest, waits for a person, or may not be written any more."""
         try:
@@ -210,6 +216,13 @@ class RunLoop:
                     await self._commit()
                     await place(self.host.clock, self.state, self.workspace, self._made, just_made=True)
                     self._made = {}
+                if self._leaving:
+                    await self._commit()
+                    if not self._launched and not self._tasks:
+                        return
+                    if not self._outcomes and not self._wishes:
+                        await self._sleep()
+                    continue
                 if len(self.state.ready) > MANY:
                     with unswept():
                         launches = self._advance()

@@ -17,6 +17,7 @@ import itertools
 import logging
 import os
 import secrets
+import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
@@ -37,6 +38,7 @@ from rerail.ports import NotBegun, Tool
 
 GRACE: Final = 1.0  # seconds that an interrupted call has to end by itself
 CATCH_UP: Final = 2.0  # seconds that an answer waits for what was said before it
+CONNECT: Final = 5.0  # seconds for somebody to answer at the cluster's address
 LISTEN: Final = 30.0  # seconds of one look into the mailbox
 NAMESPACE: Final = "rerail"
 # The names of what Ray itself counts; whatever else a step asks for is a resource that the nodes declare.
@@ -96,6 +98,7 @@ class _Joined:
         """Connect, unless the program is connected already; blocks."""
         with self._lock:
             if not ray.is_initialized():
+                _require_listening(address or os.environ.get("RAY_ADDRESS") or "")
                 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody was asked
                 with _quiet():
                     ray.init(
@@ -112,6 +115,13 @@ class _Joined:
             if not self._users and self._ours:
                 self._ours = False
                 ray.shutdown()
+
+
+def _require_listening(address: str) -> None:
+    """See whether anybody is there: Ray itself tries for minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if colon and port.isdigit():
+        socket.create_connection((host, int(port)), CONNECT).close()
 
 
 @contextlib.contextmanager
