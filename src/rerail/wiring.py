@@ -516,6 +516,8 @@ class Engine(core.Engine):
         """
         if (plan is None) == (objective is None):
             raise Refused(tell("refuse.settings.plan_or_objective"), "USAGE")
+        if on is not None and queued:
+            raise Refused(tell("refuse.ray.queued"), "USAGE")
         if on is not None:
             await self._ready_for(on)
             options = {"objective": objective, "fallback": fallback, "parent": parent, "by": by, "run_id": run_id}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -87,9 +90,6 @@ async def test_what_cannot_be_driven_on_ray_is_refused_at_once(cluster: Any, tmp
 
 async def test_no_cluster_is_said(tmp_path: Path) -> None:
     """I6 SPEC 12: whoever names a cluster that is not there hears of it, and how to get one."""
-    import subprocess
-    import sys
-
     code = (
         "import asyncio, rerail\n"
         "async def go():\n"
@@ -99,3 +99,16 @@ async def test_no_cluster_is_said(tmp_path: Path) -> None:
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert "CLUSTER_UNREACHABLE" in said.stdout and "ray start" in said.stdout, said.stderr[-2000:]
+
+
+def test_without_ray_the_extra_is_named(tmp_path: Path) -> None:
+    """I6 SPEC 12: an engine that is to use Ray, and a run that is to be driven there, say which extra to install."""
+    (tmp_path / "ray.py").write_text("raise ModuleNotFoundError('no ray here', name='ray')\n")
+    (tmp_path / "tools.py").write_text("from rerail import tool\n@tool\ndef fine() -> int:\n    return 1\n")
+    (tmp_path / "plan.json").write_text('{"steps": [{"id": "a", "tool": "fine"}]}')
+    for words in (("--set", "ray.steps=true"), ("--on", "ray")):
+        said = subprocess.run(
+            [sys.executable, "-m", "rerail.cli", "run", "plan.json", "--tools", "tools.py", *words],
+            cwd=tmp_path, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        )  # fmt: skip
+        assert said.returncode == 2 and "rerail[ray]" in said.stderr, said.stderr

@@ -99,6 +99,8 @@ class _Ends:
             case ev.Waiting():
                 self._ends[record.run] = "waiting"
                 self._note("cli.work.rest", run=record.run, status=self._out.say("cli.status.waiting"))
+            case _:
+                pass
 
     def _note(self, key: str, **values: Any) -> None:
         self._out.note(Text(clean(self._out.say(key, **values)), "dim"))

@@ -63,11 +63,15 @@ class Coordinator:
         return True
 
 
+def asked(resources: Mapping[str, float]) -> dict[str, Any]:
+    """What the actor asks for, as Ray takes it: it waits most of the time, and so for no core unless somebody says."""
+    return in_rays_words({"cpu": 0, **resources})
+
+
 def coordinate(run: str, make: Callable[[], Any], resources: Mapping[str, float], env: Mapping[str, Any]) -> None:
     """Let an actor of the cluster drive a run; it outlives this process."""
-    options = in_rays_words({"cpu": 0, **resources})
     with contextlib.suppress(ValueError):  # there is one already
         ray.remote(Coordinator).options(
             name=f"run-{run}", namespace=NAMESPACE, lifetime="detached", max_restarts=-1, max_concurrency=2,
-            runtime_env=dict(env) or None, **options,
+            runtime_env=dict(env) or None, **asked(resources),
         ).remote(run, make)  # fmt: skip

@@ -34,6 +34,10 @@ CLUSTER: dict[str, dict[str, str]] = {
         "zh": "无法把模型发送到集群（{error}）；请改为在设置中指定模型",
     },
     # Who drives a run.
+    "refuse.ray.queued": {
+        "en": "a run is left to workers, or driven on ray; not both",
+        "zh": "任务可以交给工作进程，或在 ray 上执行；不能两者都选",
+    },
     "refuse.ray.where": {
         "en": "a run can be driven on ray, or here; not on {on!r}",
         "zh": "任务可以在 ray 上执行，或在本地执行；不能在 {on!r} 上执行",
