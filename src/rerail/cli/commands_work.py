@@ -103,7 +103,8 @@ class _Ends:
                 pass
 
     def _note(self, key: str, **values: Any) -> None:
-        self._out.note(Text(clean(self._out.say(key, **values)), "dim"))
+        if not self._out.quiet:
+            self._out.note(Text(clean(self._out.say(key, **values)), "dim"))
 
 
 def _refuse_memory(session: Session) -> None:

@@ -130,6 +130,7 @@ class RunLoop:
         self._check_launched = False
         self._broken: BaseException | None = None
         self._leaving = False
+        self._folder: Path | None = None
         self.snapshot: View | None = None  # told of the state, once it is durable
         self.ended = False
 
@@ -161,7 +162,9 @@ class RunLoop:
     @property
     def workspace(self) -> Path:
         """The folder for the run's files; a follow-up works in its parent's."""
-        return self.host.workspaces(self.state.home)
+        if self._folder is None or self._folder.name != self.state.home:  # asked for with every call
+            self._folder = self.host.workspaces(self.state.home)
+        return self._folder
 
     @property
     def specs(self) -> Mapping[str, ToolSpec]:

@@ -189,14 +189,15 @@ class _Under:
         self.waited = False  # longer for room than is allowed
         self._heard: dict[int, list[dict[str, Any]]] = {}  # what came before its turn
         self._next = 1
-        self._news = asyncio.Event()
+        self._news: asyncio.Event | None = None  # most calls are over before anybody waits for their words
 
     def hear(self, number: int, said: list[dict[str, Any]]) -> None:
         self._heard[number] = said
         while (words := self._heard.pop(self._next, None)) is not None:
             self._next += 1
             self.listen(words)
-        self._news.set()
+        if self._news is not None:
+            self._news.set()
 
     def listen(self, said: list[dict[str, Any]]) -> None:
         for message in said:
@@ -210,6 +211,7 @@ class _Under:
 
     async def caught_up(self, told: int) -> None:
         """Wait until everything that was told before the answer is here; not for ever: it may be lost."""
+        self._news = asyncio.Event()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CATCH_UP):
                 while self._next <= told:
@@ -232,6 +234,7 @@ class RayExecutor:
         self._under: dict[str, _Under] = {}
         self._counter = itertools.count(1)
         self._task: Any = None
+        self._tasks: dict[tuple[str, tuple[tuple[str, float], ...]], Any] = {}
         self._mailbox: Any = None
         self._name = ""
         self._listening: asyncio.Task[None] | None = None
@@ -240,7 +243,7 @@ class RayExecutor:
         """Connect to the cluster, and begin to listen to calls."""
         await join(self.address, self.env)
         self._name = f"mailbox-{secrets.token_hex(8)}"
-        self._task = ray.remote(max_retries=0)(perform)
+        self._task, self._tasks = ray.remote(max_retries=0)(perform), {}
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
         self._mailbox = (
             ray.remote(Mailbox)
@@ -287,7 +290,8 @@ class RayExecutor:
             under.ref = self._submitted(tool, args, ctx, resources, name)
             timer = asyncio.get_running_loop().call_later(self.max_wait, under.give_up)
             answer = await self._answered(under, resources)
-            await under.caught_up(answer["told"])
+            if answer["told"]:
+                await under.caught_up(answer["told"])
         finally:
             del self._under[name]
             if timer is not None:
@@ -312,12 +316,20 @@ class RayExecutor:
             message = tell("error.worker.args_not_json", target=tool.spec.name, error=error)
             raise ToolError(message, code="ARGS_INVALID") from error
         try:
-            options = self._task.options(name=f"{ctx.run}/{ctx.step}", **self.asked(resources))
-            return options.remote(known[1], request, name, self._name, NAMESPACE)
+            # One argument, and options that are made once: Ray looks at each of them with each call.
+            task = self._task_for(tool.spec.name, resources)
+            return task.remote(msgspec.msgpack.encode((known[1], request, name, self._name, NAMESPACE)))
         except (ValueError, TypeError) as error:
             raise Refusing(error) from error
         except (problems.RayError, OSError, RuntimeError) as error:
             raise Unreachable(error) from error
+
+    def _task_for(self, tool: str, resources: Mapping[str, float]) -> Any:
+        wanted = (tool, tuple(resources.items()))
+        task = self._tasks.get(wanted)
+        if task is None:
+            task = self._tasks[wanted] = self._task.options(name=tool, **self.asked(resources))
+        return task
 
     async def _answered(self, under: _Under, resources: Mapping[str, float]) -> dict[str, Any]:
         try:

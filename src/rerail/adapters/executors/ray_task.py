@@ -126,8 +126,9 @@ def _box(name: str, namespace: str) -> Any:
     return _boxes[name]
 
 
-def perform(tool: bytes, request: bytes, name: str, mailbox: str, namespace: str) -> bytes:
+def perform(asking: bytes) -> bytes:
     """Make one call and answer; everything that the tool does is an answer."""
+    tool, request, name, mailbox, namespace = msgspec.msgpack.decode(asking)
     asked = msgspec.json.decode(request)
     call = Call(name, mailbox, namespace)
     ctx = Context(**asked["context"], sink=call.say)
