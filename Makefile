@@ -13,7 +13,7 @@ DEMO := .venv-demo/.installed
 BIN := .venv/bin
 PAGE := src/rerail/server/page/index.html
 
-.PHONY: help demo web test long check format bench lock clean
+.PHONY: help demo web test long check format bench bench-scale lock clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -47,6 +47,9 @@ check: $(DEV) ## Everything that must hold before a change lands: format, lint, 
 format: $(DEV) ## Format the code and mend what ruff can mend
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+bench-scale: $(DEV) ## Measure Ray, workers and stores against bare programs (minutes)
+	$(BIN)/python -m benchmarks.scale
 
 bench: $(DEV) ## Measure speed against a bare asyncio and SQLite program
 	$(BIN)/python -m benchmarks.speed

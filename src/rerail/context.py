@@ -82,6 +82,7 @@ class Context:
         "attempt",
         "cancelled",
         "cost",
+        "fence",
         "key",
         "run",
         "step",
@@ -100,15 +101,18 @@ class Context:
         timeout: float | None = None,
         staging: Path | str | None = None,
         files: Collection[str] = (),
+        fence: int = 0,
     ) -> None:
         """Everything has a default, so that a tool's own unit tests can say `Context()`.
 
         ``files`` are those that the step declared: they are written to ``staging``, which is this attempt's alone.
+        ``fence`` is higher for each later owner of the run: what keeps the highest it saw can refuse an older one.
         """
         self.run = run
         self.step = step
         self.attempt = attempt
         self.key = key
+        self.fence = fence
         self.timeout = timeout
         self.cancelled = Signal()
         self.tokens = 0
@@ -212,4 +216,5 @@ class Context:
             "timeout": self.timeout,
             "staging": None if self._staging is None else str(self._staging),
             "files": list(self._files),
+            "fence": self.fence,
         }

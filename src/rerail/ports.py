@@ -234,6 +234,13 @@ class Store(Protocol):
         """Wait until the history goes past `after`, or, if asked, the inbox has something; False once time is over."""
         ...
 
+    async def freed(self, timeout: float) -> bool:  # noqa: ASYNC109 - a time limit, not an error
+        """Wait until somebody gives back a run that is not at rest; False once time is over.
+
+        A holder that died gives nothing back: whoever waits for runs also looks for them once in a while.
+        """
+        ...
+
 
 # -- Tools --------------------------------------------------------------------------------------------------------
 
@@ -263,6 +270,41 @@ class Tool(Protocol):
 
     async def probe(self, args: dict[str, Any], ctx: Any) -> Any:
         """A read-only look before the call. Only called if the spec says `probes`."""
+        ...
+
+
+class NotBegun(Exception):
+    """A call was cancelled before its tool was called: nothing can have happened."""
+
+
+class Executor(Protocol):
+    """Where calls are made, if not here."""
+
+    async def open(self) -> None:
+        """Get ready; `RerailError` says why it cannot be."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of everything."""
+        ...
+
+    def takes(self, tool: Tool) -> bool:
+        """Whether this tool is called there; the others are called here."""
+        ...
+
+    async def call(
+        self,
+        tool: Tool,
+        args: Mapping[str, Any],
+        ctx: Any,
+        resources: Mapping[str, float],
+        begun: Callable[[float], None],
+    ) -> Any:
+        """Call the tool; returns its output or raises. Cancelling ends the call, `NotBegun` if it had not begun.
+
+        ``begun`` is told for how many seconds the tool has been at work: from there on its time counts. A call that is
+        over soon need not say so.
+        """
         ...
 
 

@@ -86,10 +86,22 @@ class StoreTable(_Table, frozen=True):
     url: str = "sqlite:///.rerail/runs.db"
     durability: str = "full"
     reconnect_seconds: float = 30.0
+    workspace: str | None = None  # the folder of the runs' files; on several machines one that all of them see
 
 
 class WorkerTable(_Table, frozen=True):
     jobs: int | None = None  # processes that `retry --all-failed` uses; none: twice the cores, eight at most
+    runs: int = 16  # that one `rerail worker` drives at once
+    grace: float = 30.0  # seconds that calls under way get to end, when a worker is told to stop
+
+
+class RayTable(_Table, frozen=True):
+    steps: bool = False  # calls of tools are tasks of the cluster
+    address: str | None = None  # none: the one of RAY_ADDRESS, or of this machine, else one for this process alone
+    env: dict[str, Any] = {}  # Ray's runtime_env: working_dir, pip, env_vars, …
+    cpus: float = 1.0  # what a step gets that does not say
+    max_wait: float = 600.0  # seconds that a call may wait for room
+    coordinator: dict[str, float] = {}  # what the actor asks for that drives a run
 
 
 class ToolsTable(_Table, frozen=True):
@@ -177,6 +189,7 @@ LOWEST: dict[str, float] = {
     "store.reconnect_seconds": 0, "tools.max_output": 1, "model.retries": 0, "model.prices": 0, "model.max_reasks": 0,
     "model.max_context_chars": 1000, "worker.jobs": 1, "server.port": 0, "server.heartbeat": 0.1,
     "server.max_body": 1024, "server.max_readers": 1, "server.max_behind": 1,
+    "worker.runs": 1, "worker.grace": 0, "ray.cpus": 0, "ray.coordinator": 0, "ray.max_wait": 0,
     "notify.timeout": 0.001, "notify.retries": 0,
     **{f"{table}.timeout": 0.001 for table in _MODEL_TABLES}, **{f"{table}.temperature": 0 for table in _MODEL_TABLES},
 }  # fmt: skip
@@ -199,6 +212,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     artifacts: ArtifactsTable = ArtifactsTable()
     store: StoreTable = StoreTable()
     worker: WorkerTable = WorkerTable()
+    ray: RayTable = RayTable()
     tools: ToolsTable = ToolsTable()
     mcp: McpTable = McpTable()
     notify: NotifyTable = NotifyTable()

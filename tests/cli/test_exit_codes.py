@@ -40,6 +40,10 @@ REFUSED = [
     ("retry", "--all-failed", "--jobs", "0"),
     ("resume", "nobody", "--detach"),
     ("start", "plan.json", "--tools", "nothing.py"),
+    ("start", "plan.json", "--tools", "toolbox.py", "--queue", "--store", "memory://"),
+    ("run", "plan.json", "--tools", "toolbox.py", "--on", "mars"),
+    ("worker", "--jobs", "0"),
+    ("worker", "--store", "memory://"),
     ("ls", "--status", "great"),
     ("resolve", "x", "y"),
     ("why", "x", "y", "z"),
@@ -113,9 +117,9 @@ def test_help_is_there_for_everything(here: Here) -> None:
     """SPEC 12: every command of the contract that is built is listed, and has help of its own."""
     listed = here("--help", code=0).out
     words = "run check start retry resume ls show logs watch why graph skip cancel pause confirm resolve add artifacts"
-    assert set(f"{words} repair plan prompts config tools memory shell store serve mcp doctor demo".split()) == set(
-        COMMANDS
-    )
+    assert set(
+        f"{words} worker repair plan prompts config tools memory shell store serve mcp doctor demo".split()
+    ) == set(COMMANDS)
     for name in COMMANDS:
         assert f"\n  {name} " in listed
     assert here("--version", code=0).out.strip()[0].isdigit()

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from operator import attrgetter
 from pathlib import Path
@@ -27,7 +28,7 @@ from rerail.settings import ROLES, Settings, describe, overrides_from
 from rerail.testing.model_server import Answer, Asked, ModelServer
 from rerail.testing.scripted import ScriptedMind, Took, World
 from rerail.testing.virtual import VirtualClock, virtual_run
-from rerail.wiring import Engine, make_model, make_store
+from rerail.wiring import Engine, make_executor, make_model, make_store
 
 DOWN = ConnectionRefusedError("down")
 BROKE = ToolError("it broke", category="tool_error")
@@ -65,7 +66,8 @@ CONTRACT = {
     "evaluation.judge": True, "evaluation.shortcut": True, "evaluation.history_window": (5, 12),
     "artifacts.memory": 10, "artifacts.ttl_hours": 24,
     "store.url": "sqlite:///.rerail/runs.db", "store.durability": "full", "store.reconnect_seconds": 30,
-    "worker.jobs": None,
+    "worker.jobs": None, "worker.runs": 16, "worker.grace": 30, "store.workspace": None,
+    "ray.steps": False, "ray.address": None, "ray.env": {}, "ray.cpus": 1, "ray.max_wait": 600, "ray.coordinator": {},
     "model.name": None, "model.base_url": None, "model.temperature": 0, "model.timeout": 60, "model.prices": {},
     "mcp.servers": {}, "mcp.from_plans": False,
     "notify.command": [], "notify.webhook": None, "notify.on": ("done", "failed", "waiting"), "notify.timeout": 10,
@@ -464,7 +466,61 @@ MODULE = str(Path(__file__).with_name("_tools_for_settings.py"))
 TIME = {"command": sys.executable, "args": ["-m", "mcp_server_time"]}
 Bite = tuple[Any, Any, Callable[..., Any], Any, Any]
 
+
 # key → one value, another, what to look at, and what must be seen with each.
+def on_ray(given: dict[str, Any]) -> Any:
+    """Where calls are made; what becomes of each value there is proved in tests/cluster."""
+    return make_executor(Settings.load({"ray": {"steps": True, **given["ray"]}}))
+
+
+def coordinator_asks(given: dict[str, Any]) -> dict[str, Any]:
+    """What the actor asks of Ray that drives a run."""
+    from rerail.adapters.executors.coordinating import asked
+
+    return asked(Settings.load(given).ray.coordinator)
+
+
+def worker_with(given: dict[str, Any], *words: str, runs: int, seconds: float, stop: bool = False) -> dict[str, Any]:
+    """What a worker came to say of so many runs that each take so long."""
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        (place / "tools.py").write_text(
+            "import time\nfrom pathlib import Path\nfrom rerail import tool, Context\n@tool\n"
+            "def nap(seconds: float, folder: str, ctx: Context):\n"
+            "    (Path(folder) / ctx.run).touch()\n    time.sleep(seconds)\n"
+            "    most = len(list(Path(folder).glob('*')))\n    (Path(folder) / ctx.run).unlink()\n    return most\n"
+        )
+        (place / "plan.json").write_text(
+            json.dumps({"steps": [{"id": "a", "tool": "nap", "args": {"seconds": seconds, "folder": f"{name}/at"}}]})
+        )
+        (place / "at").mkdir()
+        sets = [word for key, value in given["worker"].items() for word in ("--set", f"worker.{key}={value}")]
+        base = [sys.executable, "-m", "rerail.cli"]
+        rest = ["--tools", "tools.py", "--json"]
+        for _ in range(runs):
+            subprocess.run([*base, "start", "plan.json", "--queue", *rest], cwd=place, capture_output=True, check=True)
+        worker = subprocess.Popen([*base, "worker", *words, *sets, *rest], cwd=place, stdout=subprocess.PIPE)
+        if stop:
+            while not list((place / "at").iterdir()):
+                time.sleep(0.01)
+            worker.terminate()
+        told: dict[str, Any] = json.loads(worker.communicate(timeout=60)[0])
+        shown = [
+            json.loads(subprocess.run([*base, "show", run, "--json"], cwd=place, capture_output=True).stdout)
+            for run in told["ended"]
+        ]
+        return {**told, "most": max((one["steps"]["a"]["output"] for one in shown), default=0)}
+
+
+def most_runs_at_once(given: dict[str, Any]) -> int:
+    most: int = worker_with(given, "--until-idle", runs=3, seconds=0.8)["most"]
+    return most
+
+
+def cut_short(given: dict[str, Any]) -> int:
+    return len(worker_with(given, runs=1, seconds=2.0, stop=True)["cut_short"])
+
+
 BITES: dict[str, Bite] = {
     "run.concurrency": (3, 5, most_at_once, 3, 5),
     "run.tool_concurrency": ({"t": 2}, {"t": 4}, most_at_once, 2, 4),
@@ -520,6 +576,16 @@ BITES: dict[str, Bite] = {
     "store.durability": ("full", "normal", synchronous, 2, 1),
     "store.reconnect_seconds": (4, 20, patience, 4, 20),
     "worker.jobs": (1, 2, working, 1, 2),
+    "worker.runs": (1, 3, most_runs_at_once, 1, 3),
+    "worker.grace": (0, 30, cut_short, 1, 0),
+    "store.workspace": (
+        "/tmp/one", "/tmp/two", lambda given: str(Engine("memory://", settings=given).workspace("r")),
+        "/tmp/one/r", "/tmp/two/r",
+    ),
+    "ray.coordinator": (
+        {"cpu": 2}, {"fast": 1}, coordinator_asks, {"num_cpus": 2},
+        {"num_cpus": 0, "resources": {"fast": 1}},
+    ),
     "tools.modules": ([], [MODULE], tool_names, [], ["from_a_module"]),
     "tools.allow_hosts": (
         ["example.com"], ["127.0.0.1"], lambda given: http_code(given) == "HOST_NOT_ALLOWED", True, False,
@@ -561,6 +627,11 @@ BITES: dict[str, Bite] = {
     "model.max_context_chars": (1000, 60_000, lambda given: len(planned(given)[0].user) > 9_000, False, True),
     "model.prompts": (None, PROMPTS, lambda given: "as the house does" in planned(given)[0].system, False, True),
     **{key: bite for role in ROLES for key, bite in role_bites(role).items()},
+    "ray.steps": (True, False, lambda given: make_executor(Settings.load(given)) is not None, True, False),
+    "ray.address": ("10.0.0.1:6379", "local", lambda given: on_ray(given).address, "10.0.0.1:6379", "local"),
+    "ray.env": ({"env_vars": {"A": "1"}}, {}, lambda given: on_ray(given).env, {"env_vars": {"A": "1"}}, {}),
+    "ray.cpus": (0.5, 2, lambda given: on_ray(given).asked({})["num_cpus"], 0.5, 2),
+    "ray.max_wait": (5, 50, lambda given: on_ray(given).max_wait, 5, 50),
     **SERVER_BITES,
 }  # fmt: skip
 

@@ -19,6 +19,7 @@ AT_HOME = {
     "shell": "it is another interface",
     "serve": "it is another interface",
     "mcp": "it is another interface",
+    "worker": "it is a process that drives runs; the server is another",
     "demo": "a story in a terminal",
     "doctor": "it looks at the machine where it is typed; GET /health is what a caller can know",
     "store": "it moves runs between stores that the user of this machine names",
@@ -57,7 +58,8 @@ OPTIONS = {
     "confirm": {"--refuse": "refuse", "--edit": "edit"},
     "resolve": {"--succeeded": "value", "--failed": "outcome", "--rerun": "outcome"},
     "repair": {"--args": "args", "--tool": "tool", "--needs": "needs"},
-    "run": {"--objective": "objective", "--fallback": "fallback", "--parent": "parent"},
+    "run": {"--objective": "objective", "--fallback": "fallback", "--parent": "parent", "--on": "on"},
+    "start": {"--parent": "parent", "--queue": "queue"},
     "skip": {"--reason": "reason"},
     "cancel": {"--reason": "reason"},
 }  # fmt: skip

@@ -89,12 +89,12 @@ async def stay(engine: Engine, out: Output, picture: Picture, *, last: bool = Fa
 
     ``last``: it was what follows that somebody wanted, and its parent is only mended for it.
     """
-    attended = await attend(engine, out, picture)
+    attended = await attend(engine, out, picture, driving=engine.drives(picture.state.run))
     document = {**attended.result.to_dict(), **extra} if out.json else {}
     show_report(out, attended)
     follow_up = await follow_up_of(engine, attended.picture.state)
     if follow_up is not None:
-        child = await attend(engine, out, Picture(follow_up))
+        child = await attend(engine, out, Picture(follow_up), driving=engine.drives(follow_up))
         show_report(out, child)
         document["follow_up"] = child.result.to_dict()
         if last:

@@ -30,6 +30,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command("check", "PLAN", f"{_RUN}:check"),
         Command("retry", "RUN | --all-failed", f"{_RUN}:retry"),
         Command("resume", "RUN", f"{_RUN}:resume"),
+        Command("worker", "", "rerail.cli.commands_work:worker"),
     ),
     "cli.help.looking": (
         Command("ls", "", f"{_LOOK}:ls"),

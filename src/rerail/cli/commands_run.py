@@ -12,6 +12,7 @@ from rich.text import Text
 
 from rerail.cli.attend import stay
 from rerail.cli.commands_many import retry_all
+from rerail.cli.commands_work import queued
 from rerail.cli.inputs import load_plan, read_plan
 from rerail.cli.jobs import Job
 from rerail.cli.launch import detach, detaches, under
@@ -42,6 +43,7 @@ async def run(
     objective: str | None = None,
     fallback: str | None = None,
     parent: str | None = None,
+    on: str | None = None,
     common: Common = PLAIN,
     out: Annotated[Output, Hidden],
 ) -> int:
@@ -57,7 +59,7 @@ async def run(
     async with session.engine(sources, session.load(sources), making=True, driving=True) as engine:
         above = await engine.find(parent) if parent is not None else None
         try:
-            started = await engine.start(loaded, objective=objective, fallback=second, parent=above)
+            started = await engine.start(loaded, objective=objective, fallback=second, parent=above, on=on)
         except PlanError as error:
             plans = [plan for plan in (loaded, second) if plan is not None]
             hints = [hint for plan in plans for hint in session.undecorated(plan, engine.tools_for(servers_of(plan)))]
@@ -72,10 +74,13 @@ async def start(
     *,
     parent: str | None = None,
     wait: Annotated[bool, FLAG] = False,
+    queue: Annotated[bool, FLAG] = False,
     common: Common = PLAIN,
     out: Annotated[Output, Hidden],
 ) -> int:
-    """Start a plan in a process of its own, and leave it to itself."""
+    """Start a plan in a process of its own, and leave it to itself; or leave it to whoever is there to do it."""
+    if queue:
+        return await queued(Session(common, out), plan, parent, wait=wait)
     if wait:
         return await run(plan, parent=parent, common=common, out=out)
     given = read_plan(plan)

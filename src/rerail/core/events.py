@@ -73,6 +73,7 @@ class RunStarted(_Event, frozen=True, tag="run_started"):
     origin: tuple[str, ...] = ()  # where the tools came from, so that a later process can load them again
     home: str = ""  # the run whose workspace this one shares; "" for its own (T6)
     inherited: tuple[FileMade, ...] = ()  # files that its parent ended with, and that it relies on
+    queued: bool = False  # it was left to whoever takes it up
 
 
 class PlanAccepted(_Event, frozen=True, tag="plan_accepted"):

@@ -45,6 +45,7 @@ def _run_started(state: State, event: ev.RunStarted, at: float) -> None:
     state.origin, state.memory = event.origin, event.memory
     state.home, state.inherited = event.home or state.run, event.inherited
     state.filed = bool(event.inherited)
+    state.queued = event.queued
     state.created_at = at
     state.activate(at)
 
@@ -448,7 +449,7 @@ def _resumed(state: State, event: ev.Resumed, at: float) -> None:
         # The time between the last word of the dead process and now was not spent running.
         state.active += max(0.0, state.at - state.active_since)
         state.active_since = None
-    state.waiting = False
+    state.waiting = state.queued = False
     if event.policy is not None:
         state.policy = event.policy
         _resettle(state)

@@ -125,7 +125,7 @@ class Lines:
         return "waiting", "", self._said("waiting", on=waited_for(event.on, self.lang))
 
     def resumed(self, event: ev.Resumed) -> Said:
-        key = "resumed_lost" if event.lost else "resumed"
+        key = "resumed_lost" if event.lost else "taken_up" if event.reason == "queued" else "resumed"
         return "act", "", self._said(key, by=event.by, lost=listed(event.lost))
 
     def acted(self, event: ev.Acted) -> Said:

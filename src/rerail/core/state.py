@@ -65,6 +65,7 @@ class State:
         self.fallback = ""  # why this is not the plan that was wanted, if it is not (P7)
         self.mcp: dict[str, Any] = {}  # the servers that the plan brought with it
         self.brought: tuple[str, ...] | None = None  # their tools, as they were when the plan was accepted
+        self.queued = False  # nobody has taken it up yet
         self.revision = 0
         self.fingerprints: dict[str, str] = {}
         self.created_at = 0.0

@@ -71,7 +71,7 @@ def run_status(state: State) -> RunStatus:
         return RunStatus(state.rest.status)
     if state.waiting:
         return RunStatus.WAITING
-    return RunStatus.RUNNING if state.seq else RunStatus.PENDING
+    return RunStatus.RUNNING if state.seq and not state.queued else RunStatus.PENDING
 
 
 def skip_message(state: State, track: Track, code: str, lang: str = "en") -> str:

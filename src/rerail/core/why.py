@@ -289,6 +289,8 @@ class _Teller:
 
     def resumed(self, event: ev.Resumed, time: str) -> list[str]:
         lost = self.say("why.answers_lost", names=", ".join(event.lost)) if event.lost else ""
+        if event.reason == "queued":
+            return [self.say("why.taken_up", time=time, by=event.by)]
         return [self.say("why.resumed", time=time, by=event.by, lost=lost)]
 
     def stopped(self, event: ev.Stopped, time: str) -> list[str]:

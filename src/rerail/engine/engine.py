@@ -54,6 +54,7 @@ from rerail.ports import Conflict, Consultation, Fenced, Head, Lease, Question, 
 INBOX_EVERY = 0.2
 ANSWER_WITHIN = 30.0
 WITHDRAWN = b'{"withdrawn":true}'
+MOST_WAITING = 10_000  # runs that are looked at in one go
 MAX_RUN_ID = 160  # bytes: it names a folder, and what follows it has a longer one
 
 
@@ -104,6 +105,8 @@ class Engine(Family):
         self._policy, self._by, self._version = policy, by, version
         self._today = Today(host.specs_of, policy)
         self._origin, self._ttl = tuple(origin), ttl
+        self._entrusted: set[str] = set()  # runs that this engine left to others, who will not leave them alone
+        self._leaving = False
         self._broken: dict[str, RerailError] = {}  # runs that stopped because they could not be written any more
         self._attendant: asyncio.Task[None] | None = None
         self._follow_ups: set[asyncio.Task[Any]] = set()
@@ -210,8 +213,12 @@ class Engine(Family):
         by: str | None = None,
         run_id: str | None = None,
         planned: Planned | None = None,
+        queued: bool = False,
     ) -> str:
-        """Check a plan and start a run of it; returns the run's id. ``planned`` is what it cost to make the plan."""
+        """Check a plan and start a run of it; returns the run's id. ``planned`` is what it cost to make the plan.
+
+        ``queued``: it is left to whoever takes it up (`take_up`).
+        """
         servers = servers_of(plan)
         await self.equip(servers)
         specs = self.tools_for(servers)
@@ -236,7 +243,7 @@ class Engine(Family):
             ev.RunStarted(
                 plan.objective, parent or "", self._policy, by or self._by, self._version, memory, self._origin,
                 above.home if above is not None else "",
-                tuple(ev.FileMade(*file) for file in last_files(above)) if above is not None else (),
+                tuple(ev.FileMade(*file) for file in last_files(above)) if above is not None else (), queued,
             ),
             *(planned.consulted() if planned is not None else ()),
             ev.PlanAccepted(
@@ -251,7 +258,11 @@ class Engine(Family):
         except BaseException:
             await self._let_go(loop.lease)
             raise
-        self._drive(run, loop, above)
+        if queued:
+            self._entrusted.add(run)
+            await self._let_go(loop.lease)
+        else:
+            self._drive(run, loop, above)
         return run
 
     async def _begun_before(self, run: str) -> Lease:
@@ -287,7 +298,10 @@ class Engine(Family):
             raise self._broken[run]
         while True:
             head = await self.head(run)
-            if head.status in AT_REST or head.status == RunStatus.WAITING or is_dead(head, self._host.clock.now()):
+            # What was left to others waits for them; with nobody in sight there is nothing to wait for.
+            alone = head.status != RunStatus.PENDING and run not in self._entrusted
+            gone = alone and is_dead(head, self._host.clock.now())
+            if head.status in AT_REST or head.status == RunStatus.WAITING or gone:
                 return await self.show(run)
             with store_errors():
                 await self._host.store.changed(run, head.seq, 1.0)
@@ -362,7 +376,7 @@ class Engine(Family):
             if await self._host.store.head(child) is None:
                 # The servers that its parent brought are there for what follows it, too.
                 plan = msgspec.structs.replace(state.follow_up, mcp={**state.mcp, **state.follow_up.mcp})
-                await self.start(plan, parent=state.run, run_id=child)
+                await self.start(plan, parent=state.run, run_id=child, queued=self._leaving)
         return child
 
     async def _note_down(self, state: State, told: list[ev.Notified]) -> None:
@@ -724,6 +738,58 @@ class Engine(Family):
         await cleared(self._host, loop.state)  # whoever was to do it may have been killed before
         self._drive(run, loop, await self._above(loop.state))
         return run
+
+    # -- Runs that wait for somebody --------------------------------------------------------------------------------
+
+    async def unattended(self) -> list[Head]:
+        """The runs that should be driven, and that nobody drives, oldest first."""
+        now = self._host.clock.now()
+        heads = await self.heads(status=(str(RunStatus.PENDING), str(RunStatus.RUNNING)), limit=MOST_WAITING)
+        return [head for head in reversed(heads) if is_dead(head, now) and head.run not in self._live]
+
+    async def freed(self, seconds: float) -> bool:
+        """Wait until a run may be found that nobody drives; False once the time is over."""
+        with store_errors():
+            return await self._host.store.freed(seconds)
+
+    async def take_up(self, run: str, *, by: str | None = None) -> bool:
+        """Drive a run that nobody drives, under the settings it was started with; False if it is not to be had.
+
+        `PlanError` says which of its tools are not here: it is left as it is.
+        """
+        head, state = await self.head(run), await self.state(run)
+        if run in self._live or not state.revision or state.rest is not None or state.waiting:
+            return False
+        if self._driven_elsewhere(head) or (head.parent and await self.is_superseded(run)):
+            return False
+        with contextlib.suppress(PlanError):  # then some of its tools are missing
+            await self.equip(state.mcp)
+        self._today.need_tools(state)
+        try:
+            loop = await self._take(run, head, state)
+        except Refused:
+            return False  # somebody was faster
+        try:
+            loop.note(*self._today.mending(loop.state, by or self._by, resumed=True, as_started=True))
+            await loop.commit()
+        except BaseException:
+            await self._let_go(loop.lease)
+            raise
+        await cleared(self._host, loop.state)  # whoever was to do it may have been killed before
+        self._drive(run, loop, await self._above(loop.state))
+        return True
+
+    def under_way(self) -> dict[str, asyncio.Task[None]]:
+        """The runs that this engine drives now, and what ends with each."""
+        return {run: live.task for run, live in self._live.items()}
+
+    async def hand_over(self, seconds: float) -> None:
+        """Leave all runs to others: nothing new starts, and the calls under way get that long to end."""
+        self._leaving = True
+        for live in list(self._live.values()):
+            live.loop.leave()
+        if tasks := list(self.under_way().values()):
+            await asyncio.wait(tasks, timeout=seconds)
 
     def _refuse_resume(self, state: State) -> None:
         if not state.revision:

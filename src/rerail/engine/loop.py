@@ -130,6 +130,8 @@ class RunLoop:
         self._full: list[ev.StepProgress] = []  # what tools logged, in events that hold no more
         self._check_launched = False
         self._broken: BaseException | None = None
+        self._leaving = False
+        self._folder: Path | None = None
         self.snapshot: View | None = None  # told of the state, once it is durable
         self.pace: Pace | None = None  # who says when the next stage may begin; None: at once
         self.ended = False
@@ -162,7 +164,9 @@ class RunLoop:
     @property
     def workspace(self) -> Path:
         """The folder for the run's files; a follow-up works in its parent's."""
-        return self.host.workspaces(self.state.home)
+        if self._folder is None or self._folder.name != self.state.home:  # asked for with every call
+            self._folder = self.host.workspaces(self.state.home)
+        return self._folder
 
     @property
     def specs(self) -> Mapping[str, ToolSpec]:
@@ -197,6 +201,11 @@ class RunLoop:
         self._broken = error
         self._wake.set()
 
+    def leave(self) -> None:
+        """Start nothing more, and end once the calls under way have: somebody else goes on from there."""
+        self._leaving = True
+        self._wake.set()
+
     async def drive(self) -> None:
         """Run until the run is at rest, waits for a person, or may not be written any more."""
         try:
@@ -207,6 +216,10 @@ class RunLoop:
                         tell("refuse.run.broken", run=self.state.run, broken=self._broken)
                     ) from self._broken
                 await self._take_in()
+                if self._leaving:
+                    if await self._left():
+                        return
+                    continue
                 if self.pace is not None:
                     await self._before_calls(self.pace)
                 if len(self.state.ready) > MANY:
@@ -235,6 +248,15 @@ class RunLoop:
         finally:
             self.ended = True
             self._stop()
+
+    async def _left(self) -> bool:
+        """Whether the calls under way are over, and this loop may leave the run to somebody else."""
+        await self._commit()
+        if not self._launched and not self._tasks:
+            return True
+        if not self._outcomes and not self._wishes:
+            await self._sleep()
+        return False
 
     async def _begin_many(self, launches: list[Launch]) -> None:
         """Start very many calls, without keeping everybody else on the loop waiting."""
@@ -663,7 +685,9 @@ class RunLoop:
             launch.leftover = track.call.staged if track.call is not None else ""
             if step.verify is None and not spec.verifiable:  # who looks for an effect looks where files are to be
                 launch.staged = stage_for(track.id, attempt)
-        if getattr(tool, "wants_context", True) or step.verify is not None or spec.verifiable or spec.probes:
+        elsewhere = self.host.performer.elsewhere
+        away = elsewhere is not None and elsewhere.takes(tool)
+        if away or getattr(tool, "wants_context", True) or step.verify is not None or spec.verifiable or spec.probes:
             launch.ctx = self._context(track, attempt, args, timeout, launch.staged)
         if step.verify is not None:
             launch.verify_args = self._verify_args(track)
@@ -680,9 +704,11 @@ class RunLoop:
                 loop.call_soon_threadsafe(self._hear, event)
 
         folder = self.workspace
+        fence = self.lease.fence
         if not staged:
-            return Context(run, step, attempt, key, folder, sink, timeout)
-        return Context(run, step, attempt, key, folder, sink, timeout, folder / staged, declared(track.step.produces))
+            return Context(run, step, attempt, key, folder, sink, timeout, fence=fence)
+        files = declared(track.step.produces)
+        return Context(run, step, attempt, key, folder, sink, timeout, folder / staged, files, fence)
 
     def _hear(self, event: ev.StepProgress) -> None:
         """What a tool says while it works. Of progress the latest word counts; log lines that come at once are one."""

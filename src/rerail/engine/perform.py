@@ -33,7 +33,7 @@ from rerail.engine.files import Seen, look, media_of, unmet, written_to
 from rerail.engine.outputs import INLINE
 from rerail.errors import ToolError
 from rerail.mind import words
-from rerail.ports import Answer, Clock, Mind, Question, Tool, Unanswered
+from rerail.ports import Answer, Clock, Executor, Mind, NotBegun, Question, Tool, Unanswered
 from rerail.workspace import Outside, inside, put_aside, stamp
 
 GRACE = 2.0  # seconds that a cancelled call gets to clean up before it is left behind
@@ -139,6 +139,7 @@ class Performer:
     patterns: Patterns
     max_output: int
     clock: Clock
+    elsewhere: Executor | None = None  # where calls are made, if not here
     deadlines: Deadlines = field(init=False)
 
     def __post_init__(self) -> None:
@@ -149,16 +150,37 @@ class Performer:
         loop = asyncio.get_running_loop()
         launch.started = loop.time()
         launch.deliver = deliver
-        launch.task = loop.create_task(self._guarded(launch))
-        self.deadlines.add(launch, loop)
+        if self.elsewhere is not None and self.elsewhere.takes(launch.tool):
+            launch.task = loop.create_task(self._guarded(launch, self.elsewhere))
+        else:
+            launch.task = loop.create_task(self._guarded(launch))
+            self.deadlines.add(launch, loop)
 
-    async def _guarded(self, launch: Launch) -> None:
+    async def _away(self, launch: Launch, elsewhere: Executor) -> Any:
+        """Call a tool elsewhere. It may have to wait for room there, and its time begins when it does."""
+        loop, timers = asyncio.get_running_loop(), list[asyncio.TimerHandle]()
+
+        def begun(seconds: float) -> None:
+            launch.started = loop.time() - seconds
+            left = max(0.0, launch.timeout - seconds)
+            timers.append(loop.call_later(left, self.cancel, launch, "TIMEOUT"))
+
+        try:
+            with self.clock.external():
+                return await elsewhere.call(launch.tool, launch.args, launch.ctx, launch.step.resources, begun)
+        finally:
+            for timer in timers:
+                timer.cancel()
+
+    async def _guarded(self, launch: Launch, elsewhere: Executor | None = None) -> None:
         """Call, believe or not, deliver: one coroutine for all of it, because there may be thousands at once."""
         try:
             tool = launch.tool
             if launch.workspace is not None:
                 await self._put_aside(launch, launch.workspace)
-            if getattr(tool, "direct", False) and getattr(tool, "is_async", False):
+            if elsewhere is not None:
+                output = await self._away(launch, elsewhere)
+            elif getattr(tool, "direct", False) and getattr(tool, "is_async", False):
                 output = await tool.fn(**launch.args)  # type: ignore[attr-defined]  # a plain async function
                 if output is not None:
                     output = tool.settle(output)  # type: ignore[attr-defined]
@@ -173,6 +195,8 @@ class Performer:
             outcome = believed if isinstance(believed, Outcome) else await self._verified(launch, *believed)
         except asyncio.CancelledError:
             outcome = self._cut_off(launch)
+        except NotBegun:
+            outcome = self._cut_off(launch, begun=False)
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt | GeneratorExit):
                 raise
@@ -204,7 +228,7 @@ class Performer:
 
         asyncio.get_running_loop().call_later(GRACE, lambda: self._deliver(launch, self._cut_off(launch)))
 
-    def _cut_off(self, launch: Launch) -> Outcome:
+    def _cut_off(self, launch: Launch, *, begun: bool = True) -> Outcome:
         if launch.answer is not None:  # it had answered; only the look at its effect was cut short
             return self._succeeded(launch, *launch.answer, unverified=True)
         if launch.cancelled == "RUN_CANCELLED":
@@ -213,7 +237,7 @@ class Performer:
             error = from_code("TIMEOUT", seconds=launch.timeout)
         else:
             error = from_code("ANSWER_LOST", text=launch.cancelled or "CLOSED")
-        return self._failed(launch, Failure(error, lost=True))
+        return self._failed(launch, Failure(error, lost=begun))
 
     def _believe(self, launch: Launch, output: Any) -> Outcome | tuple[Any, Packed]:
         """An answer that says it succeeded, checked before it is believed; what remains to be verified comes back."""

@@ -30,14 +30,17 @@ class Today:
     specs_of: Callable[[State], Mapping[str, ToolSpec]]
     policy: Policy
 
-    def mending(self, state: State, by: str, *, resumed: bool = False) -> list[Event]:
-        """Two notes before a run goes on: the calls that were in flight are lost, and what changed meanwhile."""
+    def mending(self, state: State, by: str, *, resumed: bool = False, as_started: bool = False) -> list[Event]:
+        """Two notes before a run goes on: the calls that were in flight are lost, and what changed meanwhile.
+
+        ``as_started``: it goes on under the settings it was started with, whatever this engine's are.
+        """
         interrupted = state.rest is None and not state.waiting
         if not interrupted and not resumed:
             return []
         calls = tuple(track.id for track in state.running.values())
-        why = "interrupted" if interrupted else "paused"
-        changes = self.changes(state)
+        why = "queued" if state.queued else "interrupted" if interrupted else "paused"
+        changes = {**self.changes(state), **({"policy": None} if as_started else {})}
         note = ev.Resumed(by, calls, reason=why, paused=state.paused and resumed, **changes)
         return [note, *lost(state)]
 

@@ -135,7 +135,7 @@ async def plan(request: Request, body: ObjectiveBody) -> Response:
 
 @router.post("/runs", status_code=201, responses={**REFUSALS, **gives(RUN_EXAMPLE, "The run was started.", 201)})
 async def start(request: Request, body: StartBody, by: By = None) -> Response:
-    """Start a run of a plan, or of one that the model makes for an objective. The server drives it."""
+    """Start a run of a plan, or of one that the model makes. The server drives it, or leaves it to others."""
     serving = _changing(request)
     if (body.plan is None) == (body.objective is None):
         raise Refused(tell("refuse.server.plan_or_objective"), "USAGE")
@@ -143,8 +143,9 @@ async def start(request: Request, body: StartBody, by: By = None) -> Response:
     loaded = await given_plan(body.plan) if body.plan is not None else None
     second = await given_plan(body.fallback) if body.fallback is not None else None
     run = await serving.engine.start(
-        loaded, objective=body.objective, fallback=second, parent=parent, by=by, run_id=body.run_id
-    )
+        loaded, objective=body.objective, fallback=second, parent=parent, by=by, run_id=body.run_id,
+        queued=body.queue, on=body.on,
+    )  # fmt: skip
     answer = await _now(serving, run, 201)
     answer.headers["location"] = f"/api/v1/runs/{quote(run, safe='')}"
     return answer

@@ -554,6 +554,16 @@ class StoreContract:
         await other.post(RUN, b"pause")
         assert await asyncio.wait_for(waiting, self.notice)
 
+    async def test_a_run_given_back_wakes_those_who_wait_for_any(self, store: Store, other: Store) -> None:
+        """T7: whoever would drive it hears of it, in this process and in others; nothing happens without one."""
+        lease = await started(store)
+        assert not await store.freed(0.02)
+        waiting = [asyncio.create_task(one.freed(30)) for one in (store, other)]
+        await asyncio.sleep(0.05)
+        assert not any(task.done() for task in waiting)
+        await store.release(lease)
+        assert await asyncio.wait_for(asyncio.gather(*waiting), self.notice) == [True, True]
+
     async def test_asking_again_and_again_lets_others_run(self, store: Store) -> None:
         """A watcher that is behind and asks in a loop does not stop the loop's other tasks."""
         lease = await started(store)

@@ -65,9 +65,14 @@ def _target_in_main(module: Any, name: str) -> Target:
 
 
 def pack(message: Mapping[str, Any]) -> bytes:
-    """A message as bytes; TypeError, ValueError or OverflowError if it is not JSON."""
-    data = msgspec.json.encode(message, enc_hook=_plain)
+    """A message as bytes behind its length; TypeError, ValueError or OverflowError if it is not JSON."""
+    data = dump(message)
     return _LENGTH.pack(len(data)) + data
+
+
+def dump(message: Mapping[str, Any]) -> bytes:
+    """A message as JSON; TypeError, ValueError or OverflowError if it is none."""
+    return msgspec.json.encode(message, enc_hook=_plain)
 
 
 def _plain(value: Any) -> Any:

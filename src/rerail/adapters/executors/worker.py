@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
-import importlib
 import os
 import queue
 import signal
@@ -21,7 +19,8 @@ import time
 from collections.abc import Mapping
 from typing import IO, Any, NoReturn
 
-from rerail.adapters.executors.frames import describe, pack, unpack
+from rerail.adapters.executors.carrying import found
+from rerail.adapters.executors.frames import Target, describe, pack, unpack
 from rerail.adapters.executors.threads import carried
 from rerail.context import Context
 from rerail.core.texts import tell
@@ -112,22 +111,8 @@ def _call(request: Mapping[str, Any], ctx: Context) -> Any:
 
 def _find(target: Mapping[str, str], path: list[str]) -> Any:
     """The tool as this process knows it."""
-    from rerail.adapters.tools.functions import FunctionTool
-    from rerail.adapters.tools.loading import load_file
-
     sys.path += [folder for folder in path if folder not in sys.path]
-    found: Any = load_file(target["file"]) if target["file"] else importlib.import_module(target["module"])
-    for part in target["qualname"].split("."):
-        found = getattr(found, part)
-    return found if isinstance(found, FunctionTool) else _wrapped(found)
-
-
-@functools.cache
-def _wrapped(fn: Any) -> Any:
-    """A plain function as a tool; kept, because reading its signature takes longer than most calls."""
-    from rerail.adapters.tools.functions import FunctionTool
-
-    return FunctionTool(fn)
+    return found(Target(**target))
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from rerail.adapters.stores.waiting import Waiters
+from rerail.adapters.stores.waiting import ANY, OPEN, Waiters
 from rerail.ports import Batch, Conflict, Fenced, Head, Lease, Owner, Row, Taken
 
 
@@ -169,6 +169,8 @@ class MemoryStore:
         held = self._held(lease)
         if held is not None:
             held.owner = None
+            if held.status in OPEN:
+                self._waiters.ring(ANY)
 
     # -- People's actions -----------------------------------------------------------------------------------------
 
@@ -231,6 +233,10 @@ class MemoryStore:
                 return False
             await self._waiters.wait(run, after, left)
         return True
+
+    async def freed(self, timeout: float) -> bool:  # noqa: ASYNC109 - a time limit, not an error
+        """Wait until somebody gives back a run that is not at rest; False once time is over."""
+        return await self._waiters.any_freed(timeout)
 
     # -- Inside ---------------------------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
 from rerail.adapters.stores.postgres_schema import CHANNEL, prepare
 from rerail.adapters.stores.remote import accept_own, refused_claim, shown, wait_for_news
-from rerail.adapters.stores.waiting import Waiters
+from rerail.adapters.stores.waiting import ANY, OPEN, Waiters
 from rerail.core.texts import tell
 from rerail.ports import Batch, Conflict, Fenced, Head, Lease, Owner, Row, Unavailable, Unusable
 
@@ -94,7 +94,7 @@ _RENEW: Final = """
     """
 _RELEASE: Final = """
     UPDATE rerail.runs SET host = NULL, pid = NULL, started = NULL, worker = NULL
-    WHERE run = %(run)s AND fence = %(fence)s
+    WHERE run = %(run)s AND fence = %(fence)s RETURNING status
     """
 _POST: Final = """
     INSERT INTO rerail.inbox(run, data) SELECT run, %(data)s FROM rerail.runs WHERE run = %(run)s RETURNING number
@@ -309,7 +309,9 @@ class PostgresStore:
 
     async def release(self, lease: Lease) -> None:
         """Give the lease back; nothing happens if it was lost already."""
-        await self._write(_RELEASE, {"run": lease.run, "fence": lease.fence})
+        released = await self._write(_RELEASE, {"run": lease.run, "fence": lease.fence})
+        if released and released[0][0] in OPEN:
+            self._news(ANY, -1)
 
     # -- People's actions -----------------------------------------------------------------------------------------
 
@@ -363,6 +365,10 @@ class PostgresStore:
             return bool(seq > after or (inbox and posted))
 
         return await wait_for_news(self._waiters, look, run, after, timeout)
+
+    async def freed(self, timeout: float) -> bool:  # noqa: ASYNC109 - a time limit, not an error
+        """Wait until somebody gives back a run that is not at rest; False once time is over."""
+        return await self._waiters.any_freed(timeout)
 
     def _news(self, run: str, seq: int) -> None:
         """Ring whoever waits here, and tell the others soon."""

@@ -14,9 +14,9 @@ import psycopg
 from rerail.core.texts import tell
 from rerail.ports import Unusable
 
-CHANNEL: Final = (
-    "rerail_news"  # what is notified: JSON, a list of [run, sequence number], -1 for an action in the inbox
-)
+# What is notified is JSON, a list of [run, sequence number]: -1 for an action in the inbox, and no run at all for one
+# that was given back and is not at rest.
+CHANNEL: Final = "rerail_news"
 _LOCK: Final = 0x5272616C  # whoever migrates holds this advisory lock
 
 # Each entry takes a database from the version of its place to the next.

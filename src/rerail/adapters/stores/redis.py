@@ -22,7 +22,7 @@ from redis.backoff import NoBackoff
 
 from rerail.adapters.stores import redis_scripts as scripts
 from rerail.adapters.stores.remote import accept_own, refused_claim, shown, wait_for_news
-from rerail.adapters.stores.waiting import Waiters
+from rerail.adapters.stores.waiting import ANY, Waiters
 from rerail.core.texts import tell
 from rerail.ports import Batch, Conflict, Fenced, Head, Lease, Owner, Row, Unavailable, Unusable
 
@@ -305,6 +305,10 @@ class RedisStore:
 
         return await wait_for_news(self._waiters, look, run, after, timeout)
 
+    async def freed(self, timeout: float) -> bool:  # noqa: ASYNC109 - a time limit, not an error
+        """Wait until somebody gives back a run that is not at rest; False once time is over."""
+        return await self._waiters.any_freed(timeout)
+
     async def _listen(self, client: redis.Redis) -> None:
         """Hear what other processes wrote, and look once in a while; for as long as the store is open."""
         while self._client is client:  # the driver may swallow a cancellation
@@ -328,7 +332,8 @@ class RedisStore:
 
     def _ring_all(self) -> None:
         for run in self._waiters.runs():
-            self._waiters.ring(run)
+            if run != ANY:  # they look once in a while
+                self._waiters.ring(run)
 
     # -- Asking the server ----------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ The keys (`{run}` is a run's id, `{place}` its number in order of making, 16 dig
     rerail:actions           a counter: the number of the action posted last
     rerail:inbox:{run}       a hash: actions that nobody has answered yet, by number
     rerail:answers:{run}     a hash: answers, by number
-    rerail:news              a channel: "SEQ RUN" for each append, "-1 RUN" for each action
+    rerail:news              a channel: "SEQ RUN" for each append, "-1 RUN" for each action, "-1 " for a run given back
 """
 
 from __future__ import annotations
@@ -134,7 +134,10 @@ return 1
 RELEASE: Final = """
 local head = 'rerail:run:' .. ARGV[1]
 if redis.call('HGET', head, 'fence') ~= ARGV[2] then return 0 end
-return redis.call('HDEL', head, 'host', 'pid', 'started', 'worker')
+local status = redis.call('HGET', head, 'status')
+local freed = redis.call('HDEL', head, 'host', 'pid', 'started', 'worker')
+if status == 'pending' or status == 'running' then redis.call('PUBLISH', 'rerail:news', '-1 ') end
+return freed
 """
 
 POST: Final = """

@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeVar
 import apsw
 
 from rerail.adapters.stores.sqlite_writer import INLINE_BELOW, External, Work, Writer
-from rerail.adapters.stores.waiting import Waiters
+from rerail.adapters.stores.waiting import ANY, Waiters
 from rerail.core.texts import tell
 from rerail.ports import Batch, Conflict, Fenced, Head, Lease, Owner, Row, Taken, Unavailable, Unusable
 
@@ -180,6 +180,7 @@ class SqliteStore:
         self._gate = asyncio.Lock()  # several runs may want to connect anew at once
         self._waiters = Waiters()
         self._poll: asyncio.TimerHandle | None = None
+        self._any_seen = 0  # the version of the file that those have seen who wait for any run
         self._version = -1
 
     @property
@@ -259,6 +260,7 @@ class SqliteStore:
     async def release(self, lease: Lease) -> None:
         """Give the lease back; nothing happens if it was lost already."""
         await self._write(partial(_change, sql=_RELEASE, values=(lease.run, lease.fence)))
+        self._waiters.ring(ANY)  # if it is at rest, they find nothing
 
     # -- People's actions -----------------------------------------------------------------------------------------
 
@@ -315,6 +317,15 @@ class SqliteStore:
             self._unwatch()
         return True
 
+    async def freed(self, timeout: float) -> bool:  # noqa: ASYNC109 - a time limit, not an error
+        """Wait until somebody gives back a run that is not at rest, or writes anything; False once time is over."""
+        [(self._any_seen,)] = self._read("PRAGMA data_version", ())
+        self._watch(asyncio.get_running_loop())
+        try:
+            return await self._waiters.any_freed(timeout)
+        finally:
+            self._unwatch()
+
     def _news(self, run: str, after: int, inbox: bool) -> bool:
         [(seq, posted)] = self._read(_NEWS, (run,))
         return seq > after or (inbox and bool(posted))
@@ -345,6 +356,10 @@ class SqliteStore:
 
     def _tell(self) -> None:
         for run in self._waiters.runs():
+            if run == ANY:  # the file tells that something was written, and not what
+                if self._version != self._any_seen:
+                    self._waiters.ring(run)
+                continue
             [(seq, posted)] = self._read(_NEWS, (run,))
             self._waiters.ring(run, None if posted else seq)
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+ANY = ""  # in place of a run: whoever waits for any run that is given back
+OPEN = ("pending", "running")  # the states of a run that somebody should drive
+
 
 class Waiters:
     """Those who wait in this process, by run; each is woken only by what it has not seen yet."""
@@ -26,6 +29,13 @@ class Waiters:
         finally:
             timer.cancel()
             self._leave(run, woken)
+
+    async def any_freed(self, seconds: float) -> bool:
+        """Wait until a run is given back that is not at rest; False once the time is over."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        await self.wait(ANY, 0, seconds)
+        return loop.time() < until
 
     def ring(self, run: str, seq: int | None = None) -> None:
         """Wake those who have not seen that sequence number; without one, all who wait for the run."""

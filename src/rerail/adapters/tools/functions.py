@@ -47,6 +47,8 @@ class FunctionTool(Looks, Generic[P, R]):
     is_async: bool
     #: Whether it runs in a process of its own, which can be killed.
     isolated: bool
+    #: What was said about it: schema, effect and options.
+    declared: tuple[Schema | None, Effect | str, Options]
     # What follows is known once every name in the function's annotations is: see __getattr__.
     spec: ToolSpec
     #: Whether `fn(**args)` is all there is to a call: no context, no conversion, no other process.
@@ -75,7 +77,7 @@ class FunctionTool(Looks, Generic[P, R]):
         self.is_async = is_async(fn) and not isolated
         self.isolated = isolated
         self._target: Target | None = target_of(fn) if isolated else None
-        self._declared = (schema, effect, options)
+        self.declared = (schema, effect, options)
         super().__init__(self.name, options, ("name", "schema", "effect", "isolated"))
         functools.update_wrapper(self, fn, updated=())
         # A class may stand further down in the module; then whoever looks at the spec first tries again.
@@ -83,7 +85,7 @@ class FunctionTool(Looks, Generic[P, R]):
             self._complete(names or {})
 
     def _complete(self, names: Mapping[str, Any]) -> None:
-        schema, effect, options = self._declared
+        schema, effect, options = self.declared
         docs = read(getattr(self.fn, "__doc__", None))
         shape = read_shape(self.name, self.fn, docs, schema, names)
         self._take(shape)

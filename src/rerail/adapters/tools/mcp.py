@@ -184,6 +184,7 @@ class McpTool(Looks):
 
     is_async = False  # something outside of the event loop is at work
     wants_context = True  # progress goes there
+    stays = True  # its server was started here, or is known here only
 
     def __init__(self, connection: Connection, tool: types.Tool) -> None:
         """Take over what the server says of its tool, and what the user says about it."""

@@ -22,7 +22,7 @@ from rerail.version import __version__
 # What only the shell knows, and what it takes.
 HERE = {"tasks": "", "status": "[RUN]", "help": "[COMMAND]", "quiet": "", "verbose": "", "quit": ""}
 LEAVE = ("quit", "exit")
-NOT_HERE = ("shell", "serve", "mcp")  # they want the terminal, or the pipe, for themselves
+NOT_HERE = ("shell", "serve", "mcp", "worker")  # they want the terminal, or the pipe, for themselves
 OFFERED = [name for name in COMMANDS if name not in NOT_HERE]
 NAMES = [*OFFERED, *HERE, "exit"]
 

@@ -12,6 +12,7 @@ import string
 from collections.abc import Mapping
 from typing import Any
 
+from rerail.core.texts.cluster import CLUSTER
 from rerail.core.texts.command_help import COMMAND_HELP
 from rerail.core.texts.commands import COMMANDS
 from rerail.core.texts.demo import DEMO
@@ -56,6 +57,7 @@ TEXTS: dict[str, dict[str, str]] = {
     **STORES,
     **SERVER,
     **GRAPHS,
+    **CLUSTER,
 }
 
 

@@ -30,6 +30,10 @@ COMMAND_HELP: dict[str, dict[str, str]] = {
         "zh": "重新执行失败的步骤及依赖它们的步骤。",
     },
     "cli.command.resume": {"en": "Continue an interrupted or paused run.", "zh": "继续中断或暂停的任务。"},
+    "cli.command.worker": {
+        "en": "Drive the runs of a shared store that wait for somebody.",
+        "zh": "执行共享存储中等待处理的任务。",
+    },
     "cli.command.ls": {"en": "List the runs, newest first.", "zh": "列出任务，最新的在前。"},
     "cli.command.show": {"en": "Show a run: its steps and its verdict.", "zh": "显示任务：步骤和结论。"},
     "cli.command.why": {"en": "Tell the story of a run or of one step.", "zh": "讲述任务或某一步的经过。"},
@@ -127,6 +131,30 @@ COMMAND_HELP: dict[str, dict[str, str]] = {
         " follow it with rerail logs RUN --follow, or rerail watch RUN.",
         "zh": "在独立进程中启动计划，并让它在后台执行。\n\n它不随本命令和终端结束；"
         "可用 rerail logs RUN --follow 或 rerail watch RUN 跟踪。",
+    },
+    "cli.arg.start.queue": {
+        "en": "Leave it to a rerail worker that shares the store, here or on another machine.",
+        "zh": "交给共享此存储的 rerail worker 执行，可在本机或其他机器上。",
+    },
+    "cli.arg.run.on": {
+        "en": "Where the run is driven: ray, an actor of the cluster, which goes on elsewhere if its node dies.",
+        "zh": "任务在哪里执行：ray 表示由集群中的 actor 执行，节点失效后会在别处继续。",
+    },
+    "cli.about.worker": {
+        "en": "Drive the runs of a shared store that wait for somebody: those of start --queue, and those whose process"
+        " died.\n\nA run needs tools that this worker was given (--tools, tools.modules); others are left to other"
+        " workers. Ctrl-C or SIGTERM hands over: nothing new starts, and calls under way get worker.grace seconds.",
+        "zh": "执行共享存储中等待处理的任务：start --queue 提交的任务，以及进程已死亡的任务。\n\n"
+        "任务所需的工具必须提供给此工作进程（--tools、tools.modules）；其余任务留给其他工作进程。"
+        "Ctrl-C 或 SIGTERM 会移交任务：不再启动新步骤，进行中的调用有 worker.grace 秒时间结束。",
+    },
+    "cli.arg.worker.jobs": {
+        "en": "Runs at once (default: worker.runs, 16).",
+        "zh": "同时执行的任务数（默认：worker.runs，16）。",
+    },
+    "cli.arg.worker.until_idle": {
+        "en": "End once no run waits, and none is under way here.",
+        "zh": "没有任务等待、也没有任务在此执行时结束。",
     },
     "cli.arg.start.wait": {"en": "Stay with it, as run does.", "zh": "与 run 一样保持连接。"},
     "cli.arg.wait": {

@@ -35,6 +35,7 @@ LINES: dict[str, dict[str, str]] = {
     "cli.line.evaluation": {"en": "verdict: {summary} (judge: {judge})", "zh": "结论：{summary}（评审：{judge}）"},
     "cli.line.waiting": {"en": "waiting: {on}", "zh": "等待：{on}"},
     "cli.line.resumed": {"en": "resumed by {by}", "zh": "{by} 恢复了任务"},
+    "cli.line.taken_up": {"en": "taken up by {by}", "zh": "{by} 接手了任务"},
     "cli.line.resumed_lost": {
         "en": "resumed by {by}; answers lost: {lost}",
         "zh": "{by} 恢复了任务；结果丢失：{lost}",

@@ -123,6 +123,7 @@ STORIES: dict[str, dict[str, str]] = {
         "zh": "{time}  {by} 发起第 {round} 轮重试：{roots}；链上共 {size} 步",
     },
     "why.acted": {"en": "{time}  {by}: {action}{what}", "zh": "{time}  {by}：{action}{what}"},
+    "why.taken_up": {"en": "{time}  taken up by {by}", "zh": "{time}  {by} 接手了任务"},
     "why.resumed": {"en": "{time}  resumed by {by}{lost}", "zh": "{time}  {by} 恢复了任务{lost}"},
     "why.stopped": {
         "en": "{time}  no more steps are started: {words} ({reason}) [{code}]",

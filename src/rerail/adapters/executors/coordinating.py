@@ -1,0 +1,77 @@
+"""A run's loop as an actor of a Ray cluster, which Ray starts again elsewhere if its process or node dies (SPEC I6).
+
+Rules of this file:
+- The actor knows which run is its own, and how an engine is made; everything else is in the store. So one that starts
+  again is no other case than one that starts.
+- Whoever had the run before keeps it while it lives: its lease decides, as everywhere.
+- It ends with its run's rest, or when only a person can move it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import ray
+
+from rerail.adapters.executors.ray import NAMESPACE, in_rays_words
+from rerail.errors import PlanError, RerailError
+
+LOG: Final = logging.getLogger("rerail")
+UNDER_WAY: Final = ("pending", "running")
+LOOK_SECONDS: Final = 1.0  # between two looks at a run that somebody else has
+AGAIN_SECONDS: Final = 5.0  # until it is tried again, if the store or the cluster is out of reach
+
+
+class Coordinator:
+    """Drives one run to its rest. Its work begins when it is made: after a restart nobody is there to ask for it."""
+
+    def __init__(self, run: str, make: Callable[[], Any]) -> None:
+        self._run, self._make = run, make
+        threading.Thread(target=self._work, name="rerail-coordinator", daemon=True).start()
+
+    def run(self) -> str:
+        """Which run it is for."""
+        return self._run
+
+    def _work(self) -> None:
+        while not asyncio.run(self._driven()):
+            threading.Event().wait(AGAIN_SECONDS)
+        # Not an exit, which Ray would take for a death and answer with another start.
+        ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
+
+    async def _driven(self) -> bool:
+        """Whether the run needs nobody any more."""
+        try:
+            async with self._make() as engine:
+                while (await engine.head(self._run)).status in UNDER_WAY:
+                    if await engine.take_up(self._run):
+                        while tasks := engine.under_way().values():  # it, and what follows it
+                            await asyncio.wait(tasks)
+                    else:
+                        await engine.freed(LOOK_SECONDS)
+        except PlanError:
+            LOG.exception("run %s", self._run)
+            return True  # its tools are not here, and will not be
+        except RerailError:
+            LOG.exception("run %s", self._run)
+            return False
+        return True
+
+
+def asked(resources: Mapping[str, float]) -> dict[str, Any]:
+    """What the actor asks for, as Ray takes it: it waits most of the time, and so for no core unless somebody says."""
+    return in_rays_words({"cpu": 0, **resources})
+
+
+def coordinate(run: str, make: Callable[[], Any], resources: Mapping[str, float], env: Mapping[str, Any]) -> None:
+    """Let an actor of the cluster drive a run; it outlives this process."""
+    with contextlib.suppress(ValueError):  # there is one already
+        ray.remote(Coordinator).options(
+            name=f"run-{run}", namespace=NAMESPACE, lifetime="detached", max_restarts=-1, max_concurrency=2,
+            runtime_env=dict(env) or None, **asked(resources),
+        ).remote(run, make)  # fmt: skip

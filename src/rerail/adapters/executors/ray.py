@@ -1,0 +1,395 @@
+"""Calls as tasks of a Ray cluster: each attempt one task, which Ray itself never repeats (SPEC I6, X4; extra `ray`).
+
+Rules of this file:
+- `max_retries=0`: whether a call may be made again is for the ladder to say, never for Ray.
+- A call's time begins when its tool does. Waiting for room in the cluster has a limit of its own, and a call that
+  never began is nobody's doubt.
+- Whatever takes the answer away (a worker, a node, an object, the cluster) is a lost answer. What goes wrong before
+  the task is handed over is not.
+- A cancelled call is interrupted, and killed if that does not end it in time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import os
+import secrets
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+import ray
+from ray import exceptions as problems
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from rerail.adapters.executors.carrying import NotCarried, carried, stays
+from rerail.adapters.executors.endings import finished
+from rerail.adapters.executors.frames import dump, revive
+from rerail.adapters.executors.ray_task import Mailbox, perform
+from rerail.core.codes import Category
+from rerail.core.texts import tell
+from rerail.errors import RerailError, ToolError
+from rerail.ports import NotBegun, Tool
+
+GRACE: Final = 1.0  # seconds that an interrupted call has to end by itself
+CATCH_UP: Final = 2.0  # seconds that an answer waits for what was said before it
+CONNECT: Final = 5.0  # seconds for somebody to answer at the cluster's address
+LISTEN: Final = 30.0  # seconds of one look into the mailbox
+NAMESPACE: Final = "rerail"
+# The names of what Ray itself counts; whatever else a step asks for is a resource that the nodes declare.
+COUNTED: Final = {"cpu": "num_cpus", "gpu": "num_gpus", "memory": "memory"}
+
+
+class AnswerLost(ToolError):
+    """A worker, a node or an object of the cluster is gone; whether the tool did its work is not known."""
+
+    lost = True
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, "ANSWER_LOST", Category.TRANSIENT)
+
+
+class NoRoom(ToolError):
+    """The cluster had no room for a call within the time allowed; its tool was not called."""
+
+    def __init__(self, seconds: float, wanted: Mapping[str, float]) -> None:
+        shown = ", ".join(f"{name} {amount:g}" for name, amount in wanted.items()) or "cpu"
+        super().__init__(tell("error.ray.no_room", seconds=seconds, wanted=shown), "NO_ROOM", Category.TRANSIENT)
+
+
+class Refusing(ToolError):
+    """The cluster does not take such a call; its tool was not called."""
+
+    def __init__(self, error: object) -> None:
+        message = tell("error.ray.refuses", error=_words(error))
+        super().__init__(message, "CLUSTER_REFUSES", Category.PERMANENT)
+
+
+class Unreachable(ToolError):
+    """There is no cluster to hand a call to; its tool was not called."""
+
+    def __init__(self, error: object) -> None:
+        message = tell("error.ray.unreachable", error=_words(error))
+        super().__init__(message, "CLUSTER_UNREACHABLE", Category.TRANSIENT)
+
+
+def _words(error: object) -> str:
+    text = " ".join(str(error).split())
+    return text[:500] or type(error).__name__
+
+
+# -- The cluster ----------------------------------------------------------------------------------------------------
+
+
+class _Joined:
+    """Whether this process is part of a cluster, and on whose account."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._ours = False
+
+    def join(self, address: str | None, env: Mapping[str, Any]) -> None:
+        """Connect, unless the program is connected already; blocks."""
+        with self._lock:
+            if not ray.is_initialized():
+                _require_listening(address or os.environ.get("RAY_ADDRESS") or "")
+                os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody was asked
+                with _quiet():
+                    ray.init(
+                        address, namespace=NAMESPACE, runtime_env=dict(env) or None, log_to_driver=False,
+                        logging_level=logging.ERROR, include_dashboard=False if address == "local" else None,
+                    )  # fmt: skip
+                self._ours = True
+            self._users += 1
+
+    def leave(self) -> None:
+        """Disconnect, if nobody needs the connection that was made for us; blocks."""
+        with self._lock:
+            self._users -= 1
+            if not self._users and self._ours:
+                self._ours = False
+                ray.shutdown()
+
+
+def _require_listening(address: str) -> None:
+    """See whether anybody is there: Ray itself tries for minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if colon and port.isdigit():
+        socket.create_connection((host, int(port)), CONNECT).close()
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without Ray's word on signals: it is connected in a thread on purpose, so that it takes none of them over."""
+
+    def wanted(record: logging.LogRecord) -> bool:
+        return "SIGTERM" not in record.getMessage()
+
+    log = logging.getLogger("ray._private.worker")
+    log.addFilter(wanted)
+    try:
+        yield
+    finally:
+        log.removeFilter(wanted)
+
+
+CLUSTER: Final = _Joined()
+
+
+async def join(address: str | None, env: Mapping[str, Any]) -> None:
+    """Connect this process to a cluster; `RerailError` says why it cannot be."""
+    try:
+        await asyncio.to_thread(CLUSTER.join, address, env)
+    except (OSError, RuntimeError, ValueError, problems.RayError) as error:
+        shown = address or "auto"
+        raise RerailError(
+            tell("refuse.ray.no_cluster", address=shown, error=_words(error)),
+            "CLUSTER_UNREACHABLE",
+            hint=tell("hint.ray.no_cluster"),
+        ) from error
+
+
+async def leave() -> None:
+    """Let go of the connection."""
+    await asyncio.to_thread(CLUSTER.leave)
+
+
+def in_rays_words(resources: Mapping[str, float]) -> dict[str, Any]:
+    """Resources as Ray takes them: those that it counts itself, and the nodes' own."""
+    options: dict[str, Any] = {}
+    for name, amount in resources.items():
+        if (known := COUNTED.get(name)) is not None:
+            options[known] = int(amount) if known == "memory" else amount
+        else:
+            options.setdefault("resources", {})[name] = amount
+    return options
+
+
+def _lower(name: str) -> str:
+    return name.lower() if name.lower() in COUNTED else name
+
+
+# -- Calls ----------------------------------------------------------------------------------------------------------
+
+
+class _Under:
+    """A call under way, as its caller sees it."""
+
+    def __init__(self, ctx: Any, begun: Callable[[float], None]) -> None:
+        self._ctx, self._begun = ctx, begun
+        self.ref: Any = None
+        self.begun = False
+        self.forced = False
+        self.waited = False  # longer for room than is allowed
+        self._heard: dict[int, list[dict[str, Any]]] = {}  # what came before its turn
+        self._next = 1
+        self._news: asyncio.Event | None = None  # most calls are over before anybody waits for their words
+
+    def hear(self, number: int, said: list[dict[str, Any]]) -> None:
+        self._heard[number] = said
+        while (words := self._heard.pop(self._next, None)) is not None:
+            self._next += 1
+            self.listen(words)
+        if self._news is not None:
+            self._news.set()
+
+    def listen(self, said: list[dict[str, Any]]) -> None:
+        for message in said:
+            if message["kind"] == "begun":
+                self.begun = True
+                self._begun(message["seconds"])
+            elif self._ctx is not None and message["kind"] == "log":
+                self._ctx.log(message["message"])
+            elif self._ctx is not None:
+                self._ctx.progress(message["fraction"], message["message"])
+
+    async def caught_up(self, told: int) -> None:
+        """Wait until everything that was told before the answer is here; not for ever: it may be lost."""
+        self._news = asyncio.Event()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CATCH_UP):
+                while self._next <= told:
+                    self._news.clear()
+                    await self._news.wait()
+
+    def give_up(self) -> None:
+        """There was no room for too long."""
+        if not self.begun:
+            self.waited = True
+            ray.cancel(self.ref, force=False)
+
+
+class RayExecutor:
+    """Makes calls as tasks of a Ray cluster."""
+
+    def __init__(self, address: str | None, env: Mapping[str, Any], cpus: float, max_wait: float) -> None:
+        self.address, self.env, self.cpus, self.max_wait = address, env, cpus, max_wait
+        self._carried: dict[int, tuple[Tool, bytes]] = {}
+        self._under: dict[str, _Under] = {}
+        self._counter = itertools.count(1)
+        self._task: Any = None
+        self._tasks: dict[tuple[str, tuple[tuple[str, float], ...]], Any] = {}
+        self._mailbox: Any = None
+        self._name = ""
+        self._listening: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Connect to the cluster, and begin to listen to calls."""
+        await join(self.address, self.env)
+        self._name = f"mailbox-{secrets.token_hex(8)}"
+        self._task, self._tasks = ray.remote(max_retries=0)(perform), {}
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+        self._mailbox = (
+            ray.remote(Mailbox)
+            .options(
+                name=self._name, namespace=NAMESPACE, num_cpus=0, max_restarts=-1, max_concurrency=100,
+                scheduling_strategy=here,
+            )
+            .remote()
+        )  # fmt: skip
+        self._listening = asyncio.create_task(self._listen())
+
+    async def close(self) -> None:
+        """Let go of the cluster. Calls under way belong to their tasks, and end when these are cancelled."""
+        if self._listening is None:
+            return
+        self._listening.cancel()
+        await asyncio.gather(self._listening, return_exceptions=True)
+        self._listening = None
+        with contextlib.suppress(problems.RayError, ValueError):
+            ray.kill(self._mailbox)
+        await leave()
+
+    def takes(self, tool: Tool) -> bool:
+        """Whether a tool is called in the cluster; those of MCP servers are called where the servers are."""
+        return not stays(tool)
+
+    def asked(self, resources: Mapping[str, float]) -> dict[str, Any]:
+        """A step's resources as Ray takes them; a step that names no cpu gets what every step gets."""
+        return in_rays_words({"cpu": self.cpus, **{_lower(name): amount for name, amount in resources.items()}})
+
+    async def call(
+        self,
+        tool: Tool,
+        args: Mapping[str, Any],
+        ctx: Any,
+        resources: Mapping[str, float],
+        begun: Callable[[float], None],
+    ) -> Any:
+        """Call the tool on some node, and wait for its answer; cancelling this interrupts the tool, then kills it."""
+        name = f"{ctx.run}/{ctx.step}/{ctx.attempt}.{next(self._counter)}"
+        under = self._under[name] = _Under(ctx, begun)
+        timer: asyncio.TimerHandle | None = None
+        try:
+            under.ref = self._submitted(tool, args, ctx, resources, name)
+            timer = asyncio.get_running_loop().call_later(self.max_wait, under.give_up)
+            answer = await self._answered(under, resources)
+            if answer["told"]:
+                await under.caught_up(answer["told"])
+        finally:
+            del self._under[name]
+            if timer is not None:
+                timer.cancel()
+        under.listen(answer["said"])
+        spent = answer["usage"]
+        if spent["tokens"] or spent["cost"]:
+            ctx.usage(**spent)
+        if answer["kind"] == "error":
+            raise revive(answer["error"])
+        return answer["value"]
+
+    def _submitted(
+        self, tool: Tool, args: Mapping[str, Any], ctx: Any, resources: Mapping[str, float], name: str
+    ) -> Any:
+        known = self._carried.get(id(tool))
+        if known is None:
+            known = self._carried[id(tool)] = (tool, carried(tool))  # the tool too, so that no other gets its id
+        try:
+            request = dump({"args": args, "context": ctx.to_dict()})
+        except (TypeError, ValueError, OverflowError) as error:
+            message = tell("error.worker.args_not_json", target=tool.spec.name, error=error)
+            raise ToolError(message, code="ARGS_INVALID") from error
+        try:
+            # One argument, and options that are made once: Ray looks at each of them with each call.
+            task = self._task_for(tool.spec.name, resources)
+            return task.remote(msgspec.msgpack.encode((known[1], request, name, self._name, NAMESPACE)))
+        except (ValueError, TypeError) as error:
+            raise Refusing(error) from error
+        except (problems.RayError, OSError, RuntimeError) as error:
+            raise Unreachable(error) from error
+
+    def _task_for(self, tool: str, resources: Mapping[str, float]) -> Any:
+        wanted = (tool, tuple(resources.items()))
+        task = self._tasks.get(wanted)
+        if task is None:
+            task = self._tasks[wanted] = self._task.options(name=tool, **self.asked(resources))
+        return task
+
+    async def _answered(self, under: _Under, resources: Mapping[str, float]) -> dict[str, Any]:
+        try:
+            data = await under.ref
+        except asyncio.CancelledError:
+            await finished(self._abandoned(under))
+            if under.begun or under.forced or not await _never_ran(under.ref):
+                raise
+            raise NotBegun from None
+        except problems.RayError as error:
+            if under.waited and type(error) is problems.TaskCancelledError:
+                raise NoRoom(self.max_wait, resources) from error
+            raise _meaning(error) from error
+        found: dict[str, Any] = msgspec.json.decode(data)
+        return found
+
+    async def _abandoned(self, under: _Under) -> None:
+        """Interrupt a call, and kill its worker if it does not end."""
+        for force in (False, True):
+            under.forced = force
+            with contextlib.suppress(problems.RayError, ValueError, RuntimeError):
+                ray.cancel(under.ref, force=force)
+            ended, _ = await asyncio.wait([_future(under.ref)], timeout=GRACE)
+            if ended:
+                return
+
+    async def _listen(self) -> None:
+        """Take what calls have to say out of the mailbox, for as long as the executor is open."""
+        while True:
+            try:
+                said = await self._mailbox.hear.remote(LISTEN)
+            except problems.RayError:
+                await asyncio.sleep(1.0)  # it starts again beside us, or nothing does
+                continue
+            for name, number, words in said:
+                if (under := self._under.get(name)) is not None:
+                    under.hear(number, msgspec.json.decode(words)["said"])
+
+
+def _future(ref: Any) -> asyncio.Future[Any]:
+    future: asyncio.Future[Any] = asyncio.wrap_future(ref.future())
+    future.add_done_callback(lambda done: None if done.cancelled() else done.exception())  # somebody looked
+    return future
+
+
+async def _never_ran(ref: Any) -> bool:
+    """Whether a cancelled task was taken back before any worker had it: then the error is Ray's alone."""
+    ended, _ = await asyncio.wait([_future(ref)], timeout=GRACE)
+    return bool(ended) and all(type(one.exception()) is problems.TaskCancelledError for one in ended)
+
+
+def _meaning(error: problems.RayError) -> ToolError:
+    """What Ray's trouble with a task means for the call."""
+    if isinstance(error, problems.RuntimeEnvSetupError | problems.TaskUnschedulableError):
+        return Refusing(error)
+    return AnswerLost(tell("error.ray.lost", error=_first_line(error), kind=type(error).__name__))
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0][:300] or type(error).__name__
+
+
+__all__ = ["NotCarried", "RayExecutor", "in_rays_words", "join", "leave"]

@@ -1,0 +1,191 @@
+"""What happens on a node of a Ray cluster: one call of a tool, and what the tool says meanwhile (SPEC I6).
+
+Rules of this file:
+- The answer is JSON: a result, or an exception as `frames` describes it. Only Ray's own troubles are raised.
+- What a quick call says travels with its answer. Once a call takes longer, a thread tells the caller that it has
+  begun, and brings its words every moment, so that most calls cost not one message.
+- Ray stops a call by setting an interrupt for the main thread, where the tool is. That alone wakes nobody who sleeps,
+  so another thread sends the signal after it; the tool's `finally` blocks run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from rerail.adapters.executors.carrying import unpacked
+from rerail.adapters.executors.frames import describe, dump
+from rerail.adapters.executors.threads import carried
+from rerail.context import Context
+from rerail.core.texts import tell
+from rerail.errors import ToolError
+
+EVERY: Final = 0.1  # seconds between two looks at what a call has to say
+LONG: Final = 0.2  # seconds after which a call is no quick one
+
+
+class Call:
+    """One call under way in this process."""
+
+    def __init__(self, name: str, mailbox: str, namespace: str) -> None:
+        self.name = name
+        self._mailbox, self._namespace = mailbox, namespace
+        self._began = time.monotonic()
+        self._lock = threading.Lock()
+        self._unsaid: list[Mapping[str, Any]] = []
+        self._told = 0  # messages that went out before the answer
+        self._over = False
+        self.interrupted = False
+
+    def say(self, kind: str, said: Mapping[str, Any]) -> None:
+        """Keep what the tool says until somebody takes it along."""
+        with self._lock:
+            if not self._over:  # a thread that the tool left behind speaks of nothing that is going on now
+                self._unsaid.append({"kind": kind, **said})
+
+    def look(self) -> None:
+        """Bring the caller what there is to say, if it is a long call; from another thread."""
+        age = time.monotonic() - self._began
+        with self._lock:
+            if self._over or age < LONG or (self._told and not self._unsaid):
+                return
+            words, self._unsaid = self._unsaid, []
+            first = [] if self._told else [{"kind": "begun", "seconds": age}]
+            self._told += 1
+            number = self._told
+        _box(self._mailbox, self._namespace).tell.remote(self.name, number, dump({"said": [*first, *words]}))
+
+    def end(self) -> dict[str, Any]:
+        """What the answer has to bring along; nothing is said any more."""
+        with self._lock:
+            self._over = True
+            return {"said": self._unsaid, "told": self._told}
+
+
+class _Herald:
+    """Two threads that look after the call of this process, for as long as the process lives."""
+
+    def __init__(self) -> None:
+        self.call: Call | None = None
+        self._signals: tuple[socket.socket, socket.socket] | None = None
+
+    def follow(self, call: Call) -> None:
+        """Look after this call; from the main thread."""
+        self.call = call
+        if self._signals is None:
+            theirs, ours = self._signals = socket.socketpair()
+            theirs.setblocking(False)
+            signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
+            signal.signal(signal.SIGINT, self._interrupted)
+            for name, work in (("signals", functools.partial(self._pass_on, ours)), ("words", self._look)):
+                threading.Thread(target=work, name=f"rerail-{name}", daemon=True).start()
+
+    def _interrupted(self, number: int, frame: Any) -> None:
+        call = self.call
+        if call is None:
+            signal.default_int_handler(number, frame)
+        elif not call.interrupted:  # once: the tool cleans up
+            call.interrupted = True
+            raise KeyboardInterrupt
+
+    def _pass_on(self, signals: socket.socket) -> None:
+        main = threading.main_thread().ident or 0
+        while told := signals.recv(4096):
+            call = self.call
+            if signal.SIGINT in told and call is not None and not call.interrupted:
+                signal.pthread_kill(main, signal.SIGINT)
+
+    def _look(self) -> None:
+        while True:
+            time.sleep(EVERY)
+            call = self.call
+            if call is not None:
+                with contextlib.suppress(Exception):  # nobody listens: the answer is what counts
+                    call.look()
+
+
+HERALD: Final = _Herald()
+_boxes: dict[str, Any] = {}
+
+
+def _box(name: str, namespace: str) -> Any:
+    """The mailbox of whoever made the call."""
+    if name not in _boxes:
+        import ray
+
+        _boxes[name] = ray.get_actor(name, namespace=namespace)
+    return _boxes[name]
+
+
+def perform(asking: bytes) -> bytes:
+    """Make one call and answer; everything that the tool does is an answer."""
+    tool, request, name, mailbox, namespace = msgspec.msgpack.decode(asking)
+    asked = msgspec.json.decode(request)
+    call = Call(name, mailbox, namespace)
+    ctx = Context(**asked["context"], sink=call.say)
+    HERALD.follow(call)
+    try:
+        with _interruptible():
+            answer = {"kind": "result", "value": _called(unpacked(tool), asked["args"], ctx)}
+    except BaseException as error:  # noqa: BLE001  # an interrupt too: whoever sent it does not wait for the answer
+        if isinstance(error, KeyboardInterrupt):
+            ctx.cancelled.set()  # for threads of the tool's own
+        answer = {"kind": "error", "error": describe(carried(error))}
+    HERALD.call = None
+    rest = {"usage": {"tokens": ctx.tokens, "cost": ctx.cost}, **call.end()}
+    try:
+        return dump({**answer, **rest})
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        refusal = ToolError(tell("error.worker.output_not_json", error=error), code="OUTPUT_NOT_JSON")
+        return dump({"kind": "error", "error": describe(refusal), **rest})
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let the signal through that ends a call: Ray holds it back in its workers."""
+    held = signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, held)
+
+
+def _called(tool: Any, args: dict[str, Any], ctx: Context) -> Any:
+    from rerail.adapters.tools.functions import FunctionTool, settled
+    from rerail.adapters.tools.specs import is_async
+
+    if not isinstance(tool, FunctionTool):
+        return asyncio.run(tool.call(args, ctx))
+    output = tool.fn(**tool.bind(args, ctx))
+    return settled(asyncio.run(output) if is_async(tool.fn) else output)
+
+
+class Mailbox:
+    """What calls under way have to say, until whoever made them takes it; an actor beside that one."""
+
+    def __init__(self) -> None:
+        self._said: list[tuple[str, int, bytes]] = []
+        self._news = asyncio.Event()
+
+    async def tell(self, name: str, number: int, words: bytes) -> None:
+        """Put something in."""
+        self._said.append((name, number, words))
+        self._news.set()
+
+    async def hear(self, seconds: float) -> list[tuple[str, int, bytes]]:
+        """Take everything out, once there is something or the time is over."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
+        self._news.clear()
+        said, self._said = self._said, []
+        return said

@@ -1,0 +1,123 @@
+"""A worker: takes up runs that wait for somebody, so many at once, until it is told to stop (SPEC T7, I6).
+
+Rules of this file:
+- Nothing is handed out: whoever gets a run's lease has it, and the store sees to it that this is one.
+- The store rings when a run is given back. A holder that died rings nobody, so there is a look every few seconds.
+- Workers that look at the same time do not all try the same run first.
+- A run whose tools are not here is left to others, and that is said once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from rerail.core.texts import Told, tell
+from rerail.engine.engine import Engine
+from rerail.errors import PlanError, RerailError
+
+LOOK_SECONDS: Final = 5.0  # between two looks, if nobody rings
+REST_SECONDS: Final = 0.2  # between two looks, however often somebody rings
+WINDOW: Final = 64  # runs of about the same age, among which the order is by chance
+STALE: Final = 8  # runs in a row that others had taken, after which it is time to look again
+CHANCE: Final = random.Random()  # noqa: S311 - no secret depends on it
+
+
+class Crew:
+    """The runs that one worker drives."""
+
+    def __init__(self, engine: Engine, jobs: int, said: Callable[[Told], None]) -> None:
+        """``said`` is told which runs are left to others, and why."""
+        self._engine, self._jobs, self._said = engine, jobs, said
+        self._left: dict[str, str] = {}  # runs that others have to do → why
+        self._waiting: deque[str] = deque()
+        self._stopping = asyncio.Event()
+        self._looked = 0.0
+        self.taken = 0
+
+    @property
+    def left(self) -> dict[str, str]:
+        """The runs that this worker has no tools for, and why."""
+        return dict(self._left)
+
+    def stop(self) -> None:
+        """Take up nothing more."""
+        self._stopping.set()
+
+    async def work(self, *, until_idle: bool = False) -> None:
+        """Take up runs until told to stop, or until there is nothing more to do here."""
+        stopping = asyncio.create_task(self._stopping.wait())
+        bell: asyncio.Task[bool] | None = None
+        try:
+            while not self._stopping.is_set():
+                if bell is None or bell.done():
+                    bell = asyncio.create_task(self._freed())
+                    await asyncio.sleep(0)  # whoever rings from here on is heard
+                await self._fill()
+                busy = self._engine.under_way()
+                if until_idle and not busy and not self._waiting:
+                    return
+                full = len(busy) >= self._jobs
+                news = [stopping, *busy.values()] if full else [stopping, bell, *busy.values()]
+                await asyncio.wait(news, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (stopping, bell):
+                if task is not None:
+                    task.cancel()
+                    await asyncio.gather(task, return_exceptions=True)
+
+    async def _freed(self) -> bool:
+        """Whether somebody rang; a store that is out of reach rings nobody."""
+        loop = asyncio.get_running_loop()
+        try:
+            rang = await self._engine.freed(LOOK_SECONDS)
+        except RerailError:
+            rang = False
+            await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(max(0.0, self._looked + REST_SECONDS - loop.time()))
+        return rang
+
+    async def _fill(self) -> None:
+        """Take up runs as long as there is room for them."""
+        looked, stale = False, 0
+        while len(self._engine.under_way()) < self._jobs and not self._stopping.is_set():
+            if not self._waiting or stale >= STALE:
+                if (looked and stale < STALE) or not await self._look():
+                    return  # all that there was, was seen
+                looked, stale = True, 0
+            taken = await self._taken_up(self._waiting.popleft())
+            stale = 0 if taken else stale + 1
+
+    async def _look(self) -> bool:
+        """Find the runs that nobody drives; False if there are none for this worker."""
+        self._waiting.clear()
+        self._looked = asyncio.get_running_loop().time()
+        try:
+            runs = [head.run for head in await self._engine.unattended() if head.run not in self._left]
+        except RerailError as error:
+            self._said(tell("cli.work.no_store", error=error))
+            return False
+        for first in range(0, len(runs), WINDOW):
+            some = runs[first : first + WINDOW]
+            CHANCE.shuffle(some)
+            self._waiting.extend(some)
+        return bool(runs)
+
+    async def _taken_up(self, run: str) -> bool:
+        try:
+            taken = await self._engine.take_up(run)
+        except PlanError as missing:
+            why = "; ".join(str(fault.message) for fault in missing.faults)
+            self._left[run] = why
+            self._said(tell("cli.work.left", run=run, why=why))
+            return False
+        except RerailError as error:
+            if error.code != "STORE_FAILED":  # else it is out of reach, for now
+                self._left[run] = str(error)
+            self._said(tell("cli.work.left", run=run, why=error))
+            return False
+        self.taken += taken
+        return taken

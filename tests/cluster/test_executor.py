@@ -1,0 +1,343 @@
+"""Steps as tasks of a real Ray cluster: answers, failures, cancellation, resources, lost workers and nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cluster.conftest import Node
+
+import rerail
+from rerail.ports import Tool
+
+pytestmark = pytest.mark.anyio
+
+Load = Callable[[str], list[Tool]]
+
+TOOLS = """
+import asyncio, os, signal, time
+from pathlib import Path
+import rerail
+from rerail import Context, tool
+
+@tool
+def where(x: int = 0) -> dict:
+    return {"pid": os.getpid(), "x": x}
+
+@tool
+async def later(x: int) -> int:
+    await asyncio.sleep(0.01)
+    return x + 1
+
+@tool
+def told(ctx: Context) -> list:
+    ctx.log("a line")
+    ctx.progress(0.5, "half")
+    ctx.usage(7, 0.25)
+    return [ctx.run, ctx.step, ctx.attempt, ctx.key, ctx.fence]
+
+@tool
+def slowly_told(go: str, ctx: Context) -> str:
+    for number in range(5):
+        ctx.log(f"line {number}")
+    while not Path(go).exists():
+        time.sleep(0.01)
+    ctx.log("the last")
+    return "done"
+
+@tool
+def fail(kind: str) -> None:
+    raise {"value": ValueError("not good"), "limited": rerail.RateLimited("slow down", retry_after=0.01)}[kind]
+
+@tool
+def big(size: int) -> str:
+    return "x" * size
+
+@tool
+def once_limited(note: str) -> int:
+    file = Path(note)
+    file.write_text(file.read_text() + "x" if file.exists() else "x")
+    if len(file.read_text()) == 1:
+        raise rerail.RateLimited("slow down", retry_after=0.01)
+    return len(file.read_text())
+
+def work(note, seconds):
+    file = Path(note)
+    with file.open("a") as out:
+        out.write(f"{os.getpid()}\\n")
+    try:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            time.sleep(0.02)
+    finally:
+        with file.open("a") as out:
+            out.write("cleaned\\n")
+    return len(file.read_text().split())
+
+@tool
+def busy(note: str, seconds: float = 30.0) -> int:
+    return work(note, seconds)
+
+@tool(effect="once")
+def pay(note: str, seconds: float = 30.0) -> int:
+    return work(note, seconds)
+
+@tool
+def again(note: str) -> int:
+    return work(note, 0 if Path(note).exists() else 60)
+
+@tool
+def asleep(note: str) -> None:
+    try:
+        time.sleep(30)
+    finally:
+        Path(note).write_text("cleaned")
+
+@tool
+def stubborn(note: str) -> None:
+    Path(note).write_text(str(os.getpid()))
+    while True:
+        try:
+            time.sleep(0.05)
+        except BaseException:
+            pass
+
+@tool
+async def napping(note: str) -> None:
+    try:
+        await asyncio.sleep(30)
+    finally:
+        Path(note).write_text("cleaned")
+
+@tool
+def die(note: str) -> str:
+    file = Path(note)
+    if not file.exists():
+        file.write_text("once")
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "second time lucky"
+
+@tool(effect="once")
+def die_once(note: str) -> str:
+    with Path(note).open("a") as out:
+        out.write("x")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def settings(**ray: Any) -> dict[str, Any]:
+    return {
+        "ray": {"steps": True, "cpus": 0.1, **ray},
+        "retry": {"backoff_base": 0.0, "max_retry_rounds": 0},
+        "store": {"durability": "normal"},
+    }
+
+
+def step(tool: str, **rest: Any) -> dict[str, Any]:
+    return {"id": rest.pop("id", tool), "tool": tool, "args": rest.pop("args", {}), **rest}
+
+
+def plan(*steps: dict[str, Any]) -> dict[str, Any]:
+    return {"objective": "something on a cluster", "steps": list(steps)}
+
+
+async def until(there: Callable[[], Any], seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not there():
+        assert time.monotonic() < deadline, "it never came to that"
+        await asyncio.sleep(0.02)
+
+
+async def test_steps_run_on_the_cluster_and_pass_outputs_on(cluster: Any, tools: Load, tmp_path: Path) -> None:
+    """I6 X6 M3: sync and async tools run in other processes, with context, log, progress, usage and a fence."""
+    async with rerail.Engine(f"sqlite:///{tmp_path}/runs.db", tools(TOOLS), settings()) as engine:
+        result = await engine.run(
+            plan(
+                step("where"),
+                step("later", args={"x": 1}),
+                step("where", id="next", args={"x": "${later}"}),
+                step("told"),
+                step("once_limited", args={"note": str(tmp_path / "n")}),
+            )
+        )
+        events = [record.to_dict() async for record in engine.watch(result.run_id)]
+    assert result.success, result.summary
+    assert result.steps["where"].output["pid"] != os.getpid()
+    assert result.steps["next"].output["x"] == 2
+    run, named, attempt, key, fence = result.steps["told"].output
+    assert (run, named, attempt, fence) == (result.run_id, "told", 1, 1) and key.startswith(run)
+    assert result.steps["once_limited"].output == 2  # "not now" came through, as itself
+    assert {one["message"] for one in events if one["type"] == "step_progress"} == {"a line", "half"}
+    assert [one["tokens"] for one in events if one["type"] == "step_succeeded" and one["step"] == "told"] == [7]
+
+
+async def test_what_a_long_call_says_is_heard_while_it_runs(cluster: Any, tools: Load, tmp_path: Path) -> None:
+    """M3 I6: log lines come while the tool is at work, all of them, in order, before its end."""
+    go = tmp_path / "go"
+    async with rerail.Engine("memory://", tools(TOOLS), settings()) as engine:
+        run = await engine.start(plan(step("slowly_told", args={"go": str(go)})))
+        lines: list[str] = []
+        async for record in engine.watch(run):
+            told = record.to_dict()
+            if told["type"] == "step_progress":
+                lines += told["message"].splitlines()
+                go.touch()
+            elif told["type"] == "step_succeeded":
+                assert lines == [*(f"line {number}" for number in range(5)), "the last"]
+    assert go.exists() and lines
+
+
+async def test_a_failure_on_a_node_is_the_failure_it_would_be_here(cluster: Any, tools: Load) -> None:
+    """X3 H2 I6: type, message, category and traceback come back."""
+    async with rerail.Engine("memory://", tools(TOOLS), settings()) as engine:
+        result = await engine.run(plan(step("fail", args={"kind": "value"}, retries=0)))
+    error = result.steps["fail"].error
+    assert (error["category"], error["message"]) == ("parameter_error", "not good")
+    assert error["type"] == "ValueError" and "toolbox.py" in error["traceback"]
+
+
+async def test_large_outputs_are_kept_in_the_store(cluster: Any, tools: Load, tmp_path: Path) -> None:
+    """E6 I6: what is too large for an event is an artifact, whole, and feeds the next step."""
+    size = 3_000_000
+    async with rerail.Engine(f"sqlite:///{tmp_path}/runs.db", tools(TOOLS), settings()) as engine:
+        result = await engine.run(plan(step("big", args={"size": size})))
+        made = [one for one in await engine.artifacts(result.run_id) if one["name"] == "big"]
+        assert len(result.steps["big"].output) == size and made[0]["size"] > size
+
+
+async def test_tools_without_a_place_of_their_own_travel_whole(cluster: Any, tmp_path: Path) -> None:
+    """M2 I6: closures, shell and declared tools run on the cluster; what cannot be sent says so, and is not called."""
+    import threading
+
+    lock, base = threading.Lock(), 40
+
+    @rerail.tool(name="closure")
+    def inner(x: int) -> list[int]:
+        return [base + x, os.getpid()]
+
+    @rerail.tool(name="held")
+    def holding() -> None:
+        with lock:
+            (tmp_path / "called").touch()
+
+    declared = {"tools": {"shell": {"pid_of": ["sh", "-c", "echo $PPID"]}}}
+    async with rerail.Engine("memory://", [inner, holding], {**settings(), **declared}) as engine:
+        result = await engine.run(
+            plan(step("closure", args={"x": 2}), step("held"), step("pid_of")),
+        )
+    number, pid = result.steps["closure"].output
+    assert number == 42 and pid != os.getpid()
+    assert int(result.steps["pid_of"].output["stdout"]) != os.getpid()
+    failed = result.steps["held"]
+    assert (failed.error["code"], failed.error["category"]) == ("TOOL_NOT_CARRIED", "permanent_error")
+    assert not (tmp_path / "called").exists()
+
+
+async def test_a_timeout_interrupts_the_tool(cluster: Any, tools: Load, tmp_path: Path) -> None:
+    """X4 I6: a tool that runs too long is interrupted and cleans up, sync or async; a stubborn one is killed."""
+    notes = {name: tmp_path / name for name in ("busy", "napping", "asleep", "stubborn")}
+    steps = [
+        step(name, args={"note": str(note)}, timeout=1.0, retries=0, critical=False) for name, note in notes.items()
+    ]
+    async with rerail.Engine("memory://", tools(TOOLS), settings()) as engine:
+        started = time.monotonic()
+        result = await engine.run(plan(*steps))
+        assert time.monotonic() - started < 20
+    events = {name: result.steps[name] for name in notes}
+    assert {name: row.error["code"] for name, row in events.items()} == dict.fromkeys(notes, "SKIP_OPTIONAL")
+    for name in ("busy", "napping", "asleep"):
+        assert "cleaned" in notes[name].read_text(), name
+    pid = int(notes["stubborn"].read_text())
+    await until(lambda: not Path(f"/proc/{pid}").exists())
+
+
+async def test_waiting_for_room_is_not_working(cluster: Any, node: Node, tools: Load, tmp_path: Path) -> None:
+    """X4 I6: the step's resources are honoured, and its timeout counts from when its tool begins."""
+    node(seat=1)
+    wanted = {"cpu": 0.1, "seat": 1}
+    steps = [
+        step("busy", id=f"s{number}", args={"note": str(tmp_path / f"s{number}"), "seconds": 0.8}, timeout=1.6,
+             resources=wanted, retries=0)
+        for number in range(3)
+    ]  # fmt: skip
+    async with rerail.Engine("memory://", tools(TOOLS), settings()) as engine:
+        begun = time.monotonic()
+        result = await engine.run(plan(*steps))
+        assert time.monotonic() - begun > 2.3  # one after another
+    assert result.success, result.summary
+    assert all(row.attempts == 1 and 0.7 < row.elapsed < 1.6 for row in result.steps.values())
+
+
+async def test_resources_that_nobody_has(cluster: Any, tools: Load, tmp_path: Path) -> None:
+    """X4 I6: no room is a transient failure after `ray.max_wait`, and no doubt for `once`: nothing was called."""
+    note = tmp_path / "note"
+    gone = step("pay", args={"note": str(note)}, resources={"unicorn": 1}, retries=0)
+    async with rerail.Engine("memory://", tools(TOOLS), settings(max_wait=0.5)) as engine:
+        result = await engine.run(plan(gone))
+        odd = await engine.run(plan(step("where", resources={"cpu": -1}, retries=0)))
+    error = result.steps["pay"].error
+    assert (result.status, error["code"], error["category"]) == ("failed", "NO_ROOM", "transient_error")
+    assert "unicorn" in error["message"] and not note.exists()
+    refused = odd.steps["where"].error
+    assert (refused["code"], refused["category"]) == ("CLUSTER_REFUSES", "permanent_error")
+
+
+async def test_cancelling_a_run_that_waits_for_room(cluster: Any, tools: Load, tmp_path: Path) -> None:
+    """X4 X7 E3: a `once` step that never began is not in doubt when its run is cancelled; one at work is."""
+    waiting = step("pay", id="waiting", args={"note": str(tmp_path / "w")}, resources={"unicorn": 1})
+    working = step("pay", id="working", args={"note": str(tmp_path / "b")})
+    async with rerail.Engine("memory://", tools(TOOLS), settings()) as engine:
+        run = await engine.start(plan(waiting, working))
+        await until((tmp_path / "b").exists)
+        await engine.cancel(run)
+        result = await engine.wait(run)
+    assert result.status == "cancelled"
+    assert result.steps["working"].status == "in_doubt" and result.steps["waiting"].status != "in_doubt"
+    assert "cleaned" in (tmp_path / "b").read_text() and not (tmp_path / "w").exists()
+
+
+async def test_a_dead_worker_is_a_lost_answer(cluster: Any, tools: Load, tmp_path: Path) -> None:
+    """X4 E3 I6: what may be repeated is called again, what must not is in doubt."""
+    note, other = tmp_path / "note", tmp_path / "other"
+    async with rerail.Engine("memory://", tools(TOOLS), settings()) as engine:
+        result = await engine.run(plan(step("die", args={"note": str(note)})))
+        assert result.success and result.steps["die"].output == "second time lucky"
+        assert result.steps["die"].attempts == 2
+        doubt = await engine.run(plan(step("die_once", args={"note": str(other)})))
+        codes = [
+            one["error"]["code"]
+            for one in (record.to_dict() for record in await engine.events(result.run_id))
+            if one["type"] == "step_failed"
+        ]
+    assert codes == ["ANSWER_LOST"]
+    assert (doubt.status, doubt.steps["die_once"].status) == ("waiting", "in_doubt")
+    assert other.read_text() == "x"
+
+
+async def test_a_dead_node_loses_its_own_steps_only(cluster: Any, node: Node, tools: Load, tmp_path: Path) -> None:
+    """I6 X4 E3: the step on the node that died runs again elsewhere, the `once` one is in doubt, others go on."""
+    first = node(here=2)
+    notes = {name: tmp_path / name for name in ("repeated", "paid", "safe")}
+    wanted = {"cpu": 0.1, "here": 1}
+    steps = [
+        step("again", id="repeated", args={"note": str(notes["repeated"])}, resources=wanted),
+        step("pay", id="paid", args={"note": str(notes["paid"])}, resources=wanted),
+        step("busy", id="safe", args={"note": str(notes["safe"]), "seconds": 5.0}, resources={"CPU": 0.1, "head": 1}),
+    ]
+    async with rerail.Engine("memory://", tools(TOOLS), settings()) as engine:
+        run = await engine.start(plan(*steps))
+        await until(lambda: all(note.exists() for note in notes.values()), 40)
+        cluster.remove_node(first, allow_graceful=False)
+        node(here=2)
+        result = await engine.wait(run)
+    rows = {name: (row.status, row.attempts) for name, row in result.steps.items()}
+    assert rows["repeated"] == ("succeeded", 2)
+    assert rows["paid"] == ("in_doubt", 1)
+    assert len(notes["paid"].read_text().split()) == 1
+    assert rows["safe"] == ("succeeded", 1)
+    assert result.status == "waiting"
