@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
-from langgraph.types import Command, interrupt
+from langgraph.types import Command, RetryPolicy, interrupt
 from tests.adapters.graph_child import CONFIG, tools
 from tests.scenarios.places import QUICK, until
 from typing_extensions import TypedDict
@@ -209,17 +209,19 @@ async def test_people_are_heard_while_the_graph_stands_still(thread: Thread) -> 
     """X7: at a breakpoint nobody lets the run go on, and it can be cancelled all the same."""
     async for _ in thread.graph.astream({"plan": CHAIN, "run_id": "r"}, CONFIG, interrupt_before="executor"):
         pass
-    await thread.engine.cancel("r")
+    await asyncio.wait_for(thread.engine.cancel("r"), 10)
     assert (await asyncio.wait_for(thread.engine.wait("r"), 10)).status == "cancelled"
     assert (await thread(None))["status"] == "cancelled" and thread.world.order == []
 
 
 async def test_a_run_that_somebody_else_drives_is_looked_at(thread: Thread) -> None:
-    """T7, I5: the graph takes no run from a living owner, and tells how it ended."""
+    """T7, I5: the graph takes no run from a living owner, in this engine or another, and tells how it ended."""
     thread.world.script["a"] = [Took(0.3, {"n": 1})]
-    run = await thread.engine.start(CHAIN)
-    told = await thread({"run_id": run})
-    assert told["verdict"]["success"] and thread.world.order == ["a", "b"]
+    async with rerail.Engine(thread.engine._host.store.url, thread.world.tools(), QUICK) as other:
+        for engine in (thread.engine, other):
+            told = await thread({"run_id": await engine.start(CHAIN)})
+            assert told["verdict"]["success"]
+    assert thread.world.order == ["a", "b"] * 2
 
 
 # -- Kills ---------------------------------------------------------------------------------------------------------
@@ -317,6 +319,25 @@ async def test_a_node_that_is_run_again_goes_on_with_its_run(thread: Thread) -> 
     told = await graph.ainvoke(None, CONFIG)
     assert told["after"] == "x, then" and told["rerail"]["verdict"]["run_id"] == row.run_id
     assert thread.world.order == ["a", "b"] and len(await thread.engine.list()) == 1
+
+
+async def test_a_node_that_is_retried_goes_on_with_its_run(thread: Thread) -> None:
+    """E1, I5: what failed was behind the run; LangGraph tries the whole node again, and its run is found done."""
+    tries = []
+
+    def update(result: rerail.RunResult) -> dict[str, Any]:
+        tries.append(result.run_id)
+        if len(tries) == 1:
+            raise ConnectionError("not yet")
+        return {"topic": "done"}
+
+    builder = StateGraph(Theirs)
+    again = RetryPolicy(max_attempts=2, initial_interval=0.01)
+    builder.add_node("work", as_node(thread.engine, CHAIN, update=update), retry_policy=again)
+    builder.add_edge(START, "work")
+    told = await builder.compile(checkpointer=InMemorySaver()).ainvoke({"topic": "x"}, CONFIG)
+    assert told["topic"] == "done" and len(tries) == 2 and tries[0] == tries[1]
+    assert thread.world.order == ["a", "b"]
 
 
 # -- Graphs as tools -----------------------------------------------------------------------------------------------
