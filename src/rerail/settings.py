@@ -101,6 +101,7 @@ class RayTable(_Table, frozen=True):
     env: dict[str, Any] = {}  # Ray's runtime_env: working_dir, pip, env_vars, …
     cpus: float = 1.0  # what a step gets that does not say
     max_wait: float = 600.0  # seconds that a call may wait for room
+    gone_after: float = 40.0  # seconds without its head after which the cluster is gone; Ray ends the process at 60
     coordinator: dict[str, float] = {}  # what the actor asks for that drives a run
 
 
@@ -189,7 +190,7 @@ LOWEST: dict[str, float] = {
     "store.reconnect_seconds": 0, "tools.max_output": 1, "model.retries": 0, "model.prices": 0, "model.max_reasks": 0,
     "model.max_context_chars": 1000, "worker.jobs": 1, "server.port": 0, "server.heartbeat": 0.1,
     "server.max_body": 1024, "server.max_readers": 1, "server.max_behind": 1,
-    "worker.runs": 1, "worker.grace": 0, "ray.cpus": 0, "ray.coordinator": 0, "ray.max_wait": 0,
+    "worker.runs": 1, "worker.grace": 0, "ray.cpus": 0, "ray.coordinator": 0, "ray.gone_after": 0, "ray.max_wait": 0,
     "notify.timeout": 0.001, "notify.retries": 0,
     **{f"{table}.timeout": 0.001 for table in _MODEL_TABLES}, **{f"{table}.temperature": 0 for table in _MODEL_TABLES},
 }  # fmt: skip

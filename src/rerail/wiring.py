@@ -106,7 +106,7 @@ def make_executor(settings: Settings) -> Executor | None:
         from rerail.adapters.executors.ray import RayExecutor
 
     table = settings.ray
-    return RayExecutor(table.address, table.env, table.cpus, table.max_wait)
+    return RayExecutor(table.address, table.env, table.cpus, table.max_wait, table.gone_after)
 
 
 @contextlib.contextmanager

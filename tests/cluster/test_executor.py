@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -341,3 +344,18 @@ async def test_a_dead_node_loses_its_own_steps_only(cluster: Any, node: Node, to
     assert len(notes["paid"].read_text().split()) == 1
     assert rows["safe"] == ("succeeded", 1)
     assert result.status == "waiting"
+
+
+def test_a_cluster_that_is_gone_takes_nobody_along(tmp_path: Path) -> None:
+    """I6 X4 E3: calls under way are lost answers, later ones find no cluster, and the process lives to say so."""
+    (tmp_path / "toolbox.py").write_text(TOOLS)
+    script = Path(__file__).parent / "gone.py"
+    said = subprocess.run(
+        [sys.executable, "-W", "ignore", str(script), str(tmp_path)], capture_output=True, text=True, timeout=100
+    )
+    assert said.returncode == 0, said.stderr[-3000:]
+    told = json.loads(said.stdout.splitlines()[-1])
+    busy = [(code, lost) for step, code, lost in told["codes"] if step == "busy"]
+    assert busy[0] == ("ANSWER_LOST", True) and busy[-1] == ("CLUSTER_UNREACHABLE", False)
+    assert [code for step, code, _ in told["codes"] if step == "pay"] == ["ANSWER_LOST"]
+    assert told["status"] == "waiting"  # for somebody who knows whether it was paid

@@ -67,7 +67,8 @@ CONTRACT = {
     "artifacts.memory": 10, "artifacts.ttl_hours": 24,
     "store.url": "sqlite:///.rerail/runs.db", "store.durability": "full", "store.reconnect_seconds": 30,
     "worker.jobs": None, "worker.runs": 16, "worker.grace": 30, "store.workspace": None,
-    "ray.steps": False, "ray.address": None, "ray.env": {}, "ray.cpus": 1, "ray.max_wait": 600, "ray.coordinator": {},
+    "ray.steps": False, "ray.address": None, "ray.env": {}, "ray.cpus": 1, "ray.max_wait": 600, "ray.gone_after": 40,
+    "ray.coordinator": {},
     "model.name": None, "model.base_url": None, "model.temperature": 0, "model.timeout": 60, "model.prices": {},
     "mcp.servers": {}, "mcp.from_plans": False,
     "notify.command": [], "notify.webhook": None, "notify.on": ("done", "failed", "waiting"), "notify.timeout": 10,
@@ -631,6 +632,7 @@ BITES: dict[str, Bite] = {
     "ray.address": ("10.0.0.1:6379", "local", lambda given: on_ray(given).address, "10.0.0.1:6379", "local"),
     "ray.env": ({"env_vars": {"A": "1"}}, {}, lambda given: on_ray(given).env, {"env_vars": {"A": "1"}}, {}),
     "ray.cpus": (0.5, 2, lambda given: on_ray(given).asked({})["num_cpus"], 0.5, 2),
+    "ray.gone_after": (5, 50, lambda given: on_ray(given).gone_after, 5, 50),
     "ray.max_wait": (5, 50, lambda given: on_ray(given).max_wait, 5, 50),
     **SERVER_BITES,
 }  # fmt: skip

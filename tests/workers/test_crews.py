@@ -212,8 +212,9 @@ async def test_two_workers_share_fifty_runs_and_one_is_killed(on_postgres: Share
             assert result.steps["pay"].status == "in_doubt"
             await engine.resolve(result.run_id, "pay", succeeded=None)
         assert {(await engine.wait(run)).status for run in runs} == {"completed"}
-        owners = {(await engine.head(run)).owner for run in runs}
-    assert owners == {None}
+        for run in runs:
+            while (await engine.head(run)).owner is not None:  # noqa: ASYNC110 - it is about to be given back
+                await asyncio.sleep(0.02)
     paid = [line.split()[0] for line in lines(trace) if line.split()[1] == "pay"]
     assert sorted(paid) == sorted(runs)
     assert len(doubts) <= 4

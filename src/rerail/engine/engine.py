@@ -106,7 +106,7 @@ class Engine(Family):
         self._today = Today(host.specs_of, policy)
         self._origin, self._ttl = tuple(origin), ttl
         self._entrusted: set[str] = set()  # runs that this engine left to others, who will not leave them alone
-        self._leaving = False
+        self._leaving = self._closing = False
         self._broken: dict[str, RerailError] = {}  # runs that stopped because they could not be written any more
         self._attendant: asyncio.Task[None] | None = None
         self._follow_ups: set[asyncio.Task[Any]] = set()
@@ -117,6 +117,7 @@ class Engine(Family):
 
     async def open(self) -> None:
         """Open the store and begin to listen to other processes."""
+        self._leaving = self._closing = False
         with store_errors():
             await self._host.store.open()
             await self._host.store.sweep(self._host.clock.now() - self._ttl)
@@ -126,10 +127,13 @@ class Engine(Family):
 
     async def close(self) -> None:
         """Stop live runs as a crash would: calls cancelled, leases released, nothing recorded as cancelled."""
+        self._closing = True
         if self._attendant is not None:
             self._attendant.cancel()
             await asyncio.gather(self._attendant, return_exceptions=True)
         tasks = [live.task for live in self._live.values()]
+        for live in self._live.values():
+            live.loop.leave()  # a driver of a store may swallow a cancellation; nothing must go on for that
         for task in (*tasks, *self._follow_ups):
             task.cancel()
         await asyncio.gather(*tasks, *self._follow_ups, return_exceptions=True)
@@ -148,7 +152,7 @@ class Engine(Family):
         if not self._host.clock.polls:
             return
         renewed = self._host.clock.now()
-        while True:
+        while not self._closing:  # a driver of a store may swallow the cancellation
             await asyncio.sleep(INBOX_EVERY)
             for run, live in list(self._live.items()):
                 # One run's trouble must not keep the others from being heard and renewed.

@@ -6,6 +6,8 @@ Rules of this file:
   never began is nobody's doubt.
 - Whatever takes the answer away (a worker, a node, an object, the cluster) is a lost answer. What goes wrong before
   the task is handed over is not.
+- A cluster that is gone takes no process with it: Ray ends its program a minute after it lost the cluster's head, so
+  the connection is given up before that, and made again by the next call.
 - A cancelled call is interrupted, and killed if that does not end it in time.
 """
 
@@ -39,6 +41,7 @@ from rerail.ports import NotBegun, Tool
 GRACE: Final = 1.0  # seconds that an interrupted call has to end by itself
 CATCH_UP: Final = 2.0  # seconds that an answer waits for what was said before it
 CONNECT: Final = 5.0  # seconds for somebody to answer at the cluster's address
+WATCH: Final = 2.0  # seconds between two looks at the cluster's head
 LISTEN: Final = 30.0  # seconds of one look into the mailbox
 NAMESPACE: Final = "rerail"
 # The names of what Ray itself counts; whatever else a step asks for is a resource that the nodes declare.
@@ -107,6 +110,19 @@ class _Joined:
                     )  # fmt: skip
                 self._ours = True
             self._users += 1
+
+    def abandon(self) -> None:
+        """Give up a connection to a cluster that is gone, whosever it was: it would take the process along; blocks."""
+        with self._lock:
+            if ray.is_initialized():
+                self._ours = True  # the next one is
+                ray.shutdown()
+
+    def rejoin(self, address: str | None, env: Mapping[str, Any]) -> None:
+        """Connect again after that; the same users."""
+        self.join(address, env)
+        with self._lock:
+            self._users -= 1
 
     def leave(self) -> None:
         """Disconnect, if nobody needs the connection that was made for us; blocks."""
@@ -186,6 +202,8 @@ class _Under:
         self.ref: Any = None
         self.begun = False
         self.forced = False
+        self.answer: asyncio.Future[bytes] | None = None
+        self.gone = False  # with its cluster
         self.waited = False  # longer for room than is allowed
         self._heard: dict[int, list[dict[str, Any]]] = {}  # what came before its turn
         self._next = 1
@@ -218,6 +236,12 @@ class _Under:
                     self._news.clear()
                     await self._news.wait()
 
+    def lose(self) -> None:
+        """The cluster is gone."""
+        self.gone = True
+        if self.answer is not None:
+            self.answer.cancel()
+
     def give_up(self) -> None:
         """There was no room for too long."""
         if not self.begun:
@@ -228,8 +252,14 @@ class _Under:
 class RayExecutor:
     """Makes calls as tasks of a Ray cluster."""
 
-    def __init__(self, address: str | None, env: Mapping[str, Any], cpus: float, max_wait: float) -> None:
+    def __init__(
+        self, address: str | None, env: Mapping[str, Any], cpus: float, max_wait: float, gone_after: float
+    ) -> None:
         self.address, self.env, self.cpus, self.max_wait = address, env, cpus, max_wait
+        self.gone_after = gone_after
+        self._gone = False
+        self._rejoining = asyncio.Lock()
+        self._watching: asyncio.Task[None] | None = None
         self._carried: dict[int, tuple[Tool, bytes]] = {}
         self._under: dict[str, _Under] = {}
         self._counter = itertools.count(1)
@@ -242,6 +272,10 @@ class RayExecutor:
     async def open(self) -> None:
         """Connect to the cluster, and begin to listen to calls."""
         await join(self.address, self.env)
+        self._begin()
+        self._watching = asyncio.create_task(self._watch())
+
+    def _begin(self) -> None:
         self._name = f"mailbox-{secrets.token_hex(8)}"
         self._task, self._tasks = ray.remote(max_retries=0)(perform), {}
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
@@ -257,14 +291,47 @@ class RayExecutor:
 
     async def close(self) -> None:
         """Let go of the cluster. Calls under way belong to their tasks, and end when these are cancelled."""
-        if self._listening is None:
+        if self._watching is None:
             return
-        self._listening.cancel()
-        await asyncio.gather(self._listening, return_exceptions=True)
-        self._listening = None
-        with contextlib.suppress(problems.RayError, ValueError):
-            ray.kill(self._mailbox)
+        await self._ended(self._watching, self._listening)
+        self._watching = None
+        if not self._gone:
+            with contextlib.suppress(problems.RayError, ValueError):
+                ray.kill(self._mailbox)
         await leave()
+
+    async def _ended(self, *tasks: asyncio.Task[None] | None) -> None:
+        for task in tasks:
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+    async def _watch(self) -> None:
+        """See that the cluster's head answers; past the time allowed the cluster is gone, and all calls with it."""
+        loop = asyncio.get_running_loop()
+        heard = loop.time()
+        while True:
+            await asyncio.sleep(WATCH)
+            if self._gone or await _answers(ray.get_runtime_context().gcs_address):
+                heard = loop.time()
+            elif loop.time() - heard >= self.gone_after:
+                self._gone = True
+                for under in self._under.values():
+                    under.lose()
+                await self._ended(self._listening)
+                await asyncio.to_thread(CLUSTER.abandon)
+
+    async def _return(self) -> None:
+        """Connect again to a cluster that was gone; `Unreachable` if it still is."""
+        async with self._rejoining:
+            if not self._gone:
+                return
+            try:
+                await asyncio.to_thread(CLUSTER.rejoin, self.address, self.env)
+            except (OSError, RuntimeError, ValueError, problems.RayError) as error:
+                raise Unreachable(error) from error
+            self._begin()
+            self._gone = False
 
     def takes(self, tool: Tool) -> bool:
         """Whether a tool is called in the cluster; those of MCP servers are called where the servers are."""
@@ -283,6 +350,8 @@ class RayExecutor:
         begun: Callable[[float], None],
     ) -> Any:
         """Call the tool on some node, and wait for its answer; cancelling this interrupts the tool, then kills it."""
+        if self._gone:
+            await self._return()
         name = f"{ctx.run}/{ctx.step}/{ctx.attempt}.{next(self._counter)}"
         under = self._under[name] = _Under(ctx, begun)
         timer: asyncio.TimerHandle | None = None
@@ -332,9 +401,12 @@ class RayExecutor:
         return task
 
     async def _answered(self, under: _Under, resources: Mapping[str, float]) -> dict[str, Any]:
+        under.answer = asyncio.wrap_future(under.ref.future())
         try:
-            data = await under.ref
+            data = await under.answer
         except asyncio.CancelledError:
+            if under.gone:
+                raise AnswerLost(tell("error.ray.gone", seconds=self.gone_after)) from None
             await finished(self._abandoned(under))
             if under.begun or under.forced or not await _never_ran(under.ref):
                 raise
@@ -373,6 +445,18 @@ def _future(ref: Any) -> asyncio.Future[Any]:
     future: asyncio.Future[Any] = asyncio.wrap_future(ref.future())
     future.add_done_callback(lambda done: None if done.cancelled() else done.exception())  # somebody looked
     return future
+
+
+async def _answers(address: str) -> bool:
+    """Whether somebody is there."""
+    host, _, port = address.rpartition(":")
+    try:
+        async with asyncio.timeout(CONNECT):
+            _, writer = await asyncio.open_connection(host, int(port))
+    except (OSError, ValueError, TimeoutError):
+        return False
+    writer.close()
+    return True
 
 
 async def _never_ran(ref: Any) -> bool:

@@ -8,6 +8,10 @@ CLUSTER: dict[str, dict[str, str]] = {
         "en": "the cluster lost the call ({kind}: {error}); its answer is lost",
         "zh": "集群丢失了这次调用（{kind}：{error}），结果丢失",
     },
+    "error.ray.gone": {
+        "en": "the cluster has been gone for {seconds:g} s; the call's answer is lost",
+        "zh": "集群已失联 {seconds:g} 秒，此调用的结果丢失",
+    },
     "error.ray.no_room": {
         "en": "the cluster had no room for the call within {seconds:g} s (it asks for: {wanted})",
         "zh": "集群在 {seconds:g} 秒内没有空余资源执行此调用（所需资源：{wanted}）",
