@@ -229,3 +229,33 @@ async def test_a_hint_works_where_it_is_given(web: Web) -> None:
         [fault] = (await client.post("/plans/check", json={"plan": plan})).json()["faults"]
         assert fault["code"] == "MCP_NOT_ALLOWED"
         assert "name the servers in mcp.servers, or run it on the command line" in fault["message"]
+
+
+async def test_a_dry_run_gives_its_reasons_in_the_readers_language(web: Web) -> None:
+    """R7, T12: ours in Chinese, those of tools as they are; of one run and of all."""
+    async with web.client() as client:
+        run = await started(client, {"id": "x", "tool": "needs_file", "args": {"name": "never"}, "retries": 0},
+                            {"id": "y", "tool": "echo", "needs": ["x"]})  # fmt: skip
+        await rested(client, run)
+        chinese = {"accept-language": "zh-CN"}
+        one = (await client.post(f"/runs/{run}/retry", json={"dry_run": True}, headers=chinese)).json()
+        assert one["rerun"][0] == {"step": "x", "why": "no never"}
+        assert any("\u4e00" <= sign <= "\u9fff" for sign in one["rerun"][1]["why"]), one["rerun"][1]
+        rows = (await client.post("/retry", json={"dry_run": True}, headers=chinese)).json()["runs"]
+        assert next(row for row in rows if row["run_id"] == run)["preview"]["rerun"] == one["rerun"]
+
+
+async def test_a_changed_file_is_named_and_not_where_it_lies(web: Web) -> None:
+    """T2, I4: a gate whose file was changed meanwhile is not agreed to unseen; the hint names no folder."""
+    async with web.client() as client:
+        run = await started(client, {"id": "w", "tool": "write", "args": {"text": "<b>"}, "produces": ["page.html"]},
+                            {"id": "g", "tool": "echo", "needs": ["w"], "confirm": True})  # fmt: skip
+        await rested(client, run, "waiting")
+        [file] = [path for path in web.place.folder.rglob("page.html") if run in str(path)]
+        file.write_text("something else")
+        refused = await client.post(f"/runs/{run}/confirm", json={})
+        assert refused.status_code == 409 and refused.json()["code"] == "FILE_DAMAGED"
+        assert "page.html" in refused.json()["hint"] and str(web.place.folder) not in refused.text
+        edited = await client.post(f"/runs/{run}/confirm", json={"edit": {"page.html": "seen"}})
+        assert edited.status_code == 202
+        assert (await rested(client, run))["status"] == "completed" and file.read_text() == "seen"
