@@ -149,7 +149,7 @@ def _refuse_bombs(text: str, name: str) -> None:
     import yaml
 
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    sizes: dict[str, int] = {}  # anchors → how many values they stand for
+    sizes: dict[str | None, int] = {}  # anchors → how many values they stand for
     open_: list[tuple[str | None, int]] = []
     written = total = 0
     for event in yaml.parse(text, Loader=base):

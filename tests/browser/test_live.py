@@ -78,7 +78,7 @@ def test_runs_of_other_programs_appear_in_the_list_and_can_be_searched(shared: S
     failed = shared.begin([{"id": "a", "tool": "broken", "args": {"name": "listed"}}], "Bound to fail")
     expect(page.locator(f"[data-run='{failed}'] .chip")).to_have_class("chip s-failed")
 
-    page.get_by_role("button", name="failed").click()
+    page.get_by_role("button", name="failed", exact=True).click()
     expect(row).to_have_count(0)
     expect(page.locator(f"[data-run='{failed}']")).to_be_visible()
     page.get_by_role("button", name="all", exact=True).click()

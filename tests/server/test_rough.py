@@ -62,6 +62,46 @@ async def test_a_socket_that_says_nothing_is_let_go(web: Web) -> None:
             assert answer["code"] == "RUN_UNKNOWN", "it is still there"
 
 
+ODD = (
+    "", "4", "42", "42[", "42[]", "42[1]", "40{", "9", "5", "41", "3probe", "40/admin,", "42" + "[" * 50_000,
+    '42["subscribe",' + "[" * 20_000 + "]" * 20_000 + "]", '42["subscribe",{"run":1e999}]', '421["subscribe",null]',
+    '421["subscribe",{"run":"x","after":-1}]', '451-["subscribe",{"_placeholder":true,"num":0}]', '42["connect"]',
+    '42["disconnect"]', '42["__class__"]', '42999999999999999999999999["subscribe",{}]', '40{"token":"again"}',
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("named", [True, False])
+async def test_a_socket_may_send_anything(web: Web, named: bool) -> None:
+    """I3, I4: what nobody can read ends its own connection at most, and leaves nothing in the log."""
+    address = web.url.replace("http", "ws", 1) + "socket.io/?EIO=4&transport=websocket"
+    async with aiohttp.ClientSession() as session:
+        for odd in (*ODD, b"\xff\x00", b"\x04" * 1_500_000):
+            socket = await session.ws_connect(address)
+            await socket.receive()
+            if named:
+                await socket.send_str(f'40{{"token":"{TOKEN}"}}')
+                await socket.receive()
+            if isinstance(odd, bytes):
+                await socket.send_bytes(odd)
+            else:
+                await socket.send_str(odd)
+            await socket.send_str("42[]")  # read after it, if it is still there
+            await socket.close()
+    async with connected(web) as heard:
+        assert (await heard.client.call("subscribe", {"run": "nobody"}, timeout=20))["code"] == "RUN_UNKNOWN"
+
+
+async def test_nobody_leaves_by_saying_so(tmp_path: Path) -> None:
+    """I4: `connect` and `disconnect` are no wishes: whoever sends them counts as a reader for as long as it is one."""
+    with serving(Place(tmp_path), token=TOKEN, RERAIL_SERVER_MAX_READERS="1") as web:
+        async with connected(web, transports=["websocket"]) as heard, web.client() as client:
+            for name in ("disconnect", "connect"):
+                await heard.client.emit(name, {"asgi.scope": {}})
+            answer = await heard.client.call("subscribe", {"run": "nobody"}, timeout=20)
+            assert answer["code"] == "RUN_UNKNOWN"
+            assert (await client.get("/stream")).status_code == 503
+
+
 @pytest.mark.parametrize("path", ["socket.io/?EIO=4&transport=polling", "api/v1/runs", "nowhere"])
 async def test_a_body_in_pieces_has_the_same_limit_everywhere(web: Web, path: str) -> None:
     """I4: 413 as a problem wherever it is sent; the log tells of no mistake of ours (the server's end looks at it)."""
@@ -189,3 +229,33 @@ async def test_a_hint_works_where_it_is_given(web: Web) -> None:
         [fault] = (await client.post("/plans/check", json={"plan": plan})).json()["faults"]
         assert fault["code"] == "MCP_NOT_ALLOWED"
         assert "name the servers in mcp.servers, or run it on the command line" in fault["message"]
+
+
+async def test_a_dry_run_gives_its_reasons_in_the_readers_language(web: Web) -> None:
+    """R7, T12: ours in Chinese, those of tools as they are; of one run and of all."""
+    async with web.client() as client:
+        run = await started(client, {"id": "x", "tool": "needs_file", "args": {"name": "never"}, "retries": 0},
+                            {"id": "y", "tool": "echo", "needs": ["x"]})  # fmt: skip
+        await rested(client, run)
+        chinese = {"accept-language": "zh-CN"}
+        one = (await client.post(f"/runs/{run}/retry", json={"dry_run": True}, headers=chinese)).json()
+        assert one["rerun"][0] == {"step": "x", "why": "no never"}
+        assert any("\u4e00" <= sign <= "\u9fff" for sign in one["rerun"][1]["why"]), one["rerun"][1]
+        rows = (await client.post("/retry", json={"dry_run": True}, headers=chinese)).json()["runs"]
+        assert next(row for row in rows if row["run_id"] == run)["preview"]["rerun"] == one["rerun"]
+
+
+async def test_a_changed_file_is_named_and_not_where_it_lies(web: Web) -> None:
+    """T2, I4: a gate whose file was changed meanwhile is not agreed to unseen; the hint names no folder."""
+    async with web.client() as client:
+        run = await started(client, {"id": "w", "tool": "write", "args": {"text": "<b>"}, "produces": ["page.html"]},
+                            {"id": "g", "tool": "echo", "needs": ["w"], "confirm": True})  # fmt: skip
+        await rested(client, run, "waiting")
+        [file] = [path for path in web.place.folder.rglob("page.html") if run in str(path)]
+        file.write_text("something else")
+        refused = await client.post(f"/runs/{run}/confirm", json={})
+        assert refused.status_code == 409 and refused.json()["code"] == "FILE_DAMAGED"
+        assert "page.html" in refused.json()["hint"] and str(web.place.folder) not in refused.text
+        edited = await client.post(f"/runs/{run}/confirm", json={"edit": {"page.html": "seen"}})
+        assert edited.status_code == 202
+        assert (await rested(client, run))["status"] == "completed" and file.read_text() == "seen"

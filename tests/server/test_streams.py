@@ -255,4 +255,4 @@ async def test_whoever_comes_back_from_far_may_catch_up(web: Web) -> None:
                     seen.append(event.data["seq"])
                     if event.name == "done":
                         break
-    assert seen == list(range(1, whole["seq"] + 1)) and len(seen) > 2 * 40  # a busy machine has fewer lines told
+    assert seen == list(range(1, whole["seq"] + 1)) and len(seen) > 3 * 40, "lines that come fast may be one event"

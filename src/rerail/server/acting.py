@@ -18,10 +18,11 @@ from fastapi import APIRouter, Header, Request
 from pydantic import AfterValidator
 from starlette.responses import Response
 
+from rerail.core.commands import Preview
 from rerail.core.graph import Graph
 from rerail.core.holes import hole_warnings
 from rerail.core.plan import Fault, servers_of
-from rerail.core.texts import tell
+from rerail.core.texts import retold, tell
 from rerail.errors import PlanError, Refused
 from rerail.plans import Plan, parse_data, steps_in
 from rerail.server.looking import shown
@@ -78,6 +79,14 @@ def _given_plan(data: Any) -> Plan:
     if not isinstance(found, Mapping | list):  # a text would be taken for a file's name, and files are not for everyone
         raise PlanError(tell("refuse.mcp.no_plan"), code="PLAN_UNREADABLE")
     return Plan.load(found)
+
+
+def foreseen(preview: Preview, lang: str) -> dict[str, Any]:
+    """What a retry would do, with its reasons in a language."""
+    plain = preview.to_dict()
+    plain["rerun"] = [{**row, "why": retold(row["why"], lang)} for row in plain["rerun"]]
+    plain["damaged"] = {path: retold(why, lang) for path, why in plain["damaged"].items()}
+    return plain
 
 
 async def _now(serving: Serving, run: str, status: int = 202, **more: Any) -> Response:
@@ -169,7 +178,7 @@ async def retry(request: Request, run: RunPath, body: RetryBody | None = None, b
         take_over=body.take_over, by=by,
     )  # fmt: skip
     if body.dry_run:
-        return Json({"run_id": target, **(preview.to_dict() if preview is not None else {})})
+        return Json({"run_id": target, **(foreseen(preview, language(request)) if preview is not None else {})})
     once = list(preview.once) if preview is not None else []
     return await _now(serving, target, once=once)
 

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from rerail.core.texts import tell
 from rerail.core.views import RunRow
 from rerail.errors import Refused, RerailError
-from rerail.server.acting import By
+from rerail.server.acting import By, foreseen
 from rerail.server.plain import Json
 from rerail.server.problems import problem_of
 from rerail.server.serving import Serving, language, serving_of
@@ -63,4 +63,4 @@ async def _one(serving: Serving, row: RunRow, body: RetryAllBody, by: str | None
         )
     except RerailError as error:
         return {**told, "ok": False, "preview": None, "problem": problem_of(error, lang, serving.withheld)}
-    return {**told, "preview": preview.to_dict() if preview is not None else None, "problem": None}
+    return {**told, "preview": foreseen(preview, lang) if preview is not None else None, "problem": None}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -57,7 +58,7 @@ def problem(code: str, detail: str, hint: str = "", lang: str = "en", **more: An
 
 def problem_of(error: RerailError, lang: str = "en", withheld: Mapping[str, str] | None = None) -> dict[str, Any]:
     """An exception of ours as a problem; a plan's with every fault."""
-    hint = error.hint
+    hint = _without_places(error.hint)
     more: dict[str, Any] = {"status": status_of(error)}
     if isinstance(error, PlanError):
         more["faults"] = [{**fault.to_dict(), "message": fault.said(lang)} for fault in error.faults]
@@ -70,6 +71,12 @@ def problem_of(error: RerailError, lang: str = "en", withheld: Mapping[str, str]
         options = " ".join(f"--allow {kind}" for kind in dict.fromkeys(kinds))
         found["hint"] = retold(tell("hint.server.withheld", option=options), lang)
     return found
+
+
+def _without_places(hint: str) -> str:
+    """A hint that names a file by its name alone: where it lies is nothing to those who ask from elsewhere."""
+    places = {name: one.name for name, one in getattr(hint, "values", {}).items() if isinstance(one, Path)}
+    return tell(hint.key, **{**hint.values, **places}) if isinstance(hint, Told) and places else hint
 
 
 def _of_this_machine(error: RerailError) -> bool:

@@ -12,6 +12,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
+import re
+import traceback
 from collections.abc import Mapping
 from typing import Any, Literal
 from urllib.parse import parse_qs
@@ -53,8 +56,25 @@ class _Json:
     def loads(text: str | bytes, **_: Any) -> Any:
         try:
             return msgspec.json.decode(text)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise json.JSONDecodeError(str(error), "", 0) from error
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Whether the library tells of a mistake of ours: what it cannot read is its sender's, and fills no log."""
+    if record.exc_info and record.exc_info[1] is not None:
+        return not _is_theirs(record.exc_info[1])
+    return record.levelno >= logging.ERROR
+
+
+def _is_theirs(error: BaseException) -> bool:
+    """Whether the library could not read what was sent."""
+    last = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)][-1]
+    return bool(last is _Json.loads.__code__ or re.search(r"[\\/](?:socketio|engineio)[\\/]", last.co_filename))
+
+
+log = logging.getLogger("rerail.server.sockets")
+log.addFilter(_is_ours)
 
 
 class _Beside:
@@ -84,6 +104,15 @@ class _Beside:
     async def _served(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a connection; one that does not say in time who it is has been served long enough."""
         sent = _Sent(send)
+        try:
+            await self._in_time(scope, receive, sent)
+        except Exception as error:
+            if not _is_theirs(error):
+                raise
+            with contextlib.suppress(RuntimeError, OSError):  # it may be gone
+                await sent({"type": "websocket.close", "code": 1007})
+
+    async def _in_time(self, scope: Scope, receive: Receive, sent: _Sent) -> None:
         if scope["type"] == "http":
             # The library logs whatever goes wrong while it reads as a mistake of its own: it gets what was read.
             try:
@@ -197,19 +226,27 @@ class _Left(msgspec.Struct, forbid_unknown_fields=True):
     run: str
 
 
+class _Server(socketio.AsyncServer):  # type: ignore[misc]
+    """The library's server, which hears two wishes and no others: it would take `connect` from anybody as its own."""
+
+    async def _handle_event(self, eio_sid: str, namespace: str | None, id: int | None, data: Any) -> None:  # noqa: A002
+        if isinstance(data, list) and 1 <= len(data) <= 2 and data[0] in ("subscribe", "unsubscribe"):
+            await super()._handle_event(eio_sid, namespace, id, data)
+
+
 class Sockets:
     """The sockets of a server, and what each of them listens to."""
 
     def __init__(self, serving: Serving) -> None:
         self._serving = serving
         self._tasks: dict[str, dict[str, asyncio.Task[None]]] = {}
-        self._sio = socketio.AsyncServer(
+        self._sio = _Server(
             async_mode="asgi",
             cors_allowed_origins=[],  # the gate has looked at where they come from
             json=_Json,
             max_http_buffer_size=min(serving.table.max_body, 1_000_000),
-            logger=False,
-            engineio_logger=False,
+            logger=log,
+            engineio_logger=log,
         )
         self._names = _Names(self._sio)
         self._sio.on("connect", self._connect)
