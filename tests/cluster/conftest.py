@@ -17,7 +17,6 @@ with warnings.catch_warnings():
     import ray
     from ray.cluster_utils import Cluster
 
-from tests.contracts.conftest import postgres  # noqa: F401
 
 from rerail.adapters.tools.loading import load_tools
 from rerail.ports import Tool

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.contracts.conftest import postgres, redis_server  # noqa: F401
 from tests.contracts.servers import NamedPostgres, NamedRedis, PostgresServer, RedisServer
 
 import rerail
@@ -83,7 +82,7 @@ def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shared]:
 
 
 @pytest.fixture
-def on_postgres(postgres: PostgresServer | NamedPostgres, tmp_path: Path) -> Iterator[Shared]:  # noqa: F811
+def on_postgres(postgres: PostgresServer | NamedPostgres, tmp_path: Path) -> Iterator[Shared]:
     made = Shared(tmp_path, postgres.fresh())
     yield made
     _end(made)
