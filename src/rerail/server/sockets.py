@@ -80,8 +80,8 @@ log.addFilter(_is_ours)
 class _Beside:
     """Sockets under their path, and another app for everything else."""
 
-    def __init__(self, sockets: ASGIApp, other: ASGIApp, names: _Names) -> None:
-        self._sockets, self._other, self._names = sockets, other, names
+    def __init__(self, sockets: ASGIApp, other: ASGIApp, names: _Names, *, guarded: bool) -> None:
+        self._sockets, self._other, self._names, self._guarded = sockets, other, names, guarded
         self._open = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -90,8 +90,10 @@ class _Beside:
         if not ours and scope["type"] != "websocket":
             await self._other(scope, receive, send)
             return
-        # Whoever knows no token must not be able to take the room of those who do.
-        full = self._open - self._names.count() >= MOST_UNNAMED or self._names.begun() >= MOST_BEGUN
+        # Whoever knows no token must not be able to take the room of those who do; without one, all are let in alike,
+        # and many may come at once.
+        full = self._guarded and self._open - self._names.count() >= MOST_UNNAMED
+        full = full or self._names.begun() >= MOST_BEGUN
         if not ours or full:
             await _turn_away(scope, receive, send, 1013 if ours else 1008)
             return
@@ -256,7 +258,12 @@ class Sockets:
 
     def app(self, other: ASGIApp) -> ASGIApp:
         """The sockets beside another app, which gets all other requests."""
-        found: ASGIApp = _Beside(socketio.ASGIApp(self._sio, socketio_path="socket.io"), other, self._names)
+        found: ASGIApp = _Beside(
+            socketio.ASGIApp(self._sio, socketio_path="socket.io"),
+            other,
+            self._names,
+            guarded=bool(self._serving.token),
+        )
         return found
 
     # -- Who is there -------------------------------------------------------------------------------------------------
