@@ -61,7 +61,7 @@ def beats(given: Given) -> bool:
         async with Engine("memory://") as engine:
             await engine.forget()  # the smallest history there is
             serving = Serving(engine, table(given))
-            frames = _events(serving, "~memory", 1, until_rest=False)
+            frames = _events(serving, "~memory", 1, until_rest=False, lang="")
             assert await anext(frames) == ALIVE  # at once, so that whoever connects knows
             try:
                 async with asyncio.timeout(1.0):

@@ -98,7 +98,7 @@ class Crew:
         try:
             runs = [head.run for head in await self._engine.unattended() if head.run not in self._left]
         except RerailError as error:
-            self._said(tell("cli.work.no_store", error=error))
+            self._said(tell("reason.work.no_store", error=error))
             return False
         for first in range(0, len(runs), WINDOW):
             some = runs[first : first + WINDOW]
@@ -112,12 +112,12 @@ class Crew:
         except PlanError as missing:
             why = "; ".join(str(fault.message) for fault in missing.faults)
             self._left[run] = why
-            self._said(tell("cli.work.left", run=run, why=why))
+            self._said(tell("reason.work.left", run=run, why=why))
             return False
         except RerailError as error:
             if error.code != "STORE_FAILED":  # else it is out of reach, for now
                 self._left[run] = str(error)
-            self._said(tell("cli.work.left", run=run, why=error))
+            self._said(tell("reason.work.left", run=run, why=error))
             return False
         self.taken += taken
         return taken

@@ -61,11 +61,11 @@ CLUSTER: dict[str, dict[str, str]] = {
     },
     "cli.work.took": {"en": "run {run}: taken up", "zh": "任务 {run}：已接手"},
     "cli.work.rest": {"en": "run {run}: {status}", "zh": "任务 {run}：{status}"},
-    "cli.work.left": {
+    "reason.work.left": {
         "en": "run {run} is left to others: {why}",
         "zh": "任务 {run} 留给其他工作进程：{why}",
     },
-    "cli.work.no_store": {
+    "reason.work.no_store": {
         "en": "the store is out of reach for now: {error}",
         "zh": "暂时无法访问存储：{error}",
     },
