@@ -1,0 +1,1 @@
+"""How often the world really ends in the right state after faults, and who says "success" when it does not."""
