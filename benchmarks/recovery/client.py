@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import threading
 import time
 from typing import Any
 
@@ -32,6 +33,7 @@ class World:
 
     def __init__(self, path: str, case: str) -> None:
         self._case = case
+        self._lock = threading.Lock()  # a question and its answer belong together, whoever else asks
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.connect(path)
         self._lines = self._socket.makefile("rb")
@@ -45,8 +47,9 @@ class World:
 
     def ask(self, do: str, **rest: Any) -> Any:
         """A question to the world itself; contenders have no other than those below."""
-        self._socket.sendall(json.dumps({"do": do, "case": self._case, **rest}).encode() + b"\n")
-        found = json.loads(self._lines.readline())
+        with self._lock:
+            self._socket.sendall(json.dumps({"do": do, "case": self._case, **rest}).encode() + b"\n")
+            found = json.loads(self._lines.readline())
         if "problem" in found:
             raise RuntimeError(found["problem"])
         return found["answer"]
