@@ -178,6 +178,7 @@ class Session:
     async def looking(self, run: str) -> AsyncIterator[tuple[Engine, str]]:
         """An engine to look at a run with, without its tools, and the run's full id."""
         async with self.engine(run=run) as engine:
+            engine.looks_only = True
             yield engine, await engine.find(run)
 
     @asynccontextmanager

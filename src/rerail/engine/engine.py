@@ -111,6 +111,7 @@ class Engine(Family):
         self._attendant: asyncio.Task[None] | None = None
         self._follow_ups: set[asyncio.Task[Any]] = set()
         self._notices = Notices(host.notifier, self._note_down)
+        self.looks_only = False  # it has no tools, and foresees what somebody who has them will do
         self._paces: dict[str, Pace] = {}  # of runs that go from stage to stage as somebody else says
 
     # -- Opening and closing --------------------------------------------------------------------------------------
@@ -651,7 +652,8 @@ class Engine(Family):
         state = await self.state(aim.state.run)
         pretend_mended(state)
         preview = self._foreseen(state, who, aim.asked)
-        await self._need_tools(state, preview)
+        if not self.looks_only:
+            await self._need_tools(state, preview)
         return replace(preview, backs_up=await to_back_up(self._host, state)) if aim.asked.get("clean") else preview
 
     async def _set_going(self, aim: Aim, who: str, *, take_over: bool) -> Preview:
