@@ -51,7 +51,9 @@ class Session:
         overrides = overrides_from(list(common.set))
         if common.store is not None:
             overrides.setdefault("store", {})["url"] = as_url(common.store)
-            out.where = f" --store {shlex.quote(common.store)}"
+            from rerail.adapters.stores.remote import shown
+
+            out.where = f" --store {shlex.quote(shown(common.store))}"  # hints end up in logs and in chats
         self.settings, self.sources = Settings.discover(overrides=overrides)
         out.verbose = self.settings.log.verbose
 

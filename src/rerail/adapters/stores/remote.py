@@ -55,9 +55,12 @@ async def wait_for_news(
 
 
 def shown(url: str) -> str:
-    """The address as it may be shown: without its password."""
-    parts = urlsplit(url)
-    if parts.password is None:
-        return url
+    """The address as it may be shown: without its password; what is no address is shown as it is."""
+    try:
+        parts = urlsplit(url)
+        if parts.password is None:
+            return url
+    except ValueError:
+        return url.partition("://")[0] + "://…" if "@" in url else url
     where = parts.netloc.rpartition("@")[2]
     return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{where}"))
