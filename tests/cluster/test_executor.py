@@ -359,3 +359,32 @@ def test_a_cluster_that_is_gone_takes_nobody_along(tmp_path: Path) -> None:
     assert busy[0] == ("ANSWER_LOST", True) and busy[-1] == ("CLUSTER_UNREACHABLE", False)
     assert [code for step, code, _ in told["codes"] if step == "pay"] == ["ANSWER_LOST"]
     assert told["status"] == "waiting"  # for somebody who knows whether it was paid
+
+
+async def test_a_call_that_was_interrupted_for_want_of_room_is_in_doubt(
+    cluster: Any, tools: Load, tmp_path: Path
+) -> None:
+    """X4 I6: its beginning was not heard of in time; what it did by then happened, and is not done again."""
+    text = """
+import time
+from pathlib import Path
+from rerail import tool
+
+@tool(effect="once")
+def act(mark: str) -> int:
+    with open(mark, "a") as file:
+        file.write("x")
+    time.sleep(2)
+    return 1
+
+@tool
+def warm() -> int:
+    return 1
+"""
+    mark = tmp_path / "mark"
+    async with rerail.Engine("memory://", tools(text), settings(max_wait=0.1)) as engine:
+        await engine.run({"steps": [{"id": "w", "tool": "warm"}]})  # a worker is there, and begins at once
+        result = await engine.run({"steps": [{"id": "a", "tool": "act", "args": {"mark": str(mark)}}]})
+    assert not mark.exists() or mark.read_text() == "x"
+    assert str(result.steps["a"].status) in ("in_doubt", "failed")
+    assert mark.exists() == (str(result.steps["a"].status) == "in_doubt")
