@@ -16,6 +16,9 @@ SECRET = "hunter2"
         ("postgresql://me:hunter2@db/x", "postgresql://me:***@db/x"),
         ("redis://:hunter2@[::1]:6379/0", "redis://:***@[::1]:6379/0"),
         ("redis://:hunter2@[::1:6379/0", "redis://…"),  # no address at all
+        ("postgresql://me@db/x?password=hunter2&a=1", "postgresql://me@db/x?password=***&a=1"),
+        ("postgresql://me@db/x?sslmode=on&sslpassword=hunter2", "postgresql://me@db/x?sslmode=on&sslpassword=***"),
+        ("postgresql://me:p#hunter2@db/x", "postgresql://…"),
         ("sqlite:///a@b.db", "sqlite:///a@b.db"),
         ("runs.db", "runs.db"),
     ],
