@@ -264,16 +264,16 @@ async def test_waiting_for_room_is_not_working(cluster: Any, node: Node, tools: 
     node(seat=1)
     wanted = {"cpu": 0.1, "seat": 1}
     steps = [
-        step("busy", id=f"s{number}", args={"note": str(tmp_path / f"s{number}"), "seconds": 0.8}, timeout=1.6,
+        step("busy", id=f"s{number}", args={"note": str(tmp_path / f"s{number}"), "seconds": 2.5}, timeout=6,
              resources=wanted, retries=0)
         for number in range(3)
     ]  # fmt: skip
     async with rerail.Engine("memory://", tools(TOOLS), settings()) as engine:
         begun = time.monotonic()
         result = await engine.run(plan(*steps))
-        assert time.monotonic() - begun > 2.3  # one after another
+        assert time.monotonic() - begun > 7.4  # one after another: longer than the last one may take
     assert result.success, result.summary
-    assert all(row.attempts == 1 and 0.7 < row.elapsed < 1.6 for row in result.steps.values())
+    assert all(row.attempts == 1 and 2.4 < row.elapsed < 6 for row in result.steps.values())
 
 
 async def test_resources_that_nobody_has(cluster: Any, tools: Load, tmp_path: Path) -> None:
@@ -351,7 +351,7 @@ def test_a_cluster_that_is_gone_takes_nobody_along(tmp_path: Path) -> None:
     (tmp_path / "toolbox.py").write_text(TOOLS)
     script = Path(__file__).parent / "gone.py"
     said = subprocess.run(
-        [sys.executable, "-W", "ignore", str(script), str(tmp_path)], capture_output=True, text=True, timeout=100
+        [sys.executable, "-W", "ignore", str(script), str(tmp_path)], capture_output=True, text=True, timeout=240
     )
     assert said.returncode == 0, said.stderr[-3000:]
     told = json.loads(said.stdout.splitlines()[-1])
