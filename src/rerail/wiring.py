@@ -88,7 +88,9 @@ def make_store(url: str, settings: Settings | None = None) -> Store:
             from rerail.adapters.stores.redis import RedisStore
 
             return RedisStore(url, keep_seconds=settings.artifacts.ttl_hours * 3600)
-    raise StoreError(tell("refuse.settings.store_unknown", url=url))
+    from rerail.adapters.stores.remote import shown
+
+    raise StoreError(tell("refuse.settings.store_unknown", url=shown(url)))
 
 
 @runtime_checkable

@@ -51,6 +51,11 @@ def entry(folder: Path, name: str) -> Path:
     """The same for what is moved or kept as it is: a link is itself then, wherever it leads."""
     if path_fault(name):
         raise Outside(name)
+    return within(folder, name)
+
+
+def within(folder: Path, name: str) -> Path:
+    """The same for what is there, whoever put it there: it may have a name that no step could declare."""
     base = folder.resolve()
     path = base / name
     if not path.parent.resolve().is_relative_to(base):
@@ -74,9 +79,15 @@ def stage_for(step: str, attempt: int) -> str:
     return (STAGE / f"{_label(step)[:60]}-{attempt}-{secrets.token_hex(4)}").as_posix()
 
 
+def part_of(path: Path) -> Path:
+    """A name beside a file for what is not yet the whole of it; file systems count bytes, not letters."""
+    short = os.fsencode(path.name)[:100].decode("utf-8", "ignore")
+    return path.with_name(f".{short}.{secrets.token_hex(4)}.part")
+
+
 def copy_whole(source: Path, path: Path) -> None:
     """Copy a file so that whoever looks, at any moment, sees all of it; over nothing, and if it can be done."""
-    temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}.part")
+    temporary = part_of(path)
     try:
         with contextlib.suppress(OSError):
             shutil.copyfile(source, temporary)
@@ -89,7 +100,7 @@ def copy_whole(source: Path, path: Path) -> None:
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file so that whoever looks, at any moment, sees the old content or all of the new."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}.part")
+    temporary = part_of(path)
     try:
         with temporary.open("xb") as file:
             file.write(data)
@@ -178,7 +189,7 @@ class Backup:
 
 def would_back_up(folder: Path, names: Iterable[str] | None = None) -> list[str]:
     """The files of the workspace, or those of these that are there."""
-    return [name for name in (names_in(folder) if names is None else names) if os.path.lexists(entry(folder, name))]
+    return [name for name in (names_in(folder) if names is None else names) if os.path.lexists(within(folder, name))]
 
 
 def back_up(folder: Path, label: str, names: Iterable[str] | None = None) -> Backup | None:
@@ -196,7 +207,7 @@ def back_up(folder: Path, label: str, names: Iterable[str] | None = None) -> Bac
     try:
         for name in found:
             (part / name).parent.mkdir(parents=True, exist_ok=True)
-            _keep(entry(folder, name), part / name)
+            _keep(within(folder, name), part / name)
         target = _new_folder(base, label)
         part.replace(target)  # onto the empty folder that reserved the name
     except BaseException:
@@ -243,7 +254,7 @@ def remove(folder: Path, backup: Backup) -> None:
     """Take away what is kept in a backup, and nothing else; what cannot be taken away stays, and harms nobody."""
     for name in backup.names:
         with contextlib.suppress(OSError, Outside):
-            path, copy = entry(folder, name), backup.folder / name
+            path, copy = within(folder, name), backup.folder / name
             if not os.path.lexists(copy) or not _is_copy(path.lstat(), copy.lstat()):
                 continue
             if path.is_dir() and not path.is_symlink():

@@ -86,6 +86,12 @@ def test_a_command_that_fails_is_tried_again(tmp_path: Path) -> None:
     assert len(sent.error) < 300
 
 
+def test_what_a_command_was_called_with_is_not_repeated() -> None:
+    """T10: its arguments may be secrets, and its complaints are kept."""
+    sent = told(python("import sys; sys.stderr.write(f'cannot reach {sys.argv[1]}'); sys.exit(1)", "xoxb-hunter2-123"))
+    assert sent.error == "exit status 1: cannot reach …"
+
+
 def test_a_command_that_fails_once_has_told(tmp_path: Path) -> None:
     """T10: the second attempt counts."""
     code = "import os, sys; p = sys.argv[1]; seen = os.path.exists(p); open(p, 'w'); sys.exit(0 if seen else 1)"

@@ -199,3 +199,20 @@ def test_a_follow_up_is_waited_for(here: Here) -> None:
     assert found["follow_up"]["run_id"] in again.err
     assert "no fix.txt" not in again.err + again.out, "what happened before the retry is no news"
     assert here.place.calls == ["a", "f", "f"]
+
+
+def test_what_follows_a_follow_up_is_waited_for(here: Here) -> None:
+    """T6: all of them, in the same process; each is told of in the one that it follows, and retry finds the last."""
+    last = {"steps": [{"id": "g", "tool": "needs_file", "args": {"name": "fix.txt"}}]}
+    plan = here.place.plan(
+        {"id": "a", "tool": "ok"}, follow_up={"steps": [{"id": "f", "tool": "ok"}], "follow_up": last}
+    )
+    found = here("run", plan, "--tools", "toolbox.py", "--json", code=0).json
+    second, third = found["follow_up"], found["follow_up"]["follow_up"]
+    assert [one["status"] for one in (found, second, third)] == ["completed", "completed", "failed"]
+    assert (second["parent"], third["parent"]) == (found["run_id"], second["run_id"])
+    here.place.touch("fix.txt")
+    again = here("retry", found["run_id"], "--wait", code=0)
+    assert third["run_id"] in again.err
+    assert "no fix.txt" not in again.err + again.out, "what happened before the retry is no news"
+    assert here.place.calls == ["a", "f", "g", "g"]

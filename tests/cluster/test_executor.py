@@ -264,16 +264,16 @@ async def test_waiting_for_room_is_not_working(cluster: Any, node: Node, tools: 
     node(seat=1)
     wanted = {"cpu": 0.1, "seat": 1}
     steps = [
-        step("busy", id=f"s{number}", args={"note": str(tmp_path / f"s{number}"), "seconds": 0.8}, timeout=1.6,
+        step("busy", id=f"s{number}", args={"note": str(tmp_path / f"s{number}"), "seconds": 2.5}, timeout=6,
              resources=wanted, retries=0)
         for number in range(3)
     ]  # fmt: skip
     async with rerail.Engine("memory://", tools(TOOLS), settings()) as engine:
         begun = time.monotonic()
         result = await engine.run(plan(*steps))
-        assert time.monotonic() - begun > 2.3  # one after another
+        assert time.monotonic() - begun > 7.4  # one after another: longer than the last one may take
     assert result.success, result.summary
-    assert all(row.attempts == 1 and 0.7 < row.elapsed < 1.6 for row in result.steps.values())
+    assert all(row.attempts == 1 and 2.4 < row.elapsed < 6 for row in result.steps.values())
 
 
 async def test_resources_that_nobody_has(cluster: Any, tools: Load, tmp_path: Path) -> None:
@@ -351,7 +351,7 @@ def test_a_cluster_that_is_gone_takes_nobody_along(tmp_path: Path) -> None:
     (tmp_path / "toolbox.py").write_text(TOOLS)
     script = Path(__file__).parent / "gone.py"
     said = subprocess.run(
-        [sys.executable, "-W", "ignore", str(script), str(tmp_path)], capture_output=True, text=True, timeout=100
+        [sys.executable, "-W", "ignore", str(script), str(tmp_path)], capture_output=True, text=True, timeout=240
     )
     assert said.returncode == 0, said.stderr[-3000:]
     told = json.loads(said.stdout.splitlines()[-1])
@@ -359,3 +359,32 @@ def test_a_cluster_that_is_gone_takes_nobody_along(tmp_path: Path) -> None:
     assert busy[0] == ("ANSWER_LOST", True) and busy[-1] == ("CLUSTER_UNREACHABLE", False)
     assert [code for step, code, _ in told["codes"] if step == "pay"] == ["ANSWER_LOST"]
     assert told["status"] == "waiting"  # for somebody who knows whether it was paid
+
+
+async def test_a_call_that_was_interrupted_for_want_of_room_is_in_doubt(
+    cluster: Any, tools: Load, tmp_path: Path
+) -> None:
+    """X4 I6: its beginning was not heard of in time; what it did by then happened, and is not done again."""
+    text = """
+import time
+from pathlib import Path
+from rerail import tool
+
+@tool(effect="once")
+def act(mark: str) -> int:
+    with open(mark, "a") as file:
+        file.write("x")
+    time.sleep(2)
+    return 1
+
+@tool
+def warm() -> int:
+    return 1
+"""
+    mark = tmp_path / "mark"
+    async with rerail.Engine("memory://", tools(text), settings(max_wait=0.1)) as engine:
+        await engine.run({"steps": [{"id": "w", "tool": "warm"}]})  # a worker is there, and begins at once
+        result = await engine.run({"steps": [{"id": "a", "tool": "act", "args": {"mark": str(mark)}}]})
+    assert not mark.exists() or mark.read_text() == "x"
+    assert str(result.steps["a"].status) in ("in_doubt", "failed")
+    assert mark.exists() == (str(result.steps["a"].status) == "in_doubt")

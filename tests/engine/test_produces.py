@@ -23,7 +23,7 @@ from rerail.engine.wishes import Wish
 from rerail.errors import PlanError, Refused, StoreError
 from rerail.ports import Batch, Lease, Unusable
 from rerail.testing import VirtualClock, virtual_run
-from rerail.workspace import digest_of
+from rerail.workspace import digest_of, write_whole
 
 QUICK: dict[str, Any] = {"retry": {"max_retry_rounds": 0}, "reflection": {"max_step_retries": 0}}
 
@@ -808,3 +808,58 @@ def test_what_is_brought_back_from_a_backup_stays(world: World) -> None:
             assert place.exists()
 
     virtual_run(main)
+
+
+# -- Files that people put there ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["log-12:30.txt", "报告\u3000终.txt", "Task.json", "a\nb.txt", os.fsdecode(b"\xff.txt")]
+)
+def test_starting_over_keeps_files_of_any_name(world: World, name: str) -> None:
+    """T4: a backup holds what is there, also what no step could declare; the dry run names it."""
+
+    async def main() -> None:
+        world.broken = {"b"}
+        async with world.engine() as engine:
+            run = (await engine.run({"steps": [A, step("b", "read", needs=["a"])]})).run_id
+            folder = world.folder / "work" / run
+            (folder / name).write_text("mine")
+            _, preview = await engine.begin_retry(run, clean=True, dry_run=True)
+            assert preview is not None and len(preview.backs_up) == 2
+            msgspec.json.encode(preview.backs_up)  # as it can be shown
+            world.broken.clear()
+            assert (await engine.retry(run, clean=True)).success
+            [backup] = (folder / ".rerail" / "backup").iterdir()
+            assert (backup / name).read_text() == "mine" and not (folder / name).exists()
+
+    virtual_run(main)
+
+
+def test_a_file_in_the_way_of_a_folder_is_put_aside(world: World) -> None:
+    """T3: what somebody put where a declared file needs its folder does not keep it from being made again."""
+
+    async def main() -> None:
+        inner = step("b", args={"name": "sub/deep/a.json"}, produces=["sub/deep/a.json"])
+        world.broken = {"c"}
+        async with world.engine() as engine:
+            run = (await engine.run({"steps": [inner, step("c", "read", needs=["b"])]})).run_id
+            folder = world.folder / "work" / run
+            (folder / "sub/deep/a.json").unlink()
+            (folder / "sub/deep").rmdir()
+            (folder / "sub").rmdir()
+            (folder / "sub").write_text("in the way")
+            world.broken.clear()
+            assert (await engine.retry(run)).success
+            assert (folder / "sub/deep/a.json").is_file()
+            kept = [path.read_text() for path in (folder / ".rerail" / "archive").rglob("sub") if path.is_file()]
+            assert kept == ["in the way"]
+
+    virtual_run(main)
+
+
+def test_a_long_name_of_wide_letters_can_be_written(tmp_path: Path) -> None:
+    """T1: file systems count bytes, not letters."""
+    path = tmp_path / ("报" * 83)
+    write_whole(path, b"all of it")
+    assert path.read_bytes() == b"all of it"

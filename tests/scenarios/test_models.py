@@ -139,7 +139,7 @@ def test_replan_with_a_model() -> None:
     judged = {"complete": True, "reason": "after a new plan the judge is always asked"}
     script = {"repair": [repair], "replan": [{"plan": {"steps": steps}, "reason": "clean first"}], "judge": [judged]}
     told = tell(world, what, script)
-    assert told.result.success and told.result.revision == 2
+    assert told.result.success and told.result.revision == 3  # a repair, then a replan
     assert world.order == ["load", "features", "features", "clean", "features"], "what was done is not done again"
     assert [asked.role for asked in told.asked] == ["repair", "replan", "judge"]
     assert told.of("step_failed")[0].error.category == "decomposition_error"
@@ -202,7 +202,7 @@ def test_the_walk_of_step_level_reflection() -> None:
         "judge": [{"complete": True, "reason": "after a new plan the judge is always asked"}],
     }
     told = tell(world, what, script, {"reflection": {"max_step_retries": 2}})
-    assert told.result.success and told.result.revision == 2
+    assert told.result.success and told.result.revision == 3  # a repair, then a replan
     assert [call.args.get("src") for call in world.calls if call.tool == "f"] == ["a", "b", "c", "e", "e"]
     assert [asked.role for asked in told.asked] == ["reflect"] * 3 + ["repair", "reflect", "replan", "judge"]
     counters = walked(told.events, "f")

@@ -259,3 +259,68 @@ async def test_a_changed_file_is_named_and_not_where_it_lies(web: Web) -> None:
         edited = await client.post(f"/runs/{run}/confirm", json={"edit": {"page.html": "seen"}})
         assert edited.status_code == 202
         assert (await rested(client, run))["status"] == "completed" and file.read_text() == "seen"
+
+
+# -- Tools that are not for everybody -----------------------------------------------------------------------------
+
+
+async def test_nobody_reaches_withheld_tools_through_a_runs_owner(web: Web) -> None:
+    """I4: a run that somebody drives from a terminal has tools that the server does not lend to its callers."""
+    folder = web.place.folder
+    plan = '{"steps": [{"id": "h", "tool": "hold", "args": {"name": "let go"}}, {"id": "own", "tool": "fails"}]}'
+    (folder / "mine.json").write_text(plan)
+    process = web.place.spawn("run", "mine.json", "--tools", "tools.py")
+    try:
+        async with web.client() as client:
+            async with stream(client, "/stream") as events:
+                async for event in events:
+                    if event.data["status"] == "running":
+                        run = event.data["run_id"]
+                        break
+            added = await client.post(f"/runs/{run}/add", json={"steps": [{"id": "x", "tool": "hello"}]})
+            other = {"id": "y", "tool": "echo", "alternatives": ["hello"]}
+            hidden = await client.post(f"/runs/{run}/add", json={"steps": [other]})
+            bent = await client.post(f"/runs/{run}/repair", json={"step": "h", "tool": "hello"})
+            turned = await client.post(f"/runs/{run}/repair", json={"step": "own", "args": {"more": "1"}})
+            for answer in (added, hidden, bent, turned):
+                assert answer.status_code == 422, answer.text
+            assert "--allow shell" in added.json()["hint"]
+            fine = await client.post(f"/runs/{run}/add", json={"steps": [{"id": "z", "tool": "echo"}]})
+            assert fine.status_code == 202
+            (folder / "let go").touch()
+            steps = (await rested(client, run))["steps"]
+            assert "x" not in steps and "y" not in steps and steps["z"]["status"] == "succeeded"
+    finally:
+        (folder / "let go").touch()
+        process.communicate(timeout=30)
+
+
+async def test_nobody_makes_a_server_join_a_cluster(web: Web) -> None:
+    """I4, I6: a server whose settings name none has none."""
+    async with web.client() as client:
+        refused = await client.post("/runs", json={"plan": {"steps": [{"id": "a", "tool": "echo"}]}, "on": "ray"})
+        assert refused.status_code == 400 and "ray.address" in refused.json()["hint"], refused.text
+
+
+async def test_one_history_that_cannot_be_read_is_one_runs_trouble(tmp_path: Path) -> None:
+    """I4: the list, and the stream of all runs, go on; the run itself says what is wrong with it."""
+    with serving(Place(tmp_path)) as web:
+        async with web.client() as client:
+            bad = await started(client, {"id": "a", "tool": "echo"})
+            await rested(client, bad)
+            with sqlite3.connect(tmp_path / ".rerail/runs.db") as store:
+                store.execute("UPDATE events SET data = x'7b22' WHERE run = ? AND seq = 4", (bad,))
+            store.close()
+    with serving(Place(tmp_path)) as web:
+        async with web.client() as client:
+            good = await started(client, {"id": "a", "tool": "echo"})
+            await rested(client, good)
+            rows = {row["run_id"]: row for row in (await client.get("/runs")).json()["runs"]}
+            assert rows[bad]["counts"] is None and rows[good]["counts"] == {"succeeded": 1}
+            async with stream(client, "/stream?events=true") as events:
+                assert {(await anext(events)).data["run_id"] for _ in range(2)} == {good, bad}
+                again = await started(client, {"id": "a", "tool": "echo"})
+                async for event in events:
+                    if event.name == "done" and event.data["run"] == again:
+                        break
+            assert (await client.get(f"/runs/{bad}")).status_code == 503

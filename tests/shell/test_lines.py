@@ -249,8 +249,8 @@ def test_a_command_may_begin_with_a_slash(here: Here) -> None:
     assert here.place.calls == ["a", "a"]
 
 
-def test_every_command_but_three_can_be_typed_in_the_shell() -> None:
+def test_every_command_but_four_can_be_typed_in_the_shell() -> None:
     """T11."""
     from rerail.cli.shell.lines import OFFERED
 
-    assert set(COMMANDS) - set(OFFERED) == {"shell", "serve", "mcp"}
+    assert set(COMMANDS) - set(OFFERED) == {"shell", "serve", "mcp", "worker"}

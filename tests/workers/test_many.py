@@ -89,6 +89,20 @@ def test_a_worker_that_dies_loses_its_run_alone(here: Here) -> None:
     assert here.place.calls.count("a") == 5
 
 
+def test_a_run_that_somebody_else_mended_meanwhile_is_no_failure(here: Here) -> None:
+    """T4: two retry everything at once; what the other one completed is told as completed."""
+    held = mendable({"id": "h", "tool": "hold", "args": {"name": "go"}, "needs": ["w"]})
+    first, second = failed(here.place, held, mendable())
+    here.place.touch("fix")
+    process = here.place.spawn("retry", "--all-failed", "--json", "--jobs", "1")
+    here.place.until(lambda: here.place.calls.count("h") == 1)
+    here("retry", second, "--wait", code=0)
+    here.place.touch("go")
+    out, err = process.communicate(timeout=60)
+    rows = {row["run_id"]: (row["status"], row["exit_code"]) for row in json.loads(out)}
+    assert rows == {first: ("completed", 0), second: ("completed", 0)} and process.returncode == 0, err
+
+
 def test_follow_ups_are_included(here: Here) -> None:
     """T4, T6: a failed follow-up of a completed run is retried; one that a retry starts is driven to its end."""
     child = {"objective": "child", "steps": [{"id": "f", "tool": "needs_file", "args": {"name": "more"}}]}

@@ -208,6 +208,29 @@ def test_races(here: Here, turn: int) -> None:
     assert here("show", run, "--json", code=0).json["retries"] == 1
 
 
+@pytest.mark.parametrize("turn", range(max(2, RACES // 2)))
+def test_races_in_a_family(here: Here, turn: int) -> None:
+    """T6, T7: of a run and what follows it, retried at the same instant, at most one goes to work in their folder."""
+    here.place.touch("go")
+    child = {"steps": [{**STAGED[1], "needs": []}, STAGED[2]]}
+    plan = here.place.plan({"id": "p", "tool": "hold", "args": {"name": "go"}, "stage": "first"}, follow_up=child)
+    found = here("run", plan, "--tools", "toolbox.py", "--json", code=0).json
+    assert here.place.calls == ["p", "b"]
+    (here.place.folder / "go").unlink()
+    here.place.touch("fix")
+    wanted = [("retry", found["run_id"], "--force", "--stage", "first"), ("retry", found["follow_up"]["run_id"])]
+    both = [here.place.spawn(*one, "--wait", "--json") for one in (wanted if turn % 2 else wanted[::-1])]
+    # Each that is let in stays until it may go.
+    here.place.until(lambda: any(one.poll() == 2 for one in both), 40)
+    here.place.until(lambda: len(here.place.calls) > 2 or all(one.poll() == 2 for one in both))
+    assert not {"p", "b"} <= set(here.place.calls[2:])
+    here.place.touch("go")
+    said = [(one.communicate(timeout=30)[0], one.returncode) for one in both]
+    assert sorted(code for _, code in said) in ([0, 2], [2, 2]), said
+    refused = {json.loads(out)["error"]["code"] for out, code in said if code == 2}
+    assert refused <= {"RUN_LIVE", "RUN_SUPERSEDED"}
+
+
 class Slow(MemoryStore):
     """The first who claims a run needs long for it."""
 

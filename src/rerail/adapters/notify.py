@@ -32,6 +32,7 @@ SLACK = 5.0  # seconds for everything that is not waiting: ending a command, let
 MOST_ANSWER = 64 * 1024  # bytes of an answer, which nobody reads
 MOST_SAID = 200  # characters of what a command complained about
 MOST_VALUE = 4_000  # characters of a variable
+SHORTEST_SECRET = 4  # characters of an argument that is not repeated; what is shorter hides nothing
 _LITERAL = "/%?:=&+!$,;'@()*[]~"  # of an address, as it is
 AGAIN = frozenset({408, 425, 429})  # and everything from 500 on
 
@@ -137,8 +138,15 @@ class Command:
         if process.status:
             key = "reason.notify.status" if process.status > 0 else "reason.notify.killed"
             how = say(key, number=abs(process.status))
-            said = " ".join(process.stderr.decode("utf-8", "replace").split())[-MOST_SAID:]
+            said = " ".join(self._masked(process.stderr.decode("utf-8", "replace")).split())[-MOST_SAID:]
             raise _NotTold(f"{how}: {said}" if said else how, again=True)
+
+    def _masked(self, said: str) -> str:
+        """What it said, without the words it was called with: one of them may be a secret."""
+        for word in sorted(self.argv[1:], key=len, reverse=True):
+            if len(word) >= SHORTEST_SECRET:
+                said = said.replace(word, "…")
+        return said
 
     async def _started(self, notice: Notice) -> _Heard:
         try:

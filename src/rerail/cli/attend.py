@@ -85,23 +85,21 @@ async def _stop(tasks: list[asyncio.Task[None]]) -> None:
 
 
 async def stay(engine: Engine, out: Output, picture: Picture, *, last: bool = False, **extra: Any) -> int:
-    """Wait for a run and for what follows it, and report; returns the exit code.
+    """Wait for a run, for what follows it and what follows that, and report; returns the exit code.
 
     ``last``: it was what follows that somebody wanted, and its parent is only mended for it.
     """
-    attended = await attend(engine, out, picture, driving=engine.drives(picture.state.run))
-    document = {**attended.result.to_dict(), **extra} if out.json else {}
-    show_report(out, attended)
-    follow_up = await follow_up_of(engine, attended.picture.state)
-    if follow_up is not None:
-        child = await attend(engine, out, Picture(follow_up), driving=engine.drives(follow_up))
-        show_report(out, child)
-        document["follow_up"] = child.result.to_dict()
-        if last:
-            attended = child
+    first = newest = await attend(engine, out, picture, driving=engine.drives(picture.state.run))
+    document = inner = {**first.result.to_dict(), **extra} if out.json else {}
+    show_report(out, first)
+    while (follow_up := await follow_up_of(engine, newest.picture.state)) is not None:
+        newest = await attend(engine, out, Picture(follow_up), driving=engine.drives(follow_up))
+        show_report(out, newest)
+        inner["follow_up"] = newest.result.to_dict()
+        inner = inner["follow_up"]
     if out.json:
         out.document(document)
-    return attended.code  # a follow-up's failure never changes what its parent came to (T6)
+    return (newest if last else first).code  # a follow-up's failure never changes what its parent came to (T6)
 
 
 async def follow_up_of(engine: Engine, state: State) -> str | None:

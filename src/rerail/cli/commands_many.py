@@ -152,10 +152,20 @@ class _Many:
             else:
                 self._out.driving.remove(run)
                 reason = f"{said.text} ({said.hint})" if said.hint else said.text
-                return {**told, "status": said.status or status, "exit_code": said.code, "reason": reason}, True
+                status = said.status or await self._by_now(run, status)
+                code = 0 if status == "completed" else said.code  # somebody else's retry did it
+                return {**told, "status": status, "exit_code": code, "reason": reason}, True
         died = self._out.say("cli.worker.died_on", pid=hand.pid, status=await hand.ended())
         self._out.driving.remove(run)
         return {**told, "status": status, "exit_code": 1, "reason": died}, False
+
+    async def _by_now(self, run: str, status: str) -> str:
+        """The status of a run that its worker could not have: somebody else may have been faster."""
+        with contextlib.suppress(RerailError):
+            async with self._session.engine() as engine:
+                head = await engine.head(run)
+                status = head.status if head.status in ("completed", "cancelled", "waiting") else status
+        return status
 
 
 class _Progress:

@@ -15,7 +15,7 @@ from rerail.cli.commands_many import retry_all
 from rerail.cli.commands_work import queued
 from rerail.cli.inputs import load_plan, read_plan
 from rerail.cli.jobs import Job
-from rerail.cli.launch import detach, detaches, under
+from rerail.cli.launch import detach, detaches, other_run, under
 from rerail.cli.options import FLAG, PLAIN, Common
 from rerail.cli.output import Output, clean
 from rerail.cli.picture import Picture
@@ -221,7 +221,7 @@ async def _retry_here(session: Session, run: str, wanted: _Wanted, *, yes: bool,
         if preview is not None and preview.once and not wanted.clean:  # said, and asked, before a clean one
             out.note(once_warning(out, preview.once))
         if target != found:
-            out.note(out.say("cli.retry.follow_up", run=found, target=target))
+            out.note(other_run(out, found, target))
             told = below.get(target, 0)  # what happened to it earlier is no news
             picture = Picture.of(target, [record for record in await engine.events(target) if record.seq <= told])
         return await stay(engine, out, picture, last=preview is not None and preview.mending)

@@ -188,7 +188,9 @@ async def _store(session: Session) -> Check:
         return Check("store", False, error.message, error.hint)
     if file is not None and not os.access(file, os.W_OK):
         return Check("store", False, tell("cli.doctor.read_only", file=file))
-    return Check("store", True, url)
+    from rerail.adapters.stores.remote import shown
+
+    return Check("store", True, shown(url))
 
 
 def _absent(out: Output, file: Path) -> Check:

@@ -38,10 +38,12 @@ async def store(
     Exit code 1 if some run is not in the target, whole, afterwards."""
     if action != "copy":
         raise Refused(tell("cli.store.action", action=action), "USAGE")
+    from rerail.adapters.stores.remote import shown
+
     session = Session(common, out)
     one, other = as_url(source), as_url(target)
     if one == other:
-        raise Refused(tell("cli.store.same", url=one), "USAGE")
+        raise Refused(tell("cli.store.same", url=shown(one)), "USAGE")
     if (file := store_file(one)) is not None and not file.exists():
         raise Refused(tell("cli.error.store_missing", url=one), "STORE_FAILED", hint=tell("cli.hint.no_store"))
     rows: list[Copied] = []
@@ -61,7 +63,7 @@ async def store(
             await there.close()
     unknown = sorted(set(run) - {row.run for row in rows})
     if unknown:
-        raise Refused(tell("cli.store.unknown", runs=", ".join(unknown), url=one), "RUN_UNKNOWN")
+        raise Refused(tell("cli.store.unknown", runs=", ".join(unknown), url=shown(one)), "RUN_UNKNOWN")
     _report(out, rows)
     return 0 if all(row.ok for row in rows) else 1
 

@@ -156,13 +156,20 @@ async def _died(out: Output, hand: Hand) -> int:
     return 1
 
 
+def other_run(out: Output, run: str, target: str) -> str:
+    """Why a retry is about another run than the one that was named: what follows it, or what it follows."""
+    return out.say(
+        "cli.retry.parent" if run.startswith(f"{target}-f") else "cli.retry.follow_up", run=run, target=target
+    )
+
+
 def _accepted(out: Output, pid: int, said: Reply, report: RetryReport | None = None) -> int:
     if said.passed and report is None:
         out.note(Text(out.say("cli.retry.passed", checks=", ".join(said.passed)), "yellow"))
     if said.once:
         out.note(once_warning(out, said.once))
     if said.asked and report is None:
-        out.note(out.say("cli.retry.follow_up", run=said.asked, target=said.run))
+        out.note(other_run(out, said.asked, said.run))
     if out.json:
         owner = {"pid": pid, "log": said.log} if said.driven else {"pid": None, "log": said.log}
         out.document({"run_id": said.run, **owner, "detached": said.driven})

@@ -51,7 +51,9 @@ class Session:
         overrides = overrides_from(list(common.set))
         if common.store is not None:
             overrides.setdefault("store", {})["url"] = as_url(common.store)
-            out.where = f" --store {shlex.quote(common.store)}"
+            from rerail.adapters.stores.remote import shown
+
+            out.where = f" --store {shlex.quote(shown(common.store))}"  # hints end up in logs and in chats
         self.settings, self.sources = Settings.discover(overrides=overrides)
         out.verbose = self.settings.log.verbose
 
@@ -178,6 +180,7 @@ class Session:
     async def looking(self, run: str) -> AsyncIterator[tuple[Engine, str]]:
         """An engine to look at a run with, without its tools, and the run's full id."""
         async with self.engine(run=run) as engine:
+            engine.looks_only = True
             yield engine, await engine.find(run)
 
     @asynccontextmanager

@@ -55,6 +55,7 @@ INBOX_EVERY = 0.2
 ANSWER_WITHIN = 30.0
 WITHDRAWN = b'{"withdrawn":true}'
 MOST_WAITING = 10_000  # runs that are looked at in one go
+CALLS_NOTHING = frozenset({"cancel", "pause", "notified"})  # actions that may be done whoever else is at work
 MAX_RUN_ID = 160  # bytes: it names a folder, and what follows it has a longer one
 
 
@@ -111,6 +112,7 @@ class Engine(Family):
         self._attendant: asyncio.Task[None] | None = None
         self._follow_ups: set[asyncio.Task[Any]] = set()
         self._notices = Notices(host.notifier, self._note_down)
+        self.looks_only = False  # it has no tools, and foresees what somebody who has them will do
         self._paces: dict[str, Pace] = {}  # of runs that go from stage to stage as somebody else says
 
     # -- Opening and closing --------------------------------------------------------------------------------------
@@ -259,6 +261,8 @@ class Engine(Family):
         )  # fmt: skip
         try:
             await loop.commit()  # a run that was announced is there, whatever dies next
+            if not queued:
+                await self._refuse_kin(run)  # what it follows may be done again already, by somebody who was fast
         except BaseException:
             await self._let_go(loop.lease)
             raise
@@ -536,6 +540,8 @@ class Engine(Family):
         """Grant a wish on a run nobody drives, and drive it on if its tools are here."""
         loop = await self._take(run)
         try:
+            if wish.action not in CALLS_NOTHING:
+                await self._refuse_kin(run, outlived=True)
             await cleared(self._host, loop.state)  # whoever was to do it may have been killed before
             loop.note(*self._today.mending(loop.state, self._by))
             with _refusals():
@@ -611,7 +617,7 @@ class Engine(Family):
         run = await self.find(run)
         if not dry_run and not (steps or stage or clean or force) and (started := await self._late_follow_up(run)):
             return started, None
-        run = await self._retry_target(run, steps, stage, force=force)
+        run = await self._retry_target(run, steps, stage)
         await self._refuse_superseded(run)
         who, head = by or self._by, await self.head(run)
         if run in self._live or self._driven_elsewhere(head, take_over=take_over):
@@ -634,13 +640,12 @@ class Engine(Family):
 
     async def _aimed(self, run: str, asked: dict[str, Any], *, take_over: bool) -> Aim:
         """What a retry is about: the run, or the one that it follows if that is spoilt, and what cannot be kept."""
-        clean, state = asked["clean"], await self.state(run)
+        clean, state = asked.get("clean", False), await self.state(run)
         await self._refuse_below(run)
         above = await self._above(state)
-        if above is not None and not clean and (damage := await damage_above(self._host, state, above)):
+        if above is not None and not clean and await damage_above(self._host, state, above):
             # What it follows is spoilt: that is made again first, and then this is started anew (T3, T6).
-            mending = {"mending": True, "damage": damage, "force": asked["force"]}
-            return Aim(await self.head(above.run), await self.state(above.run), None, mending)
+            return await self._aimed(above.run, {"mending": True, "force": asked["force"]}, take_over=take_over)
         if self._driven_elsewhere(head := await self.head(run), take_over=take_over):
             raise self._is_live(head, tell("hint.run.run_live", run=run))  # somebody took it while we looked
         damage = [] if clean else await damage_of(self._host, state)
@@ -651,7 +656,8 @@ class Engine(Family):
         state = await self.state(aim.state.run)
         pretend_mended(state)
         preview = self._foreseen(state, who, aim.asked)
-        await self._need_tools(state, preview)
+        if not self.looks_only:
+            await self._need_tools(state, preview)
         return replace(preview, backs_up=await to_back_up(self._host, state)) if aim.asked.get("clean") else preview
 
     async def _set_going(self, aim: Aim, who: str, *, take_over: bool) -> Preview:
@@ -673,7 +679,7 @@ class Engine(Family):
         self, state: State, head: Head, who: str, asked: Mapping[str, Any], *, take_over: bool
     ) -> tuple[RunLoop, Preview]:
         """Become the owner, and write down that the run is retried: nobody else does the same any more."""
-        loop = await self._take(state.run, head, state, take_over=take_over)
+        loop = await self._take_alone(state.run, head, state, take_over=take_over)
         try:
             loop.note(*self._today.mending(loop.state, self._by))
             preview = self._foreseen(loop.state, who, asked)
@@ -704,13 +710,18 @@ class Engine(Family):
         return None
 
     async def _late_follow_up(self, run: str) -> str | None:
-        """Start the follow-up of a completed run that died before it could; None if there is nothing to start."""
-        if (await self.head(run)).status != RunStatus.COMPLETED:
-            return None
-        state = await self.state(run)
-        with store_errors():
-            missing = state.follow_up is not None and await self._host.store.head(follow_up_id(state)) is None
-        return await self._follow(state) if missing else None
+        """Start what follows a completed run, or follows that, if who was to do it died; None if nothing is missing."""
+        while (await self.head(run)).status == RunStatus.COMPLETED:
+            state = await self.state(run)
+            if state.follow_up is None:
+                return None
+            with store_errors():
+                missing = await self._host.store.head(follow_up_id(state)) is None
+            if missing:
+                await self._refuse_superseded(run)
+                return await self._follow(state)
+            run = follow_up_id(state)
+        return None
 
     async def resume(self, run: str, *, take_over: bool = False, by: str | None = None) -> RunResult:
         """Continue an interrupted or paused run, and wait for it."""
@@ -730,7 +741,7 @@ class Engine(Family):
                 raise self._is_live(head, tell("hint.run.run_live", run=run))
             await self._act(run, Wish("resume", by or self._by))  # paused, with calls still under way
             return run
-        loop = await self._take(run, head, take_over=take_over)
+        loop = await self._take_alone(run, head, take_over=take_over)
         try:
             self._refuse_resume(loop.state)
             await self._need_tools(loop.state)
@@ -770,7 +781,7 @@ class Engine(Family):
             await self.equip(state.mcp)
         self._today.need_tools(state)
         try:
-            loop = await self._take(run, head, state)
+            loop = await self._take_alone(run, head, state)
         except Refused:
             return False  # somebody was faster
         try:

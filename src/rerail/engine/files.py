@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import errno
 import os
-import secrets
 import shutil
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +32,7 @@ from rerail.workspace import (
     entry,
     inside,
     names_in,
+    part_of,
     plain_name,
     put_aside,
 )
@@ -207,6 +207,7 @@ def put_in_place(folder: Path, file: FileMade) -> None:
             raise NotPlaced(told([FileDamage(file.step, file.path, tell("reason.file.changed"))]))
         place = entry(folder, file.path)
         put_aside(folder, [file.path], f"{file.step}-replaced", copy=not place.is_dir() or place.is_symlink())
+        _clear_way(folder, file)
         place.parent.mkdir(parents=True, exist_ok=True)
         draft.replace(place)
         _tidy(draft.parent, folder)
@@ -214,6 +215,13 @@ def put_in_place(folder: Path, file: FileMade) -> None:
         return  # somebody was faster
     except Outside as error:
         raise NotPlaced(told([FileDamage(file.step, file.path, tell("reason.file.outside"))])) from error
+
+
+def _clear_way(folder: Path, file: FileMade) -> None:
+    """Put aside what is no folder, where the file needs one."""
+    for above in reversed(Path(plain_name(file.path)).parents[:-1]):
+        if os.path.lexists(folder / above) and not (folder / above).is_dir():
+            put_aside(folder, [above.as_posix()], f"{file.step}-replaced")
 
 
 def put_all_in_place(folder: Path, files: Iterable[FileMade], needed: Collection[str] = ()) -> None:
@@ -311,7 +319,7 @@ def _unlinked(folder: Path, own: Path, place: Path) -> None:
     homes = [home / target for home in (own.parent, place.parent)]
     found = next((path.resolve() for path in homes if path.is_file()), None)
     if found is not None and found.is_relative_to(folder.resolve()):
-        whole = own.with_name(f".{own.name[:100]}.{secrets.token_hex(4)}.part")
+        whole = part_of(own)
         try:
             shutil.copyfile(found, whole)
             whole.replace(own)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import secrets
 import shutil
 from collections.abc import Collection
@@ -60,7 +61,8 @@ async def to_back_up(host: Host, state: State) -> tuple[str, ...]:
     """The files that would be backed up, and taken away, if the run started over."""
     folder = host.workspaces(state.home)
     with host.clock.external():
-        return tuple(await asyncio.to_thread(would_back_up, folder, _own_files(state)))
+        found = await asyncio.to_thread(would_back_up, folder, _own_files(state))
+    return tuple(os.fsencode(name).decode("utf-8", "backslashreplace") for name in found)  # as it can be shown
 
 
 def _own_files(state: State) -> list[str] | None:

@@ -271,7 +271,7 @@ class Performer:
             with self.clock.external():
                 await asyncio.to_thread(put_aside, workspace, names, label, leftover=launch.leftover)
         except (OSError, Outside) as error:
-            reason = str(error)
+            reason = f"{error}: {say('reason.file.outside')}" if isinstance(error, Outside) else str(error)
             raise ToolError(say("error.FILE_NOT_ARCHIVED", reason=reason), code="FILE_NOT_ARCHIVED") from error
 
     async def _left_files(self, launch: Launch, workspace: Path) -> Outcome | None:

@@ -217,9 +217,11 @@ class Reader:
         """Whether a run at rest is degraded; its end says so, and the rest of its history need not be read."""
         with store_errors():
             rows = await self._host.store.read(head.run, max(0, head.seq - LAST), LAST)
-        ends = [
-            event for event in (_decoded(head.run, row.seq, row.data) for row in rows) if isinstance(event, ev.Done)
-        ]
+        try:
+            events = [_decoded(head.run, row.seq, row.data) for row in rows]
+        except StoreError:
+            return False  # its own page says what is wrong with it; a list goes on
+        ends = [event for event in events if isinstance(event, ev.Done)]
         return bool(ends) and ends[-1].degraded
 
     async def why(self, run: str, step: str | None = None, lang: str = "en") -> str:

@@ -50,11 +50,15 @@ class Taker(Reader):
 
     def _driven_elsewhere(self, head: Head, *, take_over: bool = False) -> bool:
         """Whether a living process other than this engine has the run; one at rest has only to let go of it."""
-        now = self._host.clock.now()
-        alive = (
-            head.owner is not None and not is_dead(head, now) and head.run not in self._noting and not self._lost(head)
-        )
-        return alive and head.status not in AT_REST and not (take_over and is_silent(head, now))
+        if head.status in AT_REST or not self._is_held(head):
+            return False
+        return not (take_over and is_silent(head, self._host.clock.now()))
+
+    def _is_held(self, head: Head) -> bool:
+        """Whether a living process has the run, to drive it or for a moment; not if we only note something down."""
+        if head.owner is None or is_dead(head, self._host.clock.now()):
+            return False
+        return head.run not in self._noting and not self._lost(head)
 
     def _lost(self, head: Head, *, but: int = 0) -> bool:
         """Whether a run is in our name, and nobody in this process holds it."""

@@ -58,7 +58,10 @@ class Rows:
             self._known.move_to_end(head.run)
             return known[1]
         found = await self._engine.row(head)
-        row = {**found.to_dict(), **await self._folded(head)}
+        try:
+            row = {**found.to_dict(), **await self._folded(head)}
+        except RerailError:  # its history cannot be read; that is no reason not to list it, and the others
+            return {**found.to_dict(), **_unfolded(head)}
         self._known[head.run] = (key, row)
         self._known.move_to_end(head.run)
         while len(self._known) > MOST_ROWS:
@@ -67,7 +70,7 @@ class Rows:
 
     async def _folded(self, head: Head) -> Row:
         if head.seq > FEW_EVENTS or not head.seq:
-            return {"shown_status": head.status, "failed_stage": "", "counts": None}
+            return _unfolded(head)
         state = await self._engine.state(head.run)
         counts = {str(status): count for status, count in verdict(state).counts.items() if count}
         return {"shown_status": shown_status(state), "failed_stage": failed_stage(state), "counts": counts}
@@ -94,6 +97,10 @@ class Rows:
             if len(heads) < want - 1:
                 return rows, None
             before, want = (heads[-1].created_at, heads[-1].run), min(2 * want, MOST_ROWS)
+
+
+def _unfolded(head: Head) -> Row:
+    return {"shown_status": head.status, "failed_stage": "", "counts": None}
 
 
 def _matches(head: Head, words: str) -> bool:
@@ -193,7 +200,8 @@ class Watch:
             if first or not self._wants_events:
                 self._seen[head.run] = head.seq
             else:
-                await self._events(head)
+                with contextlib.suppress(RerailError):  # one history that cannot be read is one run's trouble
+                    await self._events(head)
             row = encode(await self._rows.row(head))
             if self._shown.get(head.run) != row:
                 self._shown[head.run] = row
@@ -214,9 +222,8 @@ class Watch:
                 break
             for record in records:
                 self._add(record.type, encode(record.to_dict()))
-            seen = records[-1].seq
+            self._seen[head.run] = seen = records[-1].seq  # at once: what was told is not told again
             self._tell()  # in small portions, so that one busy run throws nobody out who keeps up
-        self._seen[head.run] = seen
 
     def _add(self, name: str, data: bytes) -> None:
         self.number += 1

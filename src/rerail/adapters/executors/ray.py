@@ -416,6 +416,9 @@ class RayExecutor:
                 raise NoRoom(self.max_wait, resources) from error
             raise _meaning(error) from error
         found: dict[str, Any] = msgspec.json.decode(data)
+        if under.waited and found["kind"] == "error":
+            # It had begun after all, we had not heard of it yet, and it was interrupted: nobody knows how far it was.
+            raise AnswerLost(tell("error.ray.lost", error=found["error"].get("message", ""), kind="KeyboardInterrupt"))
         return found
 
     async def _abandoned(self, under: _Under) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit, urlunsplit
 
 from rerail.adapters.stores.waiting import Waiters
 from rerail.ports import Batch, Conflict, Fenced, Head, Lease, Row, Taken
 
+_IN_QUERY = re.compile(r"(?i)([?&](?:ssl)?password=)[^&#]*")
 ReadHead = Callable[[str], Awaitable[Head | None]]
 ReadRows = Callable[[str, int, int], Awaitable[list[Row]]]
 
@@ -55,9 +57,14 @@ async def wait_for_news(
 
 
 def shown(url: str) -> str:
-    """The address as it may be shown: without its password."""
-    parts = urlsplit(url)
-    if parts.password is None:
-        return url
+    """The address as it may be shown: without its password; what is no address is shown as it is."""
+    url = _IN_QUERY.sub(r"\1***", url)
+    try:
+        parts = urlsplit(url)
+        if parts.password is None:
+            # A password may hold what ends an address elsewhere; then it stands behind that, and before the host.
+            return url if "@" not in parts.query + parts.fragment else f"{parts.scheme}://…"
+    except ValueError:
+        return url.partition("://")[0] + "://…" if "@" in url else url
     where = parts.netloc.rpartition("@")[2]
     return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{where}"))

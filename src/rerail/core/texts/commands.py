@@ -179,6 +179,10 @@ COMMANDS: dict[str, dict[str, str]] = {
         "en": "run {run} completed; its follow-up {target} is retried",
         "zh": "任务 {run} 已完成；重试其后续任务 {target}",
     },
+    "cli.retry.parent": {
+        "en": "run {run} needs files of {target}, which it follows, and they are damaged; {target} is retried first",
+        "zh": "任务 {run} 需要其前置任务 {target} 的文件，而这些文件已损坏；先重试 {target}",
+    },
     "cli.preview.title": {
         "en": "retry of {run}: {count} of {total:step|steps}, nothing has run yet",
         "zh": "重试 {run}：{total} 步中的 {count} 步，尚未执行",

@@ -57,6 +57,18 @@ SERVER: dict[str, dict[str, str]] = {
         "en": "the body is larger than {limit} bytes",
         "zh": "请求正文超过 {limit} 字节",
     },
+    "refuse.server.foreign": {
+        "en": "steps that come over HTTP use the tools that the server was started with:",
+        "zh": "通过 HTTP 提交的步骤只能使用服务器启动时加载的工具：",
+    },
+    "refuse.server.no_cluster": {
+        "en": "this server has no Ray cluster to run it on",
+        "zh": "此服务器没有可用的 Ray 集群",
+    },
+    "hint.server.no_cluster": {
+        "en": "set ray.address where the server is started",
+        "zh": "在启动服务器处设置 ray.address",
+    },
     "refuse.server.too_many": {
         "en": "{limit} streams and sockets are open already",
         "zh": "已打开 {limit} 个流和套接字连接，达到上限",
