@@ -13,7 +13,7 @@ DEMO := .venv-demo/.installed
 BIN := .venv/bin
 PAGE := src/rerail/server/page/index.html
 
-.PHONY: help demo web test long check format bench bench-scale lock clean
+.PHONY: help demo web test long check format bench bench-scale bench-recovery lock clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -50,6 +50,9 @@ format: $(DEV) ## Format the code and mend what ruff can mend
 
 bench-scale: $(DEV) ## Measure Ray, workers and stores against bare programs (minutes)
 	$(BIN)/python -m benchmarks.scale
+
+bench-recovery: $(DEV) ## Run real tools with faults and see who ends in the right state (so far: Rerail and a plain loop)
+	$(BIN)/python -m benchmarks.recovery
 
 bench: $(DEV) ## Measure speed against a bare asyncio and SQLite program
 	$(BIN)/python -m benchmarks.speed

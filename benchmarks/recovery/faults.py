@@ -56,7 +56,7 @@ def cases(tasks: list[dict[str, Any]], effects: dict[str, str], seed: int, per_k
             steps = chance.sample(task["steps"], many)
             faults = tuple(_fault(chance.choice(single), step, chance) for step in steps)
             found.append(Case(f"faults{many}-{number}", task["id"], f"{many} faults", faults))
-    calm = [kind for kind in (*TRANSIENT, "body_transient", "lost_answer")]
+    calm = (*TRANSIENT, "body_transient", "lost_answer")
     for intensity in (0.1, 0.2, 0.4):
         for number in range(per_kind):
             task = chance.choice(tasks)
@@ -81,7 +81,9 @@ def _placed(
             return _fault(kind, chance.choice(steps), chance), task
 
 
-def _fits(kind: str, step: dict[str, Any], task: dict[str, Any], effects: dict[str, str], *, wants_change: bool) -> bool:
+def _fits(
+    kind: str, step: dict[str, Any], task: dict[str, Any], effects: dict[str, str], *, wants_change: bool
+) -> bool:
     if kind == "wrong_argument":
         return bool(step["refs"])
     if kind == "missing_prerequisite":

@@ -1,1 +1,1 @@
-"""The world that contenders act on: stateful tools that nobody here wrote, in a process that outlives the contenders."""
+"""The world that contenders act on: stateful tools that nobody here wrote, in a process that outlives contenders."""

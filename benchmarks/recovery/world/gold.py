@@ -131,7 +131,9 @@ def _task(question: dict[str, Any], turns: list[list[str]], variant: str) -> Tas
     classes, config = question["involved_classes"], question["initial_config"]
     long_context = variant == "long_context"
     world = World(classes, config, long_context=long_context)
-    homes = {name: home for home, made in world.objects.items() for name, _ in inspect.getmembers(made, inspect.ismethod)}
+    homes = {
+        name: home for home, made in world.objects.items() for name, _ in inspect.getmembers(made, inspect.ismethod)
+    }
     steps: list[Step] = []
     results: dict[str, Any] = {}
     last: dict[str, str] = {}  # class → its last step
@@ -153,7 +155,8 @@ def _task(question: dict[str, Any], turns: list[list[str]], variant: str) -> Tas
 
 def _step(ident: str, call: str, homes: dict[str, str], world: World) -> Step:
     parsed = ast.parse(call, mode="eval").body
-    assert isinstance(parsed, ast.Call) and isinstance(parsed.func, ast.Name)
+    assert isinstance(parsed, ast.Call)
+    assert isinstance(parsed.func, ast.Name)
     tool = parsed.func.id
     home = homes[tool]
     names = list(inspect.signature(getattr(world.objects[home], tool)).parameters)

@@ -1,8 +1,8 @@
 """The world as a process: `python -m benchmarks.recovery.world.server SOCKET`, in the world's own environment.
 
 It outlives the contenders, so a contender that is killed is really gone while what it did is really done. It answers
-JSON lines on a Unix socket, keeps a protocol of every call, and makes the faults that a case asks for happen: before the
-effect, instead of it, or after it.
+JSON lines on a Unix socket, keeps a protocol of every call, and makes the faults of a case happen: before the effect,
+instead of it, or after it.
 
 Rules of this file:
 - A fault is the world's doing: no contender can see it but by what its call answers or raises.
@@ -20,7 +20,6 @@ import socketserver
 import sys
 import threading
 import time
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +87,7 @@ class Stage:
         before = self.world.state(home)
         try:
             answer = self.world.call(home, tool, args)
-        except Exception as error:  # the tool's own, whatever it is
+        except Exception as error:  # noqa: BLE001  # the tool's own, whatever it is
             return {"raise": "tool", "message": f"{type(error).__name__}: {error}"}
         finally:
             entry["effect"] = self.world.state(home) != before
@@ -148,7 +147,7 @@ class Stage:
             twin = copy.deepcopy(self.world.objects[home])
             try:
                 answer = plain(getattr(twin, tool.removesuffix("_v1"))(**args))
-            except Exception:  # the call would fail; so the state stays
+            except Exception:  # noqa: BLE001  # the call would fail; so the state stays
                 answer = None
             return {
                 "now": digest(self.world.state(home)[home]), "then": digest(remembered(twin)),
@@ -206,7 +205,7 @@ class Handler(socketserver.StreamRequestHandler):
         for line in self.rfile:
             try:
                 answer = {"answer": self.server.answer(json.loads(line))}  # type: ignore[attr-defined]
-            except Exception as error:  # told to whoever asked; the world goes on
+            except Exception as error:  # noqa: BLE001  # told to whoever asked; the world goes on
                 answer = {"problem": f"{type(error).__name__}: {error}"}
             try:
                 self.wfile.write(json.dumps(answer).encode() + b"\n")
