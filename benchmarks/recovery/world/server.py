@@ -11,6 +11,7 @@ Rules of this file:
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import hashlib
 import json
@@ -201,16 +202,16 @@ class Handler(socketserver.StreamRequestHandler):
     """One connection: a request and an answer, line by line."""
 
     def handle(self) -> None:
-        """Answer until the other side leaves."""
-        for line in self.rfile:
-            try:
-                answer = {"answer": self.server.answer(json.loads(line))}  # type: ignore[attr-defined]
-            except Exception as error:  # noqa: BLE001  # told to whoever asked; the world goes on
-                answer = {"problem": f"{type(error).__name__}: {error}"}
-            try:
-                self.wfile.write(json.dumps(answer).encode() + b"\n")
-            except OSError:
-                return  # killed meanwhile
+        """Answer until the other side leaves, or is killed."""
+        with contextlib.suppress(OSError):
+            for line in self.rfile:
+                self.wfile.write(json.dumps(self._answered(line)).encode() + b"\n")
+
+    def _answered(self, line: bytes) -> dict[str, Any]:
+        try:
+            return {"answer": self.server.answer(json.loads(line))}  # type: ignore[attr-defined]
+        except Exception as error:  # noqa: BLE001  # told to whoever asked; the world goes on
+            return {"problem": f"{type(error).__name__}: {error}"}
 
 
 def main() -> None:
