@@ -194,6 +194,23 @@ async def test_a_gate_that_somebody_opened_elsewhere_asks_nobody(thread: Thread)
     assert told["verdict"]["success"] and thread.world.order == ["a", "b"]
 
 
+async def test_an_answer_is_an_answer_to_what_was_asked(thread: Thread) -> None:
+    """X7, I5: somebody else answered, and another gate waits by now: that one is asked about, and not let through."""
+    gates = [
+        {"id": "a", "tool": "a", "confirm": "Wipe A?"},
+        {"id": "b", "tool": "b", "needs": ["a"], "confirm": "Wipe B?"},
+    ]
+    run = (await thread({"plan": {"steps": gates}}))["run"]
+    async with rerail.Engine(thread.engine._host.store.url, thread.world.tools(), QUICK) as other:
+        await other.confirm(run, "a")
+        assert (await other.wait(run)).status == "waiting"
+    told = await thread(Command(resume=True))
+    assert [item["step"] for item in told["__interrupt__"][0].value["waiting_on"]] == ["b"]
+    assert thread.world.order == ["a"]
+    told = await thread(Command(resume=True))
+    assert told["verdict"]["success"] and thread.world.order == ["a", "b"]
+
+
 async def test_a_pause_is_an_interrupt_too(thread: Thread) -> None:
     """X7: whoever paused the run, the thread says so and goes on with any answer."""
     thread.world.script["a"] = [Took(0.2, {"n": 1})]

@@ -24,7 +24,7 @@ from langgraph.runtime import Runtime
 from langgraph.types import Overwrite, StreamWriter, interrupt
 from typing_extensions import TypedDict  # pydantic, which LangGraph asks for schemas, knows no other before 3.12
 
-from rerail.core.events import ArtifactCreated, Record
+from rerail.core.events import ArtifactCreated, Record, Waiting
 from rerail.core.texts import tell
 from rerail.core.track import RunStatus
 from rerail.core.views import RunResult
@@ -68,6 +68,7 @@ class RunState(TypedDict, total=False):
     run: str
     seq: int  # the last event that this state knows of
     status: str
+    asked: int  # the event that says what people are asked, as far as this state knows
     ready: list[str]  # the steps whose calls are due
     artifacts: list[Artifact]
     verdict: dict[str, Any] | None  # once the run is at rest
@@ -230,6 +231,9 @@ class _Nodes:
         engine, run = self._engine, state["run"]
         engine.pace(run)
         if (await engine.head(run)).status == RunStatus.WAITING:
+            now = await self._told(state, runtime.stream_writer)
+            if now.get("asked", state.get("asked")) != state.get("asked"):
+                return now  # something else is asked by now: an answer that was given before is none to that
             result = await engine.show(run)
             waits = [dict(item) for item in result.waiting_on]
             for step, answer in _answers(run, result.objective, waits):
@@ -308,12 +312,15 @@ class _Nodes:
         run, seq = state["run"], state["seq"]
         known = {item["name"]: item for item in state.get("artifacts") or ()}
         fresh: dict[str, Artifact] = {}
+        asked: dict[str, int] = {}
         async for record in self._records(run, seq):
             tell_of(record.to_dict())
             seq = record.seq
             if isinstance(record.event, ArtifactCreated):
                 fresh[record.event.name] = await self._artifact(run, record.event)
-        return {"seq": seq, **({"artifacts": list({**known, **fresh}.values())} if fresh else {})}
+            elif isinstance(record.event, Waiting):
+                asked["asked"] = record.seq
+        return {"seq": seq, **asked, **({"artifacts": list({**known, **fresh}.values())} if fresh else {})}
 
     async def _records(self, run: str, after: int) -> AsyncIterator[Record]:
         while records := await self._engine.page(run, after, PAGE):
