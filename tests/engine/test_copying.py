@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from rerail.adapters.stores.memory import MemoryStore
 from rerail.adapters.stores.sqlite import SqliteStore
 from rerail.core.values import digest
 from rerail.engine.copying import Copied, copy_runs
+from rerail.engine.owner import is_dead, is_this_process
 from rerail.ports import Batch, Head, Lease, Owner, Store
 
 BIG = b'"' + b"x" * 5000 + b'"'
@@ -74,6 +76,36 @@ async def test_a_copy_that_was_cut_off_goes_on(source: Store) -> None:
     found = await copied(source, target, "one")
     assert found["one"].outcome == "copied"
     assert await target.read("one", 0, 5000) == await source.read("one", 0, 5000)
+
+
+async def test_nobody_takes_up_half_of_a_run(source: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """T7: while it arrives it has an owner that lives; a copy that died is gone on with, by its fence."""
+    target, owners = MemoryStore(), []
+    append = target.append
+
+    async def watched(batch: Batch) -> None:
+        await append(batch)
+        head = await target.head(batch.run)
+        assert head is not None
+        owners.append(head.owner is not None and is_this_process(head.owner) and not is_dead(head, time.time()))
+
+    monkeypatch.setattr(target, "append", watched)
+    assert all(row.ok for row in (await copied(source, target)).values())
+    assert len(owners) >= 4 and all(owners)
+    assert [head.owner for head in await target.heads()] == [None, None]
+
+
+async def test_what_somebody_took_meanwhile_is_not_copied() -> None:
+    """T7: heads are looked at when their turn comes, whatever their status was."""
+    source, target = MemoryStore(), MemoryStore()
+    await source.release(await history(source, "first", 1))
+    await source.release(await history(source, "second", 2))
+    rows = {}
+    async for row in copy_runs(source, target, [], lambda head: False):
+        rows[row.run] = row.outcome
+        if row.run == "first":
+            await source.claim("second", SOMEBODY, 1.0)
+    assert rows == {"first": "copied", "second": "driven"}
 
 
 async def test_another_history_is_left_alone(source: Store) -> None:

@@ -5,18 +5,21 @@ Rules of this file:
 - What arrived is read again and compared; a content must have the digest it is named by.
 - A run that is there already is left alone: if it is the same that is said, if it differs that is a fault.
 - A run that somebody drives is not copied: its history would be cut off in the middle of a call.
+- While it is copied a run has an owner in the target, too: nobody takes up half of one.
 """
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from rerail.core.texts import say
 from rerail.core.values import digest
-from rerail.ports import Batch, Conflict, Head, Row, Store
+from rerail.engine.owner import this_process
+from rerail.ports import Batch, Conflict, Head, Lease, Row, Store
 
 PAGE: Final = 500  # rows that travel in one go
 _DIGEST: Final = re.compile(rb'"([0-9a-f]{32})"')
@@ -50,47 +53,60 @@ async def copy_runs(
     """Copy these runs, oldest first, or all of them; `is_dead` tells whether a run's owner is gone."""
     heads = await source.heads(limit=1_000_000_000)
     wanted = [head for head in reversed(heads) if not runs or head.run in runs]
-    for head in wanted:
-        if head.owner is not None and head.status == "running" and not is_dead(head):
+    for listed in wanted:
+        head = await source.head(listed.run) or listed  # as it is by now: others took long
+        if head.owner is not None and not is_dead(head):
             yield Copied(head.run, "driven", reason=say("reason.copy.driven", owner=head.owner))
         else:
-            yield await _copy(source, target, head)
+            yield await _copy(source, target, head, is_dead)
 
 
-async def _copy(source: Store, target: Store, head: Head) -> Copied:
-    after, fence = 0, head.fence
+async def _copy(source: Store, target: Store, head: Head, is_dead: Callable[[Head], bool]) -> Copied:
+    after, lease = 0, Lease(head.run, this_process(), head.fence)
     try:
-        await target.create(_unowned(head))
+        await target.create(_empty(head, lease))
     except Conflict:
         there = await target.head(head.run)
         # A copy that was cut off goes on where it stopped.
-        if there is None or there.seq >= head.seq or there.owner is not None:
+        if there is None or there.seq >= head.seq or (there.owner is not None and not is_dead(there)):
             return await _compared(source, target, head)
         begun = await _compared(source, target, head, there.seq)
         if begun.outcome != "same":
             return begun
-        after, fence = there.seq, there.fence
+        after, lease = there.seq, await target.claim(head.run, lease.owner, time.time(), over=there.fence)
+    try:
+        return await _filled(source, target, head, lease, after)
+    finally:
+        await target.release(lease)
+
+
+async def _filled(source: Store, target: Store, head: Head, lease: Lease, after: int) -> Copied:
     contents = expired = 0
+    if not await target.inbox(head.run):  # before the last rows: a copy that was cut off is known by what is missing
+        for _, data in await source.inbox(head.run):
+            await target.post(head.run, data)
     while rows := await source.read(head.run, after, PAGE):
         blobs, missing, damaged = await _contents(source, rows)
         if damaged:
             return Copied(head.run, "damaged", after, contents, expired, say("reason.copy.damaged", digest=damaged))
         last = after + len(rows) >= head.seq
         batch = Batch(
-            head.run, after, [(row.at, row.data) for row in rows], fence, blobs,
+            head.run, after, [(row.at, row.data) for row in rows], lease.fence, blobs,
             head.status if last else "", head.objective if last else "",
         )  # fmt: skip
         await target.append(batch)
+        await target.renew(lease, time.time())
         after, contents, expired = after + len(rows), contents + len(blobs), expired + missing
-    for _, data in await source.inbox(head.run):
-        await target.post(head.run, data)
     seen = await _compared(source, target, head)
     return Copied(head.run, "copied", after, contents, expired) if seen.outcome == "same" else seen
 
 
-def _unowned(head: Head) -> Head:
-    """The head of a run that nobody drives, with an empty history; nobody may take it for a finished one yet."""
-    return Head(head.run, 0, "pending", head.objective, head.parent, head.created_at, head.updated_at, None, head.fence)
+def _empty(head: Head, lease: Lease) -> Head:
+    """The head of a run with an empty history, and an owner: nobody may take it for a finished one, or take it up."""
+    return Head(
+        head.run, 0, "pending", head.objective, head.parent, head.created_at, head.updated_at, lease.owner, lease.fence,
+        time.time(),
+    )  # fmt: skip
 
 
 async def _compared(source: Store, target: Store, head: Head, most: int = 1_000_000_000) -> Copied:
