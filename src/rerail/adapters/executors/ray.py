@@ -272,10 +272,14 @@ class RayExecutor:
     async def open(self) -> None:
         """Connect to the cluster, and begin to listen to calls."""
         await join(self.address, self.env)
-        self._begin()
+        await self._begin()
         self._watching = asyncio.create_task(self._watch())
 
-    def _begin(self) -> None:
+    async def _begin(self) -> None:
+        await asyncio.to_thread(self._make)  # it asks the cluster's head, which may take its time
+        self._listening = asyncio.create_task(self._listen())
+
+    def _make(self) -> None:
         self._name = f"mailbox-{secrets.token_hex(8)}"
         self._task, self._tasks = ray.remote(max_retries=0)(perform), {}
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
@@ -287,7 +291,6 @@ class RayExecutor:
             )
             .remote()
         )  # fmt: skip
-        self._listening = asyncio.create_task(self._listen())
 
     async def close(self) -> None:
         """Let go of the cluster. Calls under way belong to their tasks, and end when these are cancelled."""
@@ -315,11 +318,12 @@ class RayExecutor:
             if self._gone or await _answers(ray.get_runtime_context().gcs_address):
                 heard = loop.time()
             elif loop.time() - heard >= self.gone_after:
-                self._gone = True
-                for under in self._under.values():
-                    under.lose()
-                await self._ended(self._listening)
-                await asyncio.to_thread(CLUSTER.abandon)
+                async with self._rejoining:  # who comes back too early would meet the cluster that is gone
+                    self._gone = True
+                    for under in self._under.values():
+                        under.lose()
+                    await self._ended(self._listening)
+                    await asyncio.to_thread(CLUSTER.abandon)
 
     async def _return(self) -> None:
         """Connect again to a cluster that was gone; `Unreachable` if it still is."""
@@ -330,7 +334,7 @@ class RayExecutor:
                 await asyncio.to_thread(CLUSTER.rejoin, self.address, self.env)
             except (OSError, RuntimeError, ValueError, problems.RayError) as error:
                 raise Unreachable(error) from error
-            self._begin()
+            await self._begin()
             self._gone = False
 
     def takes(self, tool: Tool) -> bool:
