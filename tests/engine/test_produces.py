@@ -836,28 +836,6 @@ def test_starting_over_keeps_files_of_any_name(world: World, name: str) -> None:
     virtual_run(main)
 
 
-def test_a_file_in_the_way_of_a_folder_is_put_aside(world: World) -> None:
-    """T3: what somebody put where a declared file needs its folder does not keep it from being made again."""
-
-    async def main() -> None:
-        inner = step("b", args={"name": "sub/deep/a.json"}, produces=["sub/deep/a.json"])
-        world.broken = {"c"}
-        async with world.engine() as engine:
-            run = (await engine.run({"steps": [inner, step("c", "read", needs=["b"])]})).run_id
-            folder = world.folder / "work" / run
-            (folder / "sub/deep/a.json").unlink()
-            (folder / "sub/deep").rmdir()
-            (folder / "sub").rmdir()
-            (folder / "sub").write_text("in the way")
-            world.broken.clear()
-            assert (await engine.retry(run)).success
-            assert (folder / "sub/deep/a.json").is_file()
-            kept = [path.read_text() for path in (folder / ".rerail" / "archive").rglob("sub") if path.is_file()]
-            assert kept == ["in the way"]
-
-    virtual_run(main)
-
-
 def test_a_long_name_of_wide_letters_can_be_written(tmp_path: Path) -> None:
     """T1: file systems count bytes, not letters."""
     path = tmp_path / ("报" * 83)

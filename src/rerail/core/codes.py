@@ -94,7 +94,10 @@ ALL: dict[str, Code] = {
         Code("STEP_NOT_WAITING", "The step is not waiting for that."),
         Code("VALUE_INVALID", "The value that was given cannot be stored as JSON."),
         Code("STEP_ENDED", "The step has already ended."),
-        Code("RUN_SUPERSEDED", "What it follows has completed again since, and a newer follow-up took its place."),
+        Code(
+            "RUN_SUPERSEDED",
+            "What it follows, or what that follows, has completed again since, and a newer follow-up took its place.",
+        ),
         Code("FILE_UNKNOWN", "The step reads no file of that name."),
         Code("BACKUP_FAILED", "The files could not be backed up; nothing was started over."),
         Code("RUN_LIVE", "Another process is driving this run."),

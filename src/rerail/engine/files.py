@@ -207,7 +207,6 @@ def put_in_place(folder: Path, file: FileMade) -> None:
             raise NotPlaced(told([FileDamage(file.step, file.path, tell("reason.file.changed"))]))
         place = entry(folder, file.path)
         put_aside(folder, [file.path], f"{file.step}-replaced", copy=not place.is_dir() or place.is_symlink())
-        _clear_way(folder, file)
         place.parent.mkdir(parents=True, exist_ok=True)
         draft.replace(place)
         _tidy(draft.parent, folder)
@@ -215,13 +214,6 @@ def put_in_place(folder: Path, file: FileMade) -> None:
         return  # somebody was faster
     except Outside as error:
         raise NotPlaced(told([FileDamage(file.step, file.path, tell("reason.file.outside"))])) from error
-
-
-def _clear_way(folder: Path, file: FileMade) -> None:
-    """Put aside what is no folder, where the file needs one."""
-    for above in reversed(Path(plain_name(file.path)).parents[:-1]):
-        if os.path.lexists(folder / above) and not (folder / above).is_dir():
-            put_aside(folder, [above.as_posix()], f"{file.step}-replaced")
 
 
 def put_all_in_place(folder: Path, files: Iterable[FileMade], needed: Collection[str] = ()) -> None:
