@@ -13,9 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import ray
 from tests.cluster.conftest import Node
 
 import rerail
+from rerail.adapters.executors.ray import _Under
+from rerail.adapters.tools.loading import load_tools
 from rerail.ports import Tool
 
 pytestmark = pytest.mark.anyio
@@ -361,8 +364,23 @@ def test_a_cluster_that_is_gone_takes_nobody_along(tmp_path: Path) -> None:
     assert told["status"] == "waiting"  # for somebody who knows whether it was paid
 
 
+SLOWLY = """
+import sys, time
+from pathlib import Path
+from rerail import tool
+
+if "worker" in sys.argv[0]:  # on the cluster
+    time.sleep(5)
+
+@tool(effect="once")
+def act(mark: str) -> int:
+    Path(mark).write_text("x")
+    return 1
+"""
+
+
 async def test_a_call_that_was_interrupted_for_want_of_room_is_in_doubt(
-    cluster: Any, tools: Load, tmp_path: Path
+    cluster: Any, tools: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """X4 I6: its beginning was not heard of in time; what it did by then happened, and is not done again."""
     text = """
@@ -374,17 +392,65 @@ from rerail import tool
 def act(mark: str) -> int:
     with open(mark, "a") as file:
         file.write("x")
-    time.sleep(2)
+    time.sleep(20)
     return 1
 
 @tool
 def warm() -> int:
     return 1
 """
+    monkeypatch.setattr(_Under, "listen", lambda *_: None)  # whatever calls say is lost
     mark = tmp_path / "mark"
-    async with rerail.Engine("memory://", tools(text), settings(max_wait=0.1)) as engine:
+    async with rerail.Engine("memory://", tools(text), settings(max_wait=4.0)) as engine:
         await engine.run({"steps": [{"id": "w", "tool": "warm"}]})  # a worker is there, and begins at once
         result = await engine.run({"steps": [{"id": "a", "tool": "act", "args": {"mark": str(mark)}}]})
-    assert not mark.exists() or mark.read_text() == "x"
-    assert str(result.steps["a"].status) in ("in_doubt", "failed")
-    assert mark.exists() == (str(result.steps["a"].status) == "in_doubt")
+    status = str(result.steps["a"].status)
+    assert (status, mark.read_text()) == ("in_doubt", "x")
+
+
+async def test_a_tool_that_is_being_found_has_not_begun(cluster: Any, tmp_path: Path) -> None:
+    """X4 I6: its imports are not its time, and whoever gives up meanwhile knows that nothing was called."""
+    mark = tmp_path / "mark"
+    call = plan(step("act", args={"mark": str(mark)}, timeout=2.0, retries=0))
+    for name in ("first.py", "second.py"):
+        (tmp_path / name).write_text(SLOWLY)
+    async with rerail.Engine("memory://", load_tools(tmp_path / "first.py"), settings()) as engine:
+        result = await engine.run(call)
+    assert result.success and result.steps["act"].elapsed < 2, result.summary
+    mark.unlink()
+    async with rerail.Engine("memory://", load_tools(tmp_path / "second.py"), settings(max_wait=1.5)) as engine:
+        given_up = await engine.run(call)
+    assert (given_up.steps["act"].error["code"], mark.exists()) == ("NO_ROOM", False)
+
+
+async def test_a_mailbox_that_dies_costs_no_timeout(
+    cluster: Any, tools: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """X4 I6: what it was told is lost; the call says again that it has begun, and later words are heard."""
+    hear, deaf = _Under.hear, [True]
+    monkeypatch.setattr(_Under, "hear", lambda *words: None if deaf else hear(*words))
+    text = """
+import time
+from rerail import Context, tool
+
+@tool
+def talk(note: str, ctx: Context) -> None:
+    open(note, "w").close()
+    for number in range(400):
+        ctx.log(f"{number}")
+        time.sleep(0.05)
+"""
+    note = tmp_path / "note"
+    async with rerail.Engine("memory://", tools(text), settings()) as engine:
+        call = step("talk", args={"note": str(note)}, timeout=8.0, retries=0)
+        run = await engine.start(plan(call))
+        await until(note.exists)
+        await asyncio.sleep(1.0)  # it has said that it began, and a few lines, to nobody
+        for actor in ray.util.list_named_actors(all_namespaces=True):
+            if actor["name"].startswith("mailbox-"):
+                ray.kill(ray.get_actor(**actor), no_restart=False)
+        deaf.clear()
+        result = await engine.wait(run)
+        words = [one.to_dict() for one in await engine.events(run)]
+    assert result.steps["talk"].error["code"] == "TIMEOUT"
+    assert any(one["type"] == "step_progress" for one in words)

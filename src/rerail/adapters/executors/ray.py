@@ -207,25 +207,47 @@ class _Under:
         self.waited = False  # longer for room than is allowed
         self._heard: dict[int, list[dict[str, Any]]] = {}  # what came before its turn
         self._next = 1
+        self._skipping: asyncio.TimerHandle | None = None
         self._news: asyncio.Event | None = None  # most calls are over before anybody waits for their words
 
     def hear(self, number: int, said: list[dict[str, Any]]) -> None:
-        self._heard[number] = said
+        """Listen to words in their order; those that have none at once, and the same ones only once."""
+        if not number:
+            self.listen(said)
+        elif number >= self._next:
+            self._heard[number] = said
+            self._listen_on()
+
+    def _listen_on(self) -> None:
         while (words := self._heard.pop(self._next, None)) is not None:
             self._next += 1
             self.listen(words)
+        if self._heard and self._skipping is None:
+            self._skipping = asyncio.get_running_loop().call_later(CATCH_UP, self._skip)
         if self._news is not None:
             self._news.set()
+
+    def _skip(self) -> None:
+        """What did not come in all this time was lost with the mailbox; what came is heard."""
+        self._skipping = None
+        if self._heard:
+            self._next = min(self._heard)
+            self._listen_on()
 
     def listen(self, said: list[dict[str, Any]]) -> None:
         for message in said:
             if message["kind"] == "begun":
-                self.begun = True
-                self._begun(message["seconds"])
+                if not self.begun:  # it is said more than once
+                    self.begin(message["seconds"])
             elif self._ctx is not None and message["kind"] == "log":
                 self._ctx.log(message["message"])
             elif self._ctx is not None:
                 self._ctx.progress(message["fraction"], message["message"])
+
+    def begin(self, seconds: float) -> None:
+        """The tool began, so many seconds ago."""
+        self.begun = True
+        self._begun(seconds)
 
     async def caught_up(self, told: int) -> None:
         """Wait until everything that was told before the answer is here; not for ever: it may be lost."""
@@ -235,6 +257,12 @@ class _Under:
                 while self._next <= told:
                     self._news.clear()
                     await self._news.wait()
+        self._skip()
+
+    def close(self) -> None:
+        """Nobody waits for it any more."""
+        if self._skipping is not None:
+            self._skipping.cancel()
 
     def lose(self) -> None:
         """The cluster is gone."""
@@ -286,8 +314,8 @@ class RayExecutor:
         self._mailbox = (
             ray.remote(Mailbox)
             .options(
-                name=self._name, namespace=NAMESPACE, num_cpus=0, max_restarts=-1, max_concurrency=100,
-                scheduling_strategy=here,
+                name=self._name, namespace=NAMESPACE, num_cpus=0, max_restarts=-1, max_task_retries=-1,
+                max_concurrency=100, scheduling_strategy=here,
             )
             .remote()
         )  # fmt: skip
@@ -367,9 +395,12 @@ class RayExecutor:
                 await under.caught_up(answer["told"])
         finally:
             del self._under[name]
+            under.close()
             if timer is not None:
                 timer.cancel()
         under.listen(answer["said"])
+        if answer["seconds"] is not None:
+            under.begin(answer["seconds"])  # exactly: messages take their time
         spent = answer["usage"]
         if spent["tokens"] or spent["cost"]:
             ctx.usage(**spent)
@@ -412,7 +443,7 @@ class RayExecutor:
             if under.gone:
                 raise AnswerLost(tell("error.ray.gone", seconds=self.gone_after)) from None
             await finished(self._abandoned(under))
-            if under.begun or under.forced or not await _never_ran(under.ref):
+            if under.begun or under.forced or not await _never_began(under.ref):
                 raise
             raise NotBegun from None
         except problems.RayError as error:
@@ -420,6 +451,8 @@ class RayExecutor:
                 raise NoRoom(self.max_wait, resources) from error
             raise _meaning(error) from error
         found: dict[str, Any] = msgspec.json.decode(data)
+        if under.waited and found["seconds"] is None:
+            raise NoRoom(self.max_wait, resources)
         if under.waited and found["kind"] == "error":
             # It had begun after all, we had not heard of it yet, and it was interrupted: nobody knows how far it was.
             raise AnswerLost(tell("error.ray.lost", error=found["error"].get("message", ""), kind="KeyboardInterrupt"))
@@ -466,10 +499,14 @@ async def _answers(address: str) -> bool:
     return True
 
 
-async def _never_ran(ref: Any) -> bool:
-    """Whether a cancelled task was taken back before any worker had it: then the error is Ray's alone."""
-    ended, _ = await asyncio.wait([_future(ref)], timeout=GRACE)
-    return bool(ended) and all(type(one.exception()) is problems.TaskCancelledError for one in ended)
+async def _never_began(ref: Any) -> bool:
+    """Whether a cancelled task was taken back before any worker had it, or its worker says that it called nothing."""
+    ended, _ = await asyncio.wait([future := _future(ref)], timeout=GRACE)
+    if not ended:
+        return False
+    if (error := future.exception()) is not None:
+        return type(error) is problems.TaskCancelledError  # the error is Ray's alone
+    return bool(msgspec.json.decode(future.result())["seconds"] is None)
 
 
 def _meaning(error: problems.RayError) -> ToolError:

@@ -4,6 +4,8 @@ Rules of this file:
 - The answer is JSON: a result, or an exception as `frames` describes it. Only Ray's own troubles are raised.
 - What a quick call says travels with its answer. Once a call takes longer, a thread tells the caller that it has
   begun, and brings its words every moment, so that most calls cost not one message.
+- A call begins when its tool does: finding the tool (its imports) is not its time. Since a mailbox can die with what
+  it was told, a long call says again and again that it has begun, and the answer says so for the last time.
 - Ray stops a call by setting an interrupt for the main thread, where the tool is. That alone wakes nobody who sleeps,
   so another thread sends the signal after it; the tool's `finally` blocks run.
 """
@@ -31,6 +33,7 @@ from rerail.errors import ToolError
 
 EVERY: Final = 0.1  # seconds between two looks at what a call has to say
 LONG: Final = 0.2  # seconds after which a call is no quick one
+AGAIN: Final = 2.0  # seconds between two words that a call has begun
 
 
 class Call:
@@ -39,12 +42,17 @@ class Call:
     def __init__(self, name: str, mailbox: str, namespace: str) -> None:
         self.name = name
         self._mailbox, self._namespace = mailbox, namespace
-        self._began = time.monotonic()
+        self._began: float | None = None
+        self._announced = 0.0  # when it was last said that it has begun
         self._lock = threading.Lock()
         self._unsaid: list[Mapping[str, Any]] = []
         self._told = 0  # messages that went out before the answer
         self._over = False
         self.interrupted = False
+
+    def begin(self) -> None:
+        """From here on, what happens is the tool's doing."""
+        self._began = time.monotonic()
 
     def say(self, kind: str, said: Mapping[str, Any]) -> None:
         """Keep what the tool says until somebody takes it along."""
@@ -54,21 +62,26 @@ class Call:
 
     def look(self) -> None:
         """Bring the caller what there is to say, if it is a long call; from another thread."""
-        age = time.monotonic() - self._began
+        now, began = time.monotonic(), self._began
         with self._lock:
-            if self._over or age < LONG or (self._told and not self._unsaid):
+            if self._over or began is None or now - began < LONG:
                 return
             words, self._unsaid = self._unsaid, []
-            first = [] if self._told else [{"kind": "begun", "seconds": age}]
-            self._told += 1
+            self._told += bool(words)
             number = self._told
-        _box(self._mailbox, self._namespace).tell.remote(self.name, number, dump({"said": [*first, *words]}))
+        box = _box(self._mailbox, self._namespace)
+        if now - self._announced >= AGAIN:
+            self._announced = now
+            box.tell.remote(self.name, 0, dump({"said": [{"kind": "begun", "seconds": now - began}]}))
+        if words:
+            box.tell.remote(self.name, number, dump({"said": words}))
 
     def end(self) -> dict[str, Any]:
         """What the answer has to bring along; nothing is said any more."""
         with self._lock:
             self._over = True
-            return {"said": self._unsaid, "told": self._told}
+            seconds = None if self._began is None else time.monotonic() - self._began
+            return {"said": self._unsaid, "told": self._told, "seconds": seconds}
 
 
 class _Herald:
@@ -135,7 +148,7 @@ def perform(asking: bytes) -> bytes:
     HERALD.follow(call)
     try:
         with _interruptible():
-            answer = {"kind": "result", "value": _called(unpacked(tool), asked["args"], ctx)}
+            answer = {"kind": "result", "value": _called(unpacked(tool), asked["args"], ctx, call)}
     except BaseException as error:  # noqa: BLE001  # an interrupt too: whoever sent it does not wait for the answer
         if isinstance(error, KeyboardInterrupt):
             ctx.cancelled.set()  # for threads of the tool's own
@@ -159,10 +172,11 @@ def _interruptible() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, held)
 
 
-def _called(tool: Any, args: dict[str, Any], ctx: Context) -> Any:
+def _called(tool: Any, args: dict[str, Any], ctx: Context, call: Call) -> Any:
     from rerail.adapters.tools.functions import FunctionTool, settled
     from rerail.adapters.tools.specs import is_async
 
+    call.begin()
     if not isinstance(tool, FunctionTool):
         return asyncio.run(tool.call(args, ctx))
     output = tool.fn(**tool.bind(args, ctx))
