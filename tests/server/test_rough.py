@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -85,7 +86,8 @@ async def test_a_socket_may_send_anything(web: Web, named: bool) -> None:
                 await socket.send_bytes(odd)
             else:
                 await socket.send_str(odd)
-            await socket.send_str("42[]")  # read after it, if it is still there
+            with contextlib.suppress(ConnectionError):  # it was let go at once
+                await socket.send_str("42[]")  # read after it, if it is still there
             await socket.close()
     async with connected(web) as heard:
         assert (await heard.client.call("subscribe", {"run": "nobody"}, timeout=20))["code"] == "RUN_UNKNOWN"
