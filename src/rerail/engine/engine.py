@@ -45,7 +45,7 @@ from rerail.engine.pace import Pace
 from rerail.engine.reading import AT_REST, FORGOTTEN, Live, store_errors
 from rerail.engine.taking import reaching, unheard
 from rerail.engine.today import Today, fingerprints, pretend_mended
-from rerail.engine.wishes import Wish, encode_answer, error_for, raise_answer, storable
+from rerail.engine.wishes import Wish, encode_answer, error_for, grant, raise_answer, storable
 from rerail.errors import PlanError, Refused, RerailError, StoreError
 from rerail.mind import plan as planning
 from rerail.mind.questions import consulted
@@ -112,6 +112,7 @@ class Engine(Family):
         self._attendant: asyncio.Task[None] | None = None
         self._follow_ups: set[asyncio.Task[Any]] = set()
         self._notices = Notices(host.notifier, self._note_down)
+        self.lends_only = False  # it acts for others, who may use its own tools, and not those of a run's owner
         self.looks_only = False  # it has no tools, and foresees what somebody who has them will do
         self._paces: dict[str, Pace] = {}  # of runs that go from stage to stage as somebody else says
 
@@ -261,7 +262,7 @@ class Engine(Family):
         )  # fmt: skip
         try:
             await loop.commit()  # a run that was announced is there, whatever dies next
-            if not queued:
+            if parent is not None and not queued:
                 await self._refuse_kin(run)  # what it follows may be done again already, by somebody who was fast
         except BaseException:
             await self._let_go(loop.lease)
@@ -346,7 +347,8 @@ class Engine(Family):
 
     async def due(self, run: str) -> list[str]:
         """The steps whose calls would begin now, in their order; nothing begins."""
-        state = await self.state(run)
+        live = self._live.get(run)
+        state = live.loop.state if live is not None else await self.state(run)  # not the whole history at every stage
         actions = decide(state, self._host.specs_of(state), self._host.clock.now())
         return [action.step for action in actions if isinstance(action, Call)]
 
@@ -515,10 +517,25 @@ class Engine(Family):
         run = await self.find(run)
         with _refusals():
             wish = storable(wish)
+        if self.lends_only and wish.action in ("add", "repair"):
+            await self._refuse_foreign(run, wish)
         for _ in range(5):  # the owner may let go while we knock
             if await self._handed_over(run, wish):
                 return
         raise StoreError(tell("refuse.run.changes_hands", run=run))
+
+    async def _refuse_foreign(self, run: str, wish: Wish) -> None:
+        """Refuse to bring a change that uses tools which are not here: the run's owner would not know who asks (I4)."""
+        state = await self.state(run)
+        try:
+            grant(state, self._host.specs_of(state), wish)
+        except Faulty as faulty:
+            changed = [fault for fault in faulty.faults if fault.step == wish.step or fault.step not in state.tracks]
+            foreign = [fault for fault in changed if fault.code in ("UNKNOWN_TOOL", "UNKNOWN_ALTERNATIVE")]
+            if foreign:
+                raise PlanError(tell("refuse.run.foreign"), foreign) from None
+        except Refusal:
+            return  # whoever has the run says why
 
     async def _handed_over(self, run: str, wish: Wish) -> bool:
         """Whether the wish was granted, by whoever has the run now; False if that one let go meanwhile."""

@@ -101,20 +101,6 @@ def _changing(request: Request) -> Serving:
     return serving
 
 
-async def _refuse_foreign(serving: Serving, run: str, steps: Any, step: str = "", tool: str | None = None) -> None:
-    """Refuse tools that this server has not: the run's owner may have them, and would not know who asks (I4)."""
-    state = await serving.engine.state(await serving.engine.find(run))
-    tools = serving.engine.tools_for(state.mcp)
-    if step and (track := state.tracks.get(step)) is not None:
-        names = (tool or track.step.tool, *track.step.alternatives)
-        faults = [Fault("UNKNOWN_TOOL", tell("refuse.run.unknown_tool", name=one)) for one in names if one not in tools]
-    else:
-        found = Plan.load({"steps": steps}).check(tools) if steps else []
-        faults = [fault for fault in found if fault.code in ("UNKNOWN_TOOL", "UNKNOWN_ALTERNATIVE")]
-    if faults:
-        raise PlanError(tell("refuse.server.foreign"), faults)
-
-
 def _need_cluster(serving: Serving) -> None:
     """Nobody makes a server join a cluster that its own settings do not name."""
     ray = serving.engine.settings.ray
@@ -276,7 +262,6 @@ async def repair(request: Request, run: RunPath, body: RepairBody, by: By = None
     """Change a step that did not succeed, and do it and what depends on it again."""
     serving = _changing(request)
     changes = {name: given for name in ("tool", "args", "needs") if (given := getattr(body, name)) is not None}
-    await _refuse_foreign(serving, run, [], body.step, body.tool)
     await serving.engine.repair(run, body.step, by=by, **changes)
     return await _now(serving, run)
 
@@ -287,7 +272,6 @@ async def add(request: Request, run: RunPath, body: AddBody, by: By = None) -> R
     serving = _changing(request)
     text = body.steps if isinstance(body.steps, str) else None
     steps = steps_in(await asyncio.to_thread(parse_data, text)) if text is not None else body.steps
-    await _refuse_foreign(serving, run, steps)
     await serving.engine.add(run, steps, by=by)
     return await _now(serving, run)
 

@@ -471,7 +471,8 @@ async def _tell(request: _Request, run: str, reports: _Reports) -> None:
 
 
 def make_server(engine: Engine) -> Server[dict[str, Any]]:
-    """An MCP server that hands out an open engine."""
+    """An MCP server that hands out an open engine, and its own tools with it."""
+    engine.lends_only = True
     schemas = {name: Schema(offer.shape) for name, offer in _OFFERS.items()}
 
     async def list_offers(_: ServerRequestContext[Any], __: PaginatedRequestParams | None) -> ListToolsResult:

@@ -38,6 +38,7 @@ class Serving:
     watch: Watch = field(init=False)
 
     def __post_init__(self) -> None:
+        self.engine.lends_only = True
         self.tails = Tails(self.engine)
         self.lives = Lives(self.engine, self.tails)
         self.rows = Rows(self.engine)

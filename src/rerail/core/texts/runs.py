@@ -107,6 +107,10 @@ RUNS: dict[str, dict[str, str]] = {
         "en": "run {run} changes hands too fast; try again",
         "zh": "任务 {run} 的执行者更换过于频繁；请再试一次",
     },
+    "refuse.run.foreign": {
+        "en": "what is asked for here can use the tools that are here:",
+        "zh": "在此提交的操作只能使用此处加载的工具：",
+    },
     "refuse.run.tools_missing": {
         "en": "run {run} cannot go on without its tools:",
         "zh": "任务 {run} 缺少工具，无法继续：",

@@ -57,10 +57,6 @@ SERVER: dict[str, dict[str, str]] = {
         "en": "the body is larger than {limit} bytes",
         "zh": "请求正文超过 {limit} 字节",
     },
-    "refuse.server.foreign": {
-        "en": "steps that come over HTTP use the tools that the server was started with:",
-        "zh": "通过 HTTP 提交的步骤只能使用服务器启动时加载的工具：",
-    },
     "refuse.server.no_cluster": {
         "en": "this server has no Ray cluster to run it on",
         "zh": "此服务器没有可用的 Ray 集群",
