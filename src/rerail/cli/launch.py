@@ -21,7 +21,7 @@ from rich.text import Text
 
 from rerail.cli.jobs import Job, Reply
 from rerail.cli.output import Output, clean
-from rerail.cli.render import once_warning
+from rerail.cli.render import warnings
 from rerail.cli.retry_report import RetryReport, refusal
 from rerail.cli.session import Session
 from rerail.errors import Refused
@@ -175,8 +175,7 @@ def other_run(out: Output, run: str, target: str) -> str:
 def _accepted(out: Output, pid: int, said: Reply, report: RetryReport | None = None) -> int:
     if said.passed and report is None:
         out.note(Text(out.say("cli.retry.passed", checks=", ".join(said.passed)), "yellow"))
-    if said.once:
-        out.note(once_warning(out, said.once))
+    out.note(*warnings(out, said.once, said.edited))
     if said.asked and report is None:
         out.note(other_run(out, said.asked, said.run))
     if out.json:

@@ -198,10 +198,11 @@ class Worker:
         self._driving = run
         driven = engine.drives(run)
         self._scribe.word(run, self._english.say("cli.worker.began", pid=os.getpid(), run=run))
-        passed, once = (preview.passed, preview.once) if preview is not None else ((), ())
+        warned = (preview.passed, preview.once, preview.edited) if preview is not None else ((), (), ())
+        passed, once, edited = warned
         self._reply(
             Reply("accepted", run=run, asked=asked if asked != run else "", log=str(log_file(engine.workspace(run))),
-                  driven=driven, passed=passed, once=once)
+                  driven=driven, passed=passed, once=once, edited=edited)
         )  # fmt: skip
         if (first := self._scribe.unknown_from(run)) is not None:
             before = [record for record in await engine.events(run) if record.seq < first]

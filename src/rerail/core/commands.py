@@ -287,6 +287,7 @@ class Preview:
     mending: bool = False  # it is done for what follows it: that is what was asked for
     backs_up: tuple[str, ...] = ()  # files that are copied to a backup, and taken away, before a run starts over
     asks: tuple[str, ...] = ()  # steps that somebody will have to agree to once more
+    edited: tuple[str, ...] = ()  # files that a person wrote, and steps would make again
 
     def to_dict(self) -> dict[str, Any]:
         """The preview as plain data."""
@@ -295,6 +296,7 @@ class Preview:
             "once": list(self.once), "estimate": dict(self.estimate), "passed": list(self.passed),
             "stage": self.stage or None, "files": list(self.files), "damaged": dict(self.damaged),
             "backup": self.backup or None, "backs_up": list(self.backs_up), "asks": list(self.asks),
+            "edited": list(self.edited),
         }  # fmt: skip
 
 
@@ -584,7 +586,9 @@ def _preview(
     seconds = [state.tracks[step_id].elapsed for step_id in chain]
     cost = sum(state.tracks[step_id].cost for step_id in chain)
     estimate = {"seconds": _longest(state, inside), "tool_seconds": sum(seconds), "cost": cost}
-    return Preview(tuple(roots), tuple(rerun), kept, tuple(once), estimate, events, passed)
+    made = [result for step_id in chain if (result := state.tracks[step_id].result) is not None]
+    edited = tuple(path for result in made for path in result.edited)
+    return Preview(tuple(roots), tuple(rerun), kept, tuple(once), estimate, events, passed, edited=edited)
 
 
 def acted_once(state: State) -> list[str]:

@@ -480,6 +480,7 @@ def _acted(state: State, event: ev.Acted, at: float) -> None:
     elif event.action == "resolve" and event.outcome == "succeeded" and track is not None:
         result = Result(event.output, event.digest, event.size, event.blob, track.attempt)
         result.by, result.files = event.by or "person", {file.path: file.digest for file in event.files}
+        result.edited = tuple(result.files)
         for file in event.files:
             state.drafts.pop(file.path, None)  # what lies in its place counts, or else what an attempt left
             if file.draft:
@@ -503,6 +504,7 @@ def _edited(state: State, event: ev.Acted) -> None:
         track = state.tracks.get(file.step)
         if track is not None and track.result is not None:
             track.result.files = {**track.result.files, file.path: file.digest}
+            track.result.edited = (*(path for path in track.result.edited if path != file.path), file.path)
             if file.draft:
                 state.drafts[file.path] = file
 

@@ -115,6 +115,7 @@ class Result(msgspec.Struct, eq=False, gc=False):
     fingerprint: str = ""
     unverified: bool = False
     files: dict[str, str] = {}  # path → digest of what it left in the workspace
+    edited: tuple[str, ...] = ()  # those of them that a person wrote
 
     @property
     def made(self) -> str:
