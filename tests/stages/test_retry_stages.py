@@ -123,6 +123,8 @@ def test_corrupt(failed: Failed, name: str, stage: str, rot: str) -> None:
     assert all(counts[STEPS[early]] == 1 for early in ORDER[:again])
     assert task.task_json()["status"] == "completed"
     assert task.task_json()["feedback_status"] == "completed"
+    if maker in ("extracting", "retrieving", "generating"):
+        assert f"{name} could not be kept: " in task("why", task.run).out
 
 
 def test_nobody_agrees_to_a_file_that_was_changed(failed: Failed) -> None:
