@@ -221,6 +221,10 @@ def _step_skipped(state: State, event: ev.StepSkipped, at: float) -> None:
     else:  # a consequence: derived, not stored; only that it was said is noted
         track.announced = event.code
         state.announce.pop(track.n, None)
+        if event.code == "SKIP_CONDITION" and track.again:  # what it made when it was needed is not for this time
+            track.again = track.root = False
+            track.result = None
+            state.refresh(track)
 
 
 def _step_kept(state: State, event: ev.StepKept, at: float) -> None:
@@ -252,6 +256,8 @@ def _retry_scheduled(state: State, event: ev.RetryScheduled, at: float) -> None:
         heal.crashes += track.error is not None and track.error.code == "ANSWER_LOST"
         if track.call is not None and track.call.rung is not Rung.FALLBACK:
             track.calls -= 1  # a call that was told "not now", and waits for it, counts for nothing
+    if track.heal is not None:
+        track.heal.wished = track.call.tool if event.asked and track.call is not None else ""
     heapq.heappush(state.timers, (track.until, track.n, track.attempt))
     state.move(track, Phase.BACKOFF)
 

@@ -145,6 +145,7 @@ class Heal:
         "tool",
         "tried",
         "waited",
+        "wished",
     )
 
     def __init__(self) -> None:
@@ -158,6 +159,7 @@ class Heal:
         self.producer = False
         self.fallback = False
         self.waited = 0.0
+        self.wished = ""  # the tool that asked to be left alone for a while, during that
         self.not_now: float | None = None
         self.category: Category | None = None
         self.failures: list[dict[str, Any]] = []  # the latest failed attempts, as a mind gets to see them

@@ -557,6 +557,7 @@ class Engine(Family):
         """Grant a wish on a run nobody drives, and drive it on if its tools are here."""
         loop = await self._take(run)
         try:
+            _refuse_without_plan(loop.state)
             if wish.action not in CALLS_NOTHING:
                 await self._refuse_kin(run, outlived=True)
             await cleared(self._host, loop.state)  # whoever was to do it may have been killed before
@@ -658,6 +659,7 @@ class Engine(Family):
     async def _aimed(self, run: str, asked: dict[str, Any], *, take_over: bool) -> Aim:
         """What a retry is about: the run, or the one that it follows if that is spoilt, and what cannot be kept."""
         clean, state = asked.get("clean", False), await self.state(run)
+        _refuse_without_plan(state)
         await self._refuse_below(run)
         above = await self._above(state)
         if above is not None and not clean and await damage_above(self._host, state, above):
@@ -824,12 +826,7 @@ class Engine(Family):
             await asyncio.wait(tasks, timeout=seconds)
 
     def _refuse_resume(self, state: State) -> None:
-        if not state.revision:
-            raise Refused(
-                tell("refuse.run.run_without_plan", run=state.run),
-                "RUN_UNKNOWN",
-                hint=tell("hint.run.run_without_plan"),
-            )
+        _refuse_without_plan(state)
         with _refusals():
             commands.not_at_rest(state)
         if state.waiting and not state.paused:
@@ -855,6 +852,16 @@ class Engine(Family):
     async def _need_tools(self, state: State, preview: Preview | None = None) -> None:
         await self.equip(state.mcp)
         self._today.need_tools(state, {row["step"] for row in preview.rerun} if preview is not None else ())
+
+
+def _refuse_without_plan(state: State) -> None:
+    """A run whose process died before its plan was there is started again; nothing else can be done to it."""
+    if not state.revision:
+        raise Refused(
+            tell("refuse.run.run_without_plan", run=state.run),
+            "RUN_UNKNOWN",
+            hint=tell("hint.run.run_without_plan"),
+        )
 
 
 def _usable_id(run: str) -> str:
