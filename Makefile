@@ -13,7 +13,7 @@ DEMO := .venv-demo/.installed
 BIN := .venv/bin
 PAGE := src/rerail/server/page/index.html
 
-.PHONY: help demo web test long check format bench bench-scale bench-recovery lock clean
+.PHONY: help demo web test long simulate check format bench bench-scale bench-recovery lock clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -34,7 +34,13 @@ long: $(DEV) ## Run the tests that take minutes: kill -9, laws with many example
 		tests/server/test_schemathesis.py $(PYTEST_ARGS)
 	RERAIL_CHAOS=200 $(BIN)/python -m pytest -n 0 -s tests/chaos $(PYTEST_ARGS)
 	$(BIN)/python -m pytest -n $(JOBS) -m long tests/adapters/test_langgraph.py $(PYTEST_ARGS)
+	RERAIL_LIVES=20000 $(BIN)/python -m pytest -n $(JOBS) -m "long or not long" tests/simulation $(PYTEST_ARGS)
 	RERAIL_READERS=all $(BIN)/python -m pytest -n 0 tests/server/test_readers.py $(PYTEST_ARGS)
+
+SEEDS ?= 100000
+
+simulate: $(DEV) ## Live SEEDS (100000, or FIRST:LAST) simulated lives, and hold each against the laws
+	$(BIN)/python -m rerail.testing.simulation $(SEEDS) --jobs 2
 
 check: $(DEV) ## Everything that must hold before a change lands: format, lint, types, layers, tests
 	$(BIN)/ruff format --check .

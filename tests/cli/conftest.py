@@ -175,7 +175,7 @@ class Place:
         """Make a file that a tool waits for."""
         (self.folder / name).write_text("there")
 
-    def until(self, true: Callable[[], bool], seconds: float = 15.0) -> None:
+    def until(self, true: Callable[[], bool], seconds: float = 60.0) -> None:
         """Wait for something to become true."""
         deadline = time.monotonic() + seconds
         while not true():

@@ -8,7 +8,6 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.laws.checks import check_history, check_rest, once_repeats, snapshot
 from tests.laws.worlds import SCALE, Chaos, Died, plans, tools_for
 
 from rerail.adapters.stores.memory import MemoryStore
@@ -18,6 +17,7 @@ from rerail.core.fold import fold
 from rerail.core.plan import Plan
 from rerail.core.policy import Policy
 from rerail.ports import Batch
+from rerail.testing.simulation.laws import check_history, check_rest, once_repeats, snapshot
 from rerail.testing.virtual import VirtualClock, virtual_run
 from rerail.wiring import Engine
 

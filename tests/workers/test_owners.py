@@ -199,7 +199,7 @@ def test_races(here: Here, turn: int) -> None:
     here.place.until(lambda: "c" in here.place.calls)
     here.place.until(lambda: any(one.poll() == 2 for one in both))
     here.place.touch("go")
-    said = [(one.communicate(timeout=30)[0], one.returncode) for one in both]
+    said = [(one.communicate(timeout=90)[0], one.returncode) for one in both]
     assert sorted(code for _, code in said) == [0, 2], said
     refused = next(json.loads(out) for out, code in said if code == 2)
     assert refused["error"]["code"] == "RUN_LIVE"
@@ -221,11 +221,11 @@ def test_races_in_a_family(here: Here, turn: int) -> None:
     wanted = [("retry", found["run_id"], "--force", "--stage", "first"), ("retry", found["follow_up"]["run_id"])]
     both = [here.place.spawn(*one, "--wait", "--json") for one in (wanted if turn % 2 else wanted[::-1])]
     # Each that is let in stays until it may go.
-    here.place.until(lambda: any(one.poll() == 2 for one in both), 40)
+    here.place.until(lambda: any(one.poll() == 2 for one in both))
     here.place.until(lambda: len(here.place.calls) > 2 or all(one.poll() == 2 for one in both))
     assert not {"p", "b"} <= set(here.place.calls[2:])
     here.place.touch("go")
-    said = [(one.communicate(timeout=30)[0], one.returncode) for one in both]
+    said = [(one.communicate(timeout=90)[0], one.returncode) for one in both]
     assert sorted(code for _, code in said) in ([0, 2], [2, 2]), said
     refused = {json.loads(out)["error"]["code"] for out, code in said if code == 2}
     assert refused <= {"RUN_LIVE", "RUN_SUPERSEDED"}

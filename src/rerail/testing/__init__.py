@@ -1,4 +1,4 @@
-"""Testing as a feature: scripted tools, minds and models, virtual time, and the contract that every store must keep.
+"""Testing as a feature: scripted tools, minds and models, virtual time, simulated lives, and the contract of stores.
 
 from rerail.testing import World, virtual_run
 """
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from rerail.testing.model_server import Answer, Asked, ModelServer
     from rerail.testing.models import ScriptedModel, Stall
     from rerail.testing.scripted import Called, ScriptedMind, Took, World
+    from rerail.testing.simulation import simulate
     from rerail.testing.store_contract import StoreContract
     from rerail.testing.virtual import VirtualClock, VirtualLoop, virtual_run
 
@@ -27,6 +28,7 @@ __all__ = [
     "VirtualClock",
     "VirtualLoop",
     "World",
+    "simulate",
     "virtual_run",
 ]
 
@@ -40,6 +42,7 @@ _HOMES = {
     "StoreContract": "store_contract",
     "VirtualClock": "virtual",
     "VirtualLoop": "virtual",
+    "simulate": "simulation",
     "virtual_run": "virtual",
 }
 

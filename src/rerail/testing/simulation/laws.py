@@ -13,6 +13,41 @@ from rerail.core.state import State
 from rerail.core.track import MET, WORTH, Phase, Standing, Track, same_inputs
 from rerail.core.verdict import statistics, status_of, verdict
 
+ROTTEN = "not what it was"  # what a content says that went bad
+ENDS = ("succeeded", "degraded", "failed", "skipped", "in_doubt", "cancelled")
+
+
+class Broken(AssertionError):
+    """A law that does not hold, by its name."""
+
+    def __init__(self, law: str, about: object) -> None:
+        super().__init__(f"{law}: {about}")
+        self.law = law
+
+
+def _hold(law: str, holds: object, about: object = "") -> None:
+    if not holds:
+        raise Broken(law, about)
+
+
+LAWS = {
+    "recorded": "no tool is called before the call is on record",
+    "one call": "an attempt is called at most once",
+    "fenced": "nobody calls for a run that somebody else has",
+    "patient": "a tool that asked for time is not called before",
+    "once": "what must not happen twice happens twice only where a person said so",
+    "acknowledged": "what was acknowledged stays, in its order",
+    "fences": "a later owner's events never come before an earlier owner's",
+    "truthful": "a step that succeeded was really answered so, with that output, and met its check",
+    "honest": "no success while a critical step failed, hangs or is in doubt, and nothing made up passes for whole",
+    "sound": "no step is called with a content that went bad",
+    "obeyed": "what a person cancelled, paused or skipped starts nothing until somebody wants it to",
+    "bounded": "no more calls at once than allowed",
+    "history": "needs, attempts, budgets and indexes are as their definitions say",
+    "rest": "exactly one done, nothing under way, a verdict that can be computed again",
+    "ends": "once all is calm, a run comes to rest",
+}
+
 
 def snapshot(state: State) -> dict[str, Any]:
     """A state as plain data, so that two can be compared."""
@@ -46,7 +81,7 @@ def naive_standing(state: State, track: Track, settled: dict[str, Standing]) -> 
     worth = [WORTH[when][settled[need.id]] for need, when in track.needs]
     if 2 in worth or 3 in worth:
         return Standing.BLOCKED_OPEN if 3 in worth else Standing.BLOCKED
-    if 4 in worth and 0 not in worth and not track.again:
+    if 4 in worth and 0 not in worth and (track.root or not track.again):
         return Standing.VOID
     return Standing.OPEN
 
@@ -59,21 +94,22 @@ def check_indexes(state: State) -> None:
         for step_id in [s for s, t in left.items() if all(need.id in settled for need, _ in t.needs)]:
             settled[step_id] = naive_standing(state, left.pop(step_id), settled)
     for track in state.tracks.values():
-        assert track.standing is settled[track.id], (track, settled[track.id])
+        _hold("history", track.standing is settled[track.id], (track, settled[track.id]))
         worth = [WORTH[when][need.standing] for need, when in track.needs]
         counts = (worth.count(0), worth.count(2) + worth.count(3), worth.count(3), worth.count(4))
-        assert (track.open, track.dead, track.dead_open, track.void) == counts, track
-        can = track.phase is Phase.PENDING and all(w == MET or (w == 4 and track.again) for w in worth)
-        keep = can and track.again and not track.root
+        _hold("history", (track.open, track.dead, track.dead_open, track.void) == counts, track)
+        kept = track.again and not track.root
+        can = track.phase is Phase.PENDING and all(w == MET or (w == 4 and kept) for w in worth)
+        keep = can and kept
         gate = can and not keep and bool(track.step.confirm) and not track.confirmed
-        assert (track in state.ready) == (can and not keep and not gate), track
-        assert (track.n in state.keepers) == keep, track
-        assert (track.n in state.gates) == gate, track
+        _hold("history", (track in state.ready) == (can and not keep and not gate), track)
+        _hold("history", (track.n in state.keepers) == keep, track)
+        _hold("history", (track.n in state.gates) == gate, track)
         for phase, index in (
             (Phase.RUNNING, state.running), (Phase.BACKOFF, state.backoff), (Phase.HURT, state.hurt),
             (Phase.HELD, state.held), (Phase.DOUBT, state.doubts),
         ):  # fmt: skip
-            assert (track.n in index) == (track.phase is phase), (track, phase)
+            _hold("history", (track.n in index) == (track.phase is phase), (track, phase))
 
 
 def check_history(records: list[ev.Record], policy: Policy, *, people: bool = False) -> State:
@@ -91,12 +127,9 @@ def check_history(records: list[ev.Record], policy: Policy, *, people: bool = Fa
             last = state.tracks[event.step].call
             calls[event.step, state.round] -= 1 if last is not None and last.rung is not Rung.FALLBACK else 0
         elif isinstance(event, ev.Done):
-            assert not (state.running or state.hurt or state.backoff or state.held or state.announce), (
-                "nothing is under way"
-            )
-            assert state.stopped or not (state.ready or state.keepers), (
-                "what could start was started, or the run stopped"
-            )
+            under_way = state.running or state.hurt or state.backoff or state.held or state.announce
+            _hold("rest", not under_way, "something is under way")
+            _hold("rest", state.stopped or not (state.ready or state.keepers), "something could start")
         evolve(state, event, record.at, record.seq)
         check_indexes(state)
     _check_budgets(state, calls, policy, people=people)
@@ -105,14 +138,15 @@ def check_history(records: list[ev.Record], policy: Policy, *, people: bool = Fa
 
 def _check_start(state: State, event: ev.StepStarted, attempts: set[tuple[str, int]]) -> None:
     track = state.tracks[event.step]
-    assert track.phase in (Phase.PENDING, Phase.BACKOFF), "a step starts only from rest"
+    _hold("history", track.phase in (Phase.PENDING, Phase.BACKOFF), "a step starts only from rest")
     for need, when in track.needs:
-        assert WORTH[when][need.standing] == MET or track.again, "no step starts before its needs are met"
-    assert (event.step, event.attempt) not in attempts, "an attempt number is never used twice"
+        _hold("history", WORTH[when][need.standing] == MET, "no step starts before its needs are met")
+    _hold("history", (event.step, event.attempt) not in attempts, "an attempt number is never used twice")
     attempts.add((event.step, event.attempt))
-    assert state.rest is None and not state.stopped and not state.paused, "nothing starts once the run is stopped"
+    stopped = state.rest is not None or state.stopped or state.paused
+    _hold("history", not stopped, "nothing starts once the run is stopped")
     if state.policy.concurrency:
-        assert len(state.running) < state.policy.concurrency, "concurrency is bounded"
+        _hold("bounded", len(state.running) < state.policy.concurrency, "more calls than allowed")
 
 
 def _check_budgets(state: State, calls: Counter[tuple[str, int]], policy: Policy, *, people: bool) -> None:
@@ -120,23 +154,23 @@ def _check_budgets(state: State, calls: Counter[tuple[str, int]], policy: Policy
         return  # a person's retry of a step opens a fresh budget inside a round
     for (step, _), count in calls.items():
         own = state.tracks[step].step.retries
-        assert count <= 1 + (policy.max_step_retries if own is None else own), "no budget is overspent"
-    assert state.automatic_rounds <= policy.max_retry_rounds
+        _hold("history", count <= 1 + (policy.max_step_retries if own is None else own), "a budget is overspent")
+    _hold("history", state.automatic_rounds <= policy.max_retry_rounds, "too many rounds")
 
 
 def check_rest(state: State, records: list[ev.Record]) -> None:
     """What must hold once a run is at rest."""
     last = records[-1].event
-    assert isinstance(last, ev.Done) and state.rest is last, "exactly one done is the last event"
+    if not isinstance(last, ev.Done) or state.rest is not last:
+        raise Broken("rest", "exactly one done is the last event")
     found = verdict(state)
-    assert (last.success, last.degraded) == (found.success, found.degraded)
+    _hold("rest", (last.success, last.degraded) == (found.success, found.degraded), (last, found))
     recomputed = statistics(fold(state.run, records), found, state.at)
-    assert {k: v for k, v in last.exec.items() if k != "seconds"} == {
-        k: v for k, v in recomputed.items() if k != "seconds"
-    }
+    told, counted = ({k: v for k, v in numbers.items() if k != "seconds"} for numbers in (last.exec, recomputed))
+    _hold("rest", told == counted, (told, counted))
     for track in state.tracks.values():
         status, _ = status_of(state, track)
-        assert status in ("succeeded", "degraded", "failed", "skipped", "in_doubt", "cancelled"), (track, status)
+        _hold("rest", str(status) in ENDS, (track, status))
         _check_made_from(state, track)
 
 
@@ -148,8 +182,8 @@ def _check_made_from(state: State, track: Track) -> None:
         return  # a clean-up step that ran keeps its result when its need is mended later
     for need, when in track.needs:
         if when is When.SUCCESS:
-            assert need.phase in (Phase.SUCCEEDED, Phase.SKIPPED), (track, need)
-    assert same_inputs(state.inputs(track), track.result.inputs), track
+            _hold("rest", need.phase in (Phase.SUCCEEDED, Phase.SKIPPED), (track, need))
+    _hold("rest", same_inputs(state.inputs(track), track.result.inputs), track)
 
 
 def once_repeats(records: list[ev.Record], state: State) -> list[str]:
@@ -181,3 +215,129 @@ def once_repeats(records: list[ev.Record], state: State) -> list[str]:
         elif isinstance(event, ev.StepRenewed) and asked:
             ended.add(event.step)  # behind a step that a person retried, with inputs that changed
     return bad
+
+
+# -- A simulated life, held against the truth ---------------------------------------------------------------------
+
+
+def check_life(life: Any, records: list[ev.Record]) -> str:
+    """Everything that must hold of a life that came to rest; returns the run's status."""
+    truth = life.world.truth
+    _hold("recorded", not truth.unrecorded, truth.unrecorded[:3])
+    _hold("fenced", not truth.stale, truth.stale[:3])
+    against = _against(records)
+    _hold("obeyed", not against, against[:3])
+    early = [] if life.jumped else _early(records)
+    _hold("patient", not early, early[:3])
+    _hold("sound", not (rotten := [call for call in truth.calls if ROTTEN in repr(call.args)]), rotten[:3])
+    counts = Counter((call.step, call.attempt) for call in truth.calls)
+    twice = [place for place, count in counts.items() if count > 1]
+    _hold("one call", not twice, twice[:3])
+    _hold("acknowledged", all(process.way.seen <= len(records) for process in life.processes))
+    _hold("acknowledged", [record.seq for record in records] == list(range(1, len(records) + 1)))
+    fences = life.store.fences
+    _hold("fences", fences == sorted(fences), fences)
+    limit = life.settings.run.concurrency
+    if limit and not life.asked:  # a call that a person does without ends a moment later
+        _hold("bounded", all(most <= limit for most in truth.most_at_once.values()), truth.most_at_once)
+    _hold("once", not (again := really_again(records, truth)), again[:3])
+    state = check_history(records, Policy(), people=True)
+    _check_truth(state, truth)
+    check_rest(state, records)
+    _check_honest(state)
+    rest = state.rest
+    return str(rest.status) if rest is not None else "?"
+
+
+def really_again(records: list[ev.Record], truth: Any) -> list[tuple[str, int]]:
+    """Calls of `once` steps whose effect had taken place before, by the truth, and that nobody asked for."""
+    effects = {(call.step, call.attempt) for call in truth.calls if call.effect and not call.late}
+    done: dict[str, bool] = {}  # step → whether its effect took place and nobody asked for another
+    asked = False
+    bad = []
+    for record in records:
+        event = record.event
+        if isinstance(event, ev.StepStarted) and event.effect is Effect.ONCE:
+            if done.get(event.step):
+                bad.append((event.step, event.attempt))
+            done[event.step] = (event.step, event.attempt) in effects
+        elif isinstance(event, ev.RetryBegin) and not event.automatic:
+            done.clear()
+            asked = True
+        elif isinstance(event, ev.Acted):
+            for step in (event.step, *event.course.touched):
+                done.pop(step, None)
+            asked = asked or (bool(event.course.touched) and not event.course.automatic)
+        elif isinstance(event, ev.StepRenewed) and asked:
+            done.pop(event.step, None)
+    return bad
+
+
+def _check_honest(state: State) -> None:
+    """The verdict, from the phases alone."""
+    bad = (Phase.FAILED, Phase.DOUBT, Phase.RUNNING, Phase.HURT, Phase.BACKOFF, Phase.HELD)
+    wrong = [track for track in state.tracks.values() if track.step.critical and (track.phase in bad or track.dead)]
+    rest = state.rest
+    if rest is None or (rest.success and wrong) or (rest.success and rest.status != "completed"):
+        raise Broken("honest", (rest, wrong))
+    for track in state.tracks.values():
+        made_up = track.phase is Phase.SUCCEEDED and track.call is not None and track.call.rung is Rung.FALLBACK
+        if made_up and track.result is not None and track.result.attempt == track.attempt and not track.result.by:
+            _hold("honest", track.result.degraded, track)
+
+
+def _early(records: list[ev.Record]) -> list[tuple[str, int]]:
+    """Calls of a tool that had asked for time, before that was over; what a person does is their own business."""
+    due: dict[str, tuple[str, float]] = {}
+    tools: dict[str, str] = {}
+    bad = []
+    for record in records:
+        event = record.event
+        if isinstance(event, ev.StepStarted):
+            tool, until = due.pop(event.step, ("", 0.0))
+            if event.tool == tool and record.at < until - 1e-3:
+                bad.append((event.step, event.attempt))
+            tools[event.step] = event.tool
+        elif isinstance(event, ev.RetryScheduled) and event.asked:
+            due[event.step] = (tools.get(event.step, ""), record.at + event.delay)
+        elif isinstance(event, ev.Acted) or (isinstance(event, ev.RetryBegin) and not event.automatic):
+            due.clear()
+    return bad
+
+
+def _against(records: list[ev.Record]) -> list[tuple[str, int]]:
+    """Calls that began although a person had cancelled or paused the run, or skipped the step."""
+    stopped = paused = False
+    skipped: set[str] = set()
+    bad = []
+    for record in records:
+        event = record.event
+        if isinstance(event, ev.StepStarted) and (stopped or paused or event.step in skipped):
+            bad.append((event.step, event.attempt))
+        elif isinstance(event, ev.Cancelled):
+            stopped = True
+        elif isinstance(event, ev.StepSkipped) and event.code == "SKIP_USER":
+            skipped.add(event.step)
+        elif isinstance(event, ev.Resumed):
+            paused = False
+        elif isinstance(event, ev.RetryBegin) and not event.automatic:
+            stopped = paused = False
+            skipped.clear()
+        elif isinstance(event, ev.Acted):
+            paused = event.action == "pause" or (paused and event.action not in ("resume", "retry"))
+            skipped -= {event.step, *event.course.touched}
+    return bad
+
+
+def _check_truth(state: State, truth: Any) -> None:
+    for track in state.tracks.values():
+        result = track.result
+        if track.phase is not Phase.SUCCEEDED or result is None or result.by or result.hole or result.degraded:
+            continue
+        calls = truth.of(track.id, result.attempt)
+        said = [call for call in calls if call.answer == "ok"]
+        _hold("truthful", said, (track.id, result.attempt, calls))
+        if not result.blob:
+            _hold("truthful", result.output == said[0].output, (track.id, result.output, said[0].output))
+        keys = track.step.check.keys if track.step.check is not None else ()
+        _hold("truthful", all(key in said[0].output for key in keys), (track.id, said[0].output))

@@ -1,0 +1,372 @@
+"""One simulated life: a run, the processes that drive it, everything that befalls them, and what must hold at the end.
+
+Rules of this file:
+- One event loop on virtual time carries all processes. Each has an engine of its own and its own way to the store.
+- A process that dies does nothing more: its tasks are cancelled, and nothing they do on the way out reaches anybody.
+- After the disturbances it is calm. Whatever happened, the run must then come to rest, and its history keep the laws.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Coroutine, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from rerail.core import events as ev
+from rerail.core.codec import decode
+from rerail.core.fold import fold
+from rerail.core.plan import Plan
+from rerail.errors import PlanError, Refused, RerailError
+from rerail.settings import Settings
+from rerail.testing.simulation.dice import Dice
+from rerail.testing.simulation.drawn import EXTRA, DrawnMind, draw_plan, draw_settings
+from rerail.testing.simulation.laws import Broken, check_life
+from rerail.testing.simulation.places import SharedStore, Way
+from rerail.testing.simulation.world import World
+from rerail.testing.virtual import VirtualClock, VirtualLoop
+from rerail.wiring import Engine
+
+RUN = "simulated"
+FAR = 10.0**8  # virtual seconds after which a life has no end
+ROUNDS = 200  # of looking after a run once it is calm
+AT_REST = ("completed", "failed", "cancelled")
+BEFALLS = (
+    "nothing", "person", "person", "person", "person", "dies_now", "dies_before", "dies_after", "stops", "naps",
+    "outage", "unsure", "jump", "rots", "taken", "visitor",
+)  # fmt: skip
+
+WISHES = (
+    "skip", "confirm", "refuse", "done", "failed", "rerun", "retry", "retry", "retry_all", "clean", "clean", "pause",
+    "resume", "add", "repair", "cancel",
+)  # fmt: skip
+
+_process: ContextVar[int] = ContextVar("process", default=0)
+
+
+@dataclass
+class Process:
+    """One process: an engine, and its way to the store."""
+
+    number: int
+    engine: Engine
+    way: Way
+    clock: VirtualClock
+    tasks: set[asyncio.Task[Any]] = field(default_factory=set)
+
+    @property
+    def able(self) -> bool:
+        """Whether it can do anything now."""
+        return not self.way.faults.dead and self.way.faults.stopped is None
+
+
+@dataclass
+class Lived:
+    """What came of a life."""
+
+    seed: int
+    drawn: list[int]
+    status: str
+    facts: Counter[str]
+    events: int
+
+
+class Life:
+    """Everything about one seed."""
+
+    def __init__(self, dice: Dice, plan: Plan | None = None, settings: Mapping[str, Any] | None = None) -> None:
+        self.dice = dice
+        self.plan = draw_plan(dice) if plan is None else plan
+        self.settings = Settings.load(draw_settings(dice) if settings is None else settings)
+        self.store = SharedStore()
+        self.world = World(dice)
+        self.world.recorded = lambda step, attempt: (step, attempt) in self.store.intents
+        self.world.fence = lambda: self.store._runs[RUN].fence
+        self.world.trouble = dice.pick(8, 3, 2, 5)
+        self.world.verifiable = frozenset(dice.some([step.tool for step in self.plan.steps], 3))
+        self.processes: list[Process] = []
+        self.facts: Counter[str] = Counter()
+        self.over = False
+        self.jumped = False
+        self.asked = False  # by a person, or by somebody who took the run from a living process
+        self.mind = dice.pick(None, DrawnMind(dice))
+
+    # -- Processes ------------------------------------------------------------------------------------------------
+
+    def begin_process(self) -> Process:
+        """A new process, with tools and an engine of its own."""
+        number = len(self.processes) + 1
+        clock = VirtualClock()
+        clock.start += sum(one.clock.start - 1_700_000_000.0 for one in self.processes[-1:])
+        way = Way(self.store, number, self.dice, lambda: self.kill(process), lambda s: self.stop(process, s))
+        way.calm = self.world.calm
+        tools = self.world.tools(self.plan, number, lambda: not way.faults.dead)
+        process = Process(number, Engine(way, tools, self.settings, self.mind, clock=clock), way, clock)
+        self.processes.append(process)
+        return process
+
+    async def within(self, process: Process, work: Coroutine[Any, Any, Any]) -> Any:
+        """Do something in a process, as long as that lives; `None` if it dies of it."""
+        token = _process.set(process.number)
+        try:
+            task = asyncio.get_running_loop().create_task(work)
+        finally:
+            _process.reset(token)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if process.way.faults.dead:
+                return None
+            raise
+
+    def kill(self, process: Process) -> None:
+        """It is gone, in the middle of whatever it did."""
+        if not process.way.faults.dead:
+            process.way.faults.dead = True
+            self.facts["deaths"] += not self.over
+            current = asyncio.current_task()
+            for task in list(process.tasks):
+                if task is not current:
+                    task.cancel()
+
+    def make_task(self, loop: asyncio.AbstractEventLoop, work: Any, **rest: Any) -> asyncio.Task[Any]:
+        """Tasks know whose they are."""
+        task: asyncio.Task[Any] = asyncio.Task(work, loop=loop, **rest)
+        number = _process.get()
+        if number:
+            owner = self.processes[number - 1]
+            owner.tasks.add(task)
+            task.add_done_callback(owner.tasks.discard)
+        return task
+
+    # -- The course of a life -------------------------------------------------------------------------------------
+
+    async def play(self) -> None:
+        """Start the run, let things happen to it, and bring it to rest."""
+        asyncio.get_running_loop().set_task_factory(self.make_task)
+        first = self.begin_process()
+        number = self.dice.number(9)
+        if self.dice.chance(6):
+            first.way.faults.dies_at, first.way.faults.dies_after = 1 + self.dice.number(3), self.dice.pick(True, False)
+        await self.within(first, first.engine.open())
+        with contextlib.suppress(RerailError):
+            await self.within(first, first.engine.start(self.plan, run_id=RUN))
+        if RUN not in self.store._runs:
+            return  # it died before the run was there: nobody was told of it
+        for _ in range(number):
+            await asyncio.sleep(self.dice.pick(0.0, 0.3, 1.0, 3.0, 8.0, 50.0))
+            await self.befall(self.dice.pick(*BEFALLS))
+            if self.dice.pick(True, False):
+                await self.look_after()
+        await self.calm_down()
+
+    async def look_after(self) -> Process:
+        """Whoever can takes the run up if nobody has it; the process that has it, or had a look."""
+        able = [one for one in self.processes if one.able]
+        for one in able:
+            if one.engine.drives(RUN):
+                return one
+        if able:
+            process = able[-1]
+        else:
+            process = self.begin_process()
+            await self.within(process, process.engine.open())
+        if await self.store.read(RUN, 0, 1):
+            await self.ask(process, process.engine.begin_resume(RUN))
+        else:  # whoever began it died before its plan was there: it is started again, under its name
+            await self.ask(process, process.engine.start(self.plan, run_id=RUN))
+        return process
+
+    async def ask(self, process: Process, wish: Coroutine[Any, Any, Any]) -> bool:
+        """Ask a process for something; a refusal is a fine answer. Whether it was granted."""
+        try:
+            async with asyncio.timeout(3000):
+                await self.within(process, wish)
+        except (Refused, PlanError):
+            return False
+        except (RerailError, TimeoutError):
+            self.facts["not reached"] += 1
+            return False
+        return True
+
+    async def befall(self, what: str) -> None:
+        """One disturbance."""
+        self.facts[what] += 1
+        able = [one for one in self.processes if one.able]
+        process = able[-1] if able else None
+        if what == "rots":
+            self.store.rot()
+        elif what == "visitor":
+            visitor = self.begin_process()
+            await self.within(visitor, visitor.engine.open())
+            await self.act(visitor)
+        elif process is None:
+            return
+        else:
+            await self.strike(process, what)
+
+    async def strike(self, process: Process, what: str) -> None:
+        """Something happens to a process."""
+        faults, dice = process.way.faults, self.dice
+        match what:
+            case "person":
+                await self.act(process)
+            case "dies_now":
+                self.kill(process)
+            case "dies_before" | "dies_after":
+                faults.dies_at, faults.dies_after = 1 + dice.number(4), what == "dies_after"
+            case "stops":
+                self.stop(process, dice.pick(0.5, 5.0, 45.0, 400.0))
+            case "naps":
+                faults.naps = dice.pick(0.5, 45.0, 400.0, 4000.0)
+            case "outage":
+                seconds = dice.pick(1.0, 20.0, 100.0)
+                for one in self.processes:
+                    one.way.faults.down_until = asyncio.get_running_loop().time() + seconds
+            case "unsure":
+                faults.unsure = 1 + dice.number(2)
+            case "jump":
+                process.clock.jump(dice.pick(-5.0, 5.0, -4000.0, 100.0, 10**6))
+                self.jumped = True
+            case "taken":
+                other = self.begin_process()
+                await self.within(other, other.engine.open())
+                self.asked = True
+                await self.ask(other, other.engine.begin_resume(RUN, take_over=True))
+            case _:
+                pass
+
+    def stop(self, process: Process, seconds: float) -> None:
+        """It is stopped for a while, as by SIGSTOP or a machine that sleeps."""
+        process.way.faults.stopped = asyncio.Event()
+        asyncio.get_running_loop().call_later(seconds, self.wake, process)
+
+    def wake(self, process: Process) -> None:
+        """A stopped process goes on, as if nothing had happened."""
+        stopped, process.way.faults.stopped = process.way.faults.stopped, None
+        if stopped is not None:
+            stopped.set()
+
+    async def act(self, process: Process) -> None:
+        """A person does something, from wherever."""
+        engine, dice = process.engine, self.dice
+        records = await self.records()
+        steps = list(fold(RUN, records).tracks) or ["s0"]
+        step = dice.pick(*steps)
+        match dice.pick(*WISHES):
+            case "skip":
+                wish: Any = engine.skip(RUN, step)
+            case "confirm":
+                wish = engine.confirm(RUN, step)
+            case "refuse":
+                wish = engine.confirm(RUN, step, refuse=True)
+            case "done":
+                wish = engine.resolve(RUN, step, succeeded={"made": "by hand"})
+            case "failed":
+                wish = engine.resolve(RUN, step, failed=True)
+            case "rerun":
+                wish = engine.resolve(RUN, step, rerun=True)
+            case "retry":
+                wish = engine.begin_retry(RUN, [step], force=dice.pick(False, True))
+            case "retry_all":
+                wish = engine.begin_retry(RUN, force=True)
+            case "clean":
+                wish = engine.begin_retry(RUN, clean=True)
+            case "pause":
+                wish = engine.pause(RUN)
+            case "resume":
+                wish = engine.begin_resume(RUN)
+            case "add":
+                needs = dice.some(steps, 2)
+                wish = engine.add(RUN, [{"id": f"add{len(records)}", "tool": EXTRA, "needs": needs}])
+            case "repair":
+                wish = engine.repair(RUN, step, args={"mended": True})
+            case _:
+                wish = engine.cancel(RUN)
+        self.asked = True
+        if await self.ask(process, wish):
+            self.facts["wishes granted"] += 1
+
+    async def calm_down(self) -> None:
+        """Nothing goes wrong any more: the run comes to rest, with somebody to answer its questions."""
+        if self.dice.pick(False, True):  # whoever is stopped stays so until somebody else has the run
+            for _ in range(2):
+                await asyncio.sleep(40)
+                await self.look_after()
+        self.world.calm = True
+        for process in self.processes:
+            self.wake(process)
+            process.way.calm = True
+            process.way.faults.down_until, process.way.faults.unsure, process.way.faults.dies_at = 0.0, 0, 0
+        for _ in range(ROUNDS):
+            head = await self.store.head(RUN)
+            assert head is not None
+            if head.status in AT_REST:
+                break
+            process = await self.look_after()
+            if process.able and head.status == "waiting":
+                await self.answer(process)
+            await asyncio.sleep(50)
+        else:
+            raise Broken("ends", head)
+        await asyncio.sleep(100)  # whoever is still there hears of it
+
+    async def answer(self, process: Process) -> None:
+        """Answer what the run waits for, truthfully where the world knows."""
+        result = await self.within(process, process.engine.show(RUN))
+        if result is None or not result.waiting_on:
+            return
+        on = result.waiting_on[0]
+        engine, step = process.engine, on.get("step", "")
+        if on["for"] == "confirm":
+            await self.ask(process, engine.confirm(RUN, step, refuse=self.dice.chance(4)))
+        elif on["for"] == "paused":
+            await self.ask(process, engine.begin_resume(RUN))
+        else:
+            calls = [call for call in self.world.truth.calls if call.step == step]
+            happened = bool(calls) and calls[-1].effect
+            how: dict[str, Any] = {"succeeded": {"made": "by hand"}} if happened else {"failed": True}
+            await self.ask(process, engine.resolve(RUN, step, **how))
+
+    # -- The end --------------------------------------------------------------------------------------------------
+
+    async def records(self) -> list[ev.Record]:
+        """The history as it is on record."""
+        rows = await self.store.read(RUN, 0, 10**9)
+        return [ev.Record(RUN, row.seq, row.at, decode(row.data)) for row in rows]
+
+    async def close(self) -> None:
+        """Whoever is left ends in order."""
+        for process in self.processes:
+            if process.able:
+                with contextlib.suppress(RerailError, asyncio.TimeoutError):
+                    await asyncio.wait_for(self.within(process, process.engine.close()), 10_000)
+
+
+def live(dice: Dice, seed: int = 0, plan: Plan | None = None, settings: Mapping[str, Any] | None = None) -> Lived:
+    """Live one life; raises what does not hold of it."""
+
+    async def whole() -> Lived:
+        life = Life(dice, plan, settings)
+        try:
+            async with asyncio.timeout(FAR):
+                await life.play()
+                await life.close()
+            records = await life.records()
+            status = check_life(life, records) if records else "never there"
+        finally:
+            life.over = True
+            for process in life.processes:
+                life.kill(process)
+        facts = life.facts
+        facts["calls"] += len(life.world.truth.calls)
+        facts["effects"] += sum(call.effect for call in life.world.truth.calls)
+        facts["doubts"] += sum(isinstance(record.event, ev.Waiting) for record in records)
+        facts["processes"] += len(life.processes)
+        return Lived(seed, dice.drawn, status, facts, len(records))
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(whole())

@@ -1,0 +1,268 @@
+"""Deliberate bugs, one at a time: each is put into the engine, and a simulation has to notice.
+
+A bug is a function that changes the engine through `patch` (pytest's monkeypatch). Whenever a real one is found, it is
+added here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from rerail.adapters.stores.memory import MemoryStore
+from rerail.core import decide, fold, state, verdict
+from rerail.core import events as ev
+from rerail.core.plan import Effect
+from rerail.core.state import State
+from rerail.core.track import Phase
+from rerail.engine import engine, files, loop, outputs, perform
+from rerail.engine.loop import RunLoop
+from rerail.engine.perform import Deadlines, Performer
+
+Patch = Any
+BUGS: dict[str, Callable[[Patch], None]] = {}
+
+
+def bug(fn: Callable[[Patch], None]) -> Callable[[Patch], None]:
+    BUGS[fn.__name__] = fn
+    return fn
+
+
+@bug
+def calls_before_the_intent_is_durable(patch: Patch) -> None:
+    commit = RunLoop._commit
+
+    async def later(self: RunLoop) -> None:
+        asyncio.get_running_loop().call_later(0.2, lambda: asyncio.ensure_future(commit(self)))
+
+    patch.setattr(RunLoop, "_commit", later)
+
+
+@bug
+def a_lost_answer_is_taken_for_a_failure(patch: Patch) -> None:
+    found = perform.from_exception
+
+    def explicit(error: Any, patterns: Any) -> Any:
+        return replace(found(error, patterns), lost=False)
+
+    patch.setattr(perform, "from_exception", explicit)
+
+
+@bug
+def what_died_with_its_process_is_called_again(patch: Patch) -> None:
+    folded = fold._step_failed
+
+    def not_lost(of: State, event: ev.StepFailed, at: float) -> None:
+        folded(of, msgspec.structs.replace(event, lost=False), at)
+
+    patch.setitem(fold.FOLDS, ev.StepFailed, not_lost)
+
+
+@bug
+def the_store_does_not_look_at_fences(patch: Patch) -> None:
+    append = MemoryStore.append
+
+    async def trusting(self: MemoryStore, batch: Any) -> None:
+        run = self._known(batch.run)
+        await append(self, replace(batch, fence=run.fence, after=len(run.rows)))
+
+    patch.setattr(MemoryStore, "append", trusting)
+
+
+@bug
+def nobody_looks_at_the_lease_after_a_stall(patch: Patch) -> None:
+    async def sure(self: RunLoop) -> None:
+        return None
+
+    patch.setattr(RunLoop, "_hold", sure)
+
+
+@bug
+def every_run_is_a_success(patch: Patch) -> None:
+    found = verdict.verdict
+
+    def fine(of: State) -> Any:
+        return replace(found(of), success=True)
+
+    for module in (verdict, decide):
+        patch.setattr(module, "verdict", fine)
+
+
+@bug
+def waits_end_at_once(patch: Patch) -> None:
+    def tick(self: State, now: float) -> None:
+        while self.next_timer() is not None:
+            track = self.backoff[self.timers[0][1]]
+            self.timers.pop(0)
+            self.move(track, Phase.PENDING)
+
+    patch.setattr(State, "tick", tick)
+
+
+@bug
+def needs_are_not_waited_for(patch: Patch) -> None:
+    def now(self: State, track: Any) -> Any:
+        return state.READY
+
+    patch.setattr(State, "_place_of", now)
+
+
+@bug
+def concurrency_has_no_limit(patch: Patch) -> None:
+    calls = decide._calls
+
+    def unbounded(of: State, tools: Any) -> Any:
+        kept, of.policy = of.policy, msgspec.structs.replace(of.policy, concurrency=0)
+        try:
+            return calls(of, tools)
+        finally:
+            of.policy = kept
+
+    patch.setattr(decide, "_calls", unbounded)
+
+
+@bug
+def an_attempt_number_is_used_twice(patch: Patch) -> None:
+    folded = fold._step_started
+
+    def same(of: State, event: ev.StepStarted, at: float) -> None:
+        folded(of, event, at)
+        if (track := of.tracks.get(event.step)) is not None and event.attempt == 2:
+            track.attempt = 1
+
+    patch.setitem(fold.FOLDS, ev.StepStarted, same)
+
+
+@bug
+def results_are_kept_although_their_inputs_changed(patch: Patch) -> None:
+    patch.setattr(decide, "_kept", lambda _, track: ev.StepKept(track.id))
+
+
+@bug
+def what_depends_on_a_retried_step_is_forgotten(patch: Patch) -> None:
+    patch.setattr(State, "_behind", lambda *_: [])
+
+
+@bug
+def error_bodies_are_believed(patch: Patch) -> None:
+    patch.setattr(Performer, "_disbelieve", lambda *_: None)
+
+
+@bug
+def checks_are_not_made(patch: Patch) -> None:
+    for module in (files, perform):
+        patch.setattr(module, "unmet", lambda *_: [])
+
+
+@bug
+def a_paused_run_goes_on(patch: Patch) -> None:
+    decided = decide.decide
+
+    def on(of: State, tools: Any, now: float) -> Any:
+        paused, of.paused = of.paused, False
+        try:
+            return decided(of, tools, now)
+        finally:
+            of.paused = paused
+
+    patch.setattr(loop, "decide", on)
+
+
+@bug
+def a_cancelled_run_goes_on(patch: Patch) -> None:
+    def not_really(of: State, event: ev.Cancelled, at: float) -> None:
+        of.last_wish = max(of.last_wish, event.number)
+
+    patch.setitem(fold.FOLDS, ev.Cancelled, not_really)
+
+
+@bug
+def timeouts_are_not_kept(patch: Patch) -> None:
+    patch.setattr(Deadlines, "add", lambda *_: None)
+
+
+@bug
+def damaged_contents_are_believed(patch: Patch) -> None:
+    patch.setattr(outputs, "digest", lambda *_: ANY_DIGEST)
+
+
+@bug
+def a_fallback_passes_for_the_real_thing(patch: Patch) -> None:
+    settle = State.settle
+
+    def plain(self: State, track: Any, result: Any) -> None:
+        result.degraded = ""
+        settle(self, track, result)
+
+    patch.setattr(State, "settle", plain)
+
+
+@bug
+def skips_do_not_cascade(patch: Patch) -> None:
+    notes = decide._notes
+
+    def quiet(of: State, tools: Any, now: float) -> Any:
+        return [note for note in notes(of, tools, now) if not isinstance(note, ev.StepSkipped)]
+
+    patch.setattr(decide, "_notes", quiet)
+
+
+@bug
+def clean_up_that_ran_runs_after_a_clean_start(patch: Patch) -> None:
+    """Found by the simulation itself."""
+    patch.setattr(state, "_needless", lambda track: not track.open and not track.again)
+
+
+@bug
+def a_new_plan_forgets_what_tools_asked_for(patch: Patch) -> None:
+    """Found by the simulation itself."""
+    folded = fold._retry_scheduled
+
+    def forget(of: State, event: ev.RetryScheduled, at: float) -> None:
+        folded(of, event, at)
+        if (track := of.tracks.get(event.step)) is not None and track.heal is not None:
+            track.heal.wished = ""
+
+    patch.setitem(fold.FOLDS, ev.RetryScheduled, forget)
+
+
+@bug
+def a_run_without_a_plan_is_acted_on(patch: Patch) -> None:
+    """Found by the simulation itself."""
+    patch.setattr(engine, "_refuse_without_plan", lambda _: None)
+
+
+@bug
+def a_doubt_is_settled_by_hope(patch: Patch) -> None:
+    folded = fold._step_failed
+
+    def hope(of: State, event: ev.StepFailed, at: float) -> None:
+        track = of.tracks.get(event.step)
+        if event.lost and track is not None and track.call is not None and track.call.effect is Effect.ONCE:
+            won = ev.StepSucceeded(event.step, event.attempt, {"made": 0}, "x", 10)
+            fold._step_succeeded(of, won, at)
+            return
+        folded(of, event, at)
+
+    patch.setitem(fold.FOLDS, ev.StepFailed, hope)
+
+
+class _AnyDigest(str):
+    """Equal to every digest."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __ne__(self, other: object) -> bool:
+        return False
+
+    __hash__ = str.__hash__
+
+
+ANY_DIGEST = _AnyDigest("x")
