@@ -693,6 +693,30 @@ def test_large_adjusted_arguments_survive_a_crash() -> None:
     assert world.calls[-1].args["source"] == "ds_001" and world.calls[-1].args["text"] == LARGE
 
 
+def test_a_new_plan_does_not_bring_back_what_a_person_skipped() -> None:
+    """X7, H8: a mind may change the step's definition; that somebody wanted to do without it stays."""
+    world = World(b=[Took(50, ToolError("no", category="tool_error"))])
+    plan = {
+        "steps": [
+            {"id": "a", "tool": "a", "needs": ["b"], "critical": False, "title": "old"},
+            {"id": "b", "tool": "b", "retries": 0},
+        ]
+    }
+    mind = ScriptedMind(replan={"steps": [{"id": "a", "tool": "a"}, {"id": "c", "tool": "c"}], "reason": "without b"})
+    settings = {"retry": {"max_retry_rounds": 0}, "reflection": {"max_step_retries": 0}}
+
+    async def main() -> Any:
+        async with world.engine(plan, model=mind, settings=settings) as engine:
+            run = await engine.start(plan)
+            await engine.skip(run, "a")
+            return await engine.wait(run)
+
+    world.option("c")
+    result = virtual_run(main)
+    assert (world.order, str(result.steps["a"].status), result.steps["a"].code) == (["b", "c"], "skipped", "SKIP_USER")
+    assert result.status == "completed"
+
+
 def test_a_new_plan_does_not_shorten_the_time_that_a_tool_asked_for() -> None:
     """H3, H8: another step's failure changes the plan; the tool that wanted to be left alone is."""
     world = World(a=[RateLimited("later", retry_after=250), {"v": 1}], b=[ToolError("no", category="tool_error")])

@@ -231,6 +231,19 @@ def a_new_plan_forgets_what_tools_asked_for(patch: Patch) -> None:
 
 
 @bug
+def a_new_plan_brings_back_what_a_person_skipped(patch: Patch) -> None:
+    """Found by the simulation itself."""
+    reset = State._reset
+
+    def all_alike(self: State, track: Any, **how: bool) -> None:
+        if track.phase is Phase.SKIPPED and how["root"] and track.skip is not None:
+            track.skip = msgspec.structs.replace(track.skip, code="SKIP_OPTIONAL")
+        reset(self, track, **how)
+
+    patch.setattr(State, "_reset", all_alike)
+
+
+@bug
 def a_run_without_a_plan_is_acted_on(patch: Patch) -> None:
     """Found by the simulation itself."""
     patch.setattr(engine, "_refuse_without_plan", lambda _: None)

@@ -501,6 +501,8 @@ class State:
             return
         if automatic and track.phase is Phase.DOUBT:
             return  # nobody knows whether its effect happened; nothing automatic may repeat it
+        if automatic and track.phase is SKIPPED and track.skip is not None and track.skip.code == "SKIP_USER":
+            return  # a person wanted to do without it; a mind's new plan changes nothing about that
         done_once = track.result is not None and track.result.effect is Effect.ONCE and track.phase is not Phase.FAILED
         waits = automatic and track.phase is Phase.BACKOFF and track.heal is not None and track.heal.wished
         track.again = track.result is not None

@@ -38,7 +38,7 @@ def main() -> int:
             whole.broken += found.broken
             sys.stderr.write(f"\r{whole.lives} lives, {len(whole.broken)} broken, {time.monotonic() - started:.0f} s ")
             if whole.broken:
-                pool.shutdown(cancel_futures=True)
+                pool.shutdown(wait=False, cancel_futures=True)
                 break
     sys.stderr.write("\n")
     _print(whole)
