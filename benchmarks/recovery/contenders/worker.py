@@ -23,8 +23,9 @@ class Job:
     plan: list[dict[str, Any]]
     socket: str
     folder: str  # where it may keep what it needs to go on after a kill
+    home: str  # the same, for all its cases
     resumed: bool  # whether its process was killed and this is the next one
-    answers: dict[str, bool]  # step → whether its effect happened, as somebody who looked says
+    answers: dict[str, dict[str, Any]]  # step → whether it is done and what it answered, as somebody who looked says
     options: dict[str, Any]
 
     def world(self) -> World:

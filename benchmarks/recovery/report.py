@@ -1,0 +1,127 @@
+"""Rows out of measured cases: shares with intervals, tables as text and Markdown, everything as JSON."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from benchmarks.recovery.faults import GROUPS
+from benchmarks.recovery.measure import OUTCOMES, Measured
+
+RESAMPLES = 1000
+COUNTS = ("redone", "hopeless", "below", "duplicates", "rerun")
+
+
+def interval(cases: Sequence[Measured], counts: Callable[[Measured], bool], seed: int) -> tuple[float, float]:
+    """95 % of the shares that samples of base tasks give: variants of a task and cases on it are not independent."""
+    by_base: dict[str, list[bool]] = defaultdict(list)
+    for case in cases:
+        by_base[case.base].append(counts(case))
+    rows = [(sum(row), len(row)) for row in by_base.values()]
+    chance = random.Random(seed)
+    found = []
+    for _ in range(RESAMPLES):
+        drawn = chance.choices(rows, k=len(rows))
+        found.append(sum(good for good, _ in drawn) / sum(size for _, size in drawn))
+    found.sort()
+    return found[int(RESAMPLES * 0.025)], found[int(RESAMPLES * 0.975) - 1]
+
+
+def summary(cases: Sequence[Measured], seed: int) -> dict[str, Any]:
+    """A row: shares of the outcomes with intervals, sums and means of the rest."""
+    row: dict[str, Any] = {"cases": len(cases)}
+    for outcome in OUTCOMES:
+        low, high = interval(cases, lambda case, outcome=outcome: case.outcome == outcome, seed)  # type: ignore[misc]
+        share = sum(case.outcome == outcome for case in cases) / len(cases)
+        row[outcome] = {"share": round(share, 4), "low": round(low, 4), "high": round(high, 4)}
+    for name in COUNTS:
+        row[name] = sum(getattr(case, name) for case in cases)
+    row["waited"] = round(sum(case.waited for case in cases) / len(cases), 4)
+    row["calls"] = sum(case.calls for case in cases)
+    row["seconds"] = round(sum(case.seconds for case in cases), 1)
+    return row
+
+
+def results(measures: Iterable[Measured], seed: int) -> dict[str, Any]:
+    """Contender → its row over all cases, over all but silent no-ops, and by group."""
+    by_contender: dict[str, list[Measured]] = defaultdict(list)
+    for one in measures:
+        by_contender[one.contender].append(one)
+    return {name: _rows(cases, seed) for name, cases in by_contender.items()}
+
+
+def _rows(cases: list[Measured], seed: int) -> dict[str, Any]:
+    groups: dict[str, list[Measured]] = defaultdict(list)
+    for case in cases:
+        groups[case.group].append(case)
+        if case.group.startswith(("lost", "slow", "kill")):
+            groups[f"{case.group}, {'once' if case.effect == 'once' else 'other'}"].append(case)
+    seen = [case for case in cases if "silent" not in case.group]
+    return {
+        "all": summary(cases, seed),
+        "but_silent": summary(seen, seed) if seen else None,
+        "groups": {name: summary(found, seed) for name, found in groups.items()},
+    }
+
+
+def percent(cell: dict[str, float], *, interval: bool = False) -> str:
+    """A share for people."""
+    text = f"{100 * cell['share']:.1f}"
+    return f"{text} [{100 * cell['low']:.0f}, {100 * cell['high']:.0f}]" if interval else text
+
+
+HEAD = (
+    "who", "correct %", "false success %", "asks %", "honest failure %", "false failure %",
+    "redone", "hopeless", "below", "twice", "rerun", "waited s",
+)  # fmt: skip
+
+
+def overall(found: dict[str, Any]) -> list[list[str]]:
+    """The table over all cases."""
+    rows = []
+    for name, row in found.items():
+        cell, size = row["all"], row["all"]["cases"]
+        rows.append([
+            name, percent(cell["correct"], interval=True), percent(cell["false_success"], interval=True),
+            percent(cell["waiting"]), percent(cell["honest_failure"]), percent(cell["false_failure"]),
+            *(f"{cell[key] / size:.2f}" for key in ("redone", "hopeless", "below")),
+            str(cell["duplicates"]), str(cell["rerun"]), f"{cell['waited']:.3f}",
+        ])  # fmt: skip
+    return rows
+
+
+def by_group(found: dict[str, Any], outcome: str) -> tuple[list[str], list[list[str]]]:
+    """One outcome by kind of fault: a row for each kind, a column for each contender."""
+    names = list(found)
+    groups = list(dict.fromkeys(group for row in found.values() for group in row["groups"]))
+    groups.sort(key=lambda group: (_place(group), group))
+    rows = []
+    for group in groups:
+        cells = [found[name]["groups"].get(group) for name in names]
+        rows.append([group, *("" if cell is None else f"{100 * cell[outcome]['share']:.0f}" for cell in cells)])
+    return ["", *names], rows
+
+
+def _place(group: str) -> int:
+    """Where a group stands: as it was drawn, its halves right after it."""
+    return GROUPS.index(group.split(",", maxsplit=1)[0])
+
+
+def text(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table for a terminal."""
+    widths = [max(len(row[at]) for row in (head, *rows)) for at in range(len(head))]
+    lines = [
+        "  ".join(cell.ljust(width) if at == 0 else cell.rjust(width)
+                  for at, (cell, width) in enumerate(zip(row, widths, strict=True)))
+        for row in (head, *rows)
+    ]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table for the docs."""
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    lines += ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join(lines) + "\n"
