@@ -155,7 +155,7 @@ def tables(about: dict[str, Any], summary: dict[str, Any]) -> str:
     shown = {name: row for name, row in summary.items() if name in _shown()}
     layers = {name: row for name, row in summary.items() if name not in _shown() or name == "Rerail"}
     parts = [
-        f"{about['cases']} cases, {about['per_kind']} of each kind, seed {about['seed']}; {about['minutes']} minutes.\n",
+        f"{about['cases']} cases, {about['per_kind']} of each kind, seed {about['seed']}; {about['minutes']} min.\n",
         report.markdown(report.HEAD, report.overall(shown)),
     ]
     for outcome, words in (("correct", "Correct"), ("false_success", "False success")):

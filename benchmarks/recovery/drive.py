@@ -95,9 +95,8 @@ class Process:
         self.home = tempfile.mkdtemp(prefix="rerail-peer-")
         port = free_port() if contender.beside else 0
         given = {name: value.format(port=port, home=self.home) for name, value in contender.environ.items()}
-        self._environ = {
-            **os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore", "HOME": self.home, **given,
-        }  # fmt: skip
+        self._environ = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}", "PYTHONWARNINGS": "ignore"}
+        self._environ |= {"HOME": self.home, **given}
         self._beside: subprocess.Popen[bytes] | None = None
         if contender.beside:
             self._beside = self._started([argument.format(port=port) for argument in contender.beside])
@@ -132,7 +131,10 @@ class Process:
         if not line:
             self.stop()
             return None if ready else {"status": "failed", "doubts": [], "why": "it never ended"}
-        return dict(json.loads(line))
+        found = dict(json.loads(line))
+        if "broken" in found:
+            raise RuntimeError(f"{self._contender.name} cannot run: {found['broken']}")
+        return found
 
     def close(self) -> None:
         """End what was started, and remove what it kept."""
@@ -191,7 +193,7 @@ def run_case(
     with World(path, ident) as world, tempfile.TemporaryDirectory(prefix="rerail-case-") as folder:
         world.ask("open", task=case.task, faults=faults)
         job = {
-            "case": ident, "plan": plan_of(case, task, effects), "socket": path, "folder": folder,
+            "case": ident, "plan": plan_of(case, task, effects), "tools": effects, "socket": path, "folder": folder,
             "home": process.home, "resumed": False, "answers": {}, "options": options,
         }  # fmt: skip
         kills = asked = 0

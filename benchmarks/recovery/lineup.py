@@ -27,6 +27,19 @@ MAIN = (
     Contender("Rerail", ENGINE),
     Contender("Rerail, answered", ENGINE, answering=True, knows="a person answers its questions truthfully"),
     Contender("Rerail, verify", ENGINE, options={"verify": True}, knows="a read-only look at each effect"),
+    Contender(
+        "Rerail, verify, perfect mind",
+        ENGINE,
+        options={"verify": True, "mind": "perfect", "knows": True},
+        knows="a read-only look at each effect, and a mind that knows every fault",
+    ),
+    Contender(
+        "Rerail, verify, hostile mind",
+        ENGINE,
+        options={"verify": True, "mind": "hostile"},
+        knows="a read-only look at each effect, and a mind that lies",
+    ),
+    Contender("Rerail, hostile mind", ENGINE, options={"mind": "hostile"}, knows="a mind that lies"),
 )
 PEERS = (
     Contender("LangGraph, defaults", HERE + "langgraph_graph", "langgraph"),

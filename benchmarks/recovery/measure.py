@@ -8,6 +8,7 @@ Rules of this file:
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -38,6 +39,7 @@ class Measured:
     kills: int
     asked: int
     seconds: float
+    silent: bool  # whether a tool said it had acted and had not: nobody without a look at the effect can know
     why: str
 
     def to_dict(self) -> dict[str, Any]:
@@ -52,8 +54,9 @@ def measured(seen: Seen, oracle: Seen, task: dict[str, Any], effects: dict[str, 
     return Measured(
         contender=seen.contender, case=case.id, group=case.group, base=case.base, effect=case.effect,
         outcome=outcome(seen, oracle), redone=redone, hopeless=hopeless, below=below,
-        duplicates=_duplicates(seen.calls, task, effects), rerun=_rerun(seen.calls), waited=_waited(seen.calls),
+        duplicates=_duplicates(seen.calls, oracle.calls, effects), rerun=_rerun(seen.calls), waited=_waited(seen.calls),
         calls=len(seen.calls), kills=seen.kills, asked=seen.asked, seconds=seen.seconds,
+        silent=any(fault.kind == "silent_noop" for fault in case.faults),
         why="" if outcome(seen, oracle) == "correct" else seen.why[:300],
     )  # fmt: skip
 
@@ -87,7 +90,7 @@ def _needless(calls: list[dict[str, Any]], least: list[dict[str, Any]], task: di
         if made[step] > wanted[step]:
             if step in done:
                 redone += 1
-            elif any(need not in done for need in needs[step]):
+            elif any(need not in done for need in needs.get(step, ())):
                 below += 1
             else:
                 hopeless += 1
@@ -96,10 +99,19 @@ def _needless(calls: list[dict[str, Any]], least: list[dict[str, Any]], task: di
     return redone, hopeless, below
 
 
-def _duplicates(calls: list[dict[str, Any]], task: dict[str, Any], effects: dict[str, str]) -> int:
-    once = {step["id"] for step in task["steps"] if effects[step["tool"]] == "once"}
-    happened = Counter(call["step"] for call in calls if call["effect"] and call["step"] in once)
-    return sum(count - 1 for count in happened.values())
+def _duplicates(calls: list[dict[str, Any]], least: list[dict[str, Any]], effects: dict[str, str]) -> int:
+    """Effects that must not happen twice and did, under whatever step's name; what the plan wants twice is none."""
+    wanted = _effects(least, effects)
+    return sum(count - max(1, wanted[call]) for call, count in _effects(calls, effects).items() if count > wanted[call])
+
+
+def _effects(calls: list[dict[str, Any]], effects: dict[str, str]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for call in calls:
+        tool = call["tool"].removesuffix("_v1")
+        if call["effect"] and effects.get(tool) == "once":
+            found[f"{tool} {json.dumps(call['args'], sort_keys=True)}"] += 1
+    return found
 
 
 def _rerun(calls: list[dict[str, Any]]) -> int:

@@ -58,7 +58,7 @@ def _rows(cases: list[Measured], seed: int) -> dict[str, Any]:
         groups[case.group].append(case)
         if case.group.startswith(("lost", "slow", "kill")):
             groups[f"{case.group}, {'once' if case.effect == 'once' else 'other'}"].append(case)
-    seen = [case for case in cases if "silent" not in case.group]
+    seen = [case for case in cases if not case.silent]
     return {
         "all": summary(cases, seed),
         "but_silent": summary(seen, seed) if seen else None,

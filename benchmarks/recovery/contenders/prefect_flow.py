@@ -1,4 +1,4 @@
-"""Prefect: the plan as a flow, every step a task with retries; results are kept: a flow run again finds what is done."""
+"""Prefect: the plan as a flow, every step a task with retries; results are kept: run again, it finds what is done."""
 
 from __future__ import annotations
 

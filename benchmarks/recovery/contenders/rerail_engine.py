@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.recovery.client import TIMEOUT, World
+from benchmarks.recovery.contenders.minds import Hostile, Perfect
 from benchmarks.recovery.contenders.worker import Job, Outcome, serve
 
 import rerail
@@ -14,7 +15,8 @@ import rerail
 
 def tools_of(job: Job, world: World) -> list[Any]:
     """Every tool that the plan may name, with its effect."""
-    named = {name: step["effect"] for step in job.plan for name in (step["tool"], *step["alternatives"])}
+    named = dict(job.tools) if "mind" in job.options else {}  # a mind may choose among all that there are
+    named |= {name: step["effect"] for step in job.plan for name in (step["tool"], *step["alternatives"])}
     declared = job.options.get("effects", True)
     return [_tool(name, effect if declared else "repeatable", job, world) for name, effect in named.items()]
 
@@ -75,13 +77,20 @@ def run(job: Job) -> Outcome:
         return asyncio.run(_run(job, world))
 
 
+def _mind(job: Job) -> Any:
+    wanted = job.options.get("mind")
+    if wanted == "perfect":
+        return Perfect(job.options["knows"])
+    return Hostile(job.case) if wanted == "hostile" else None
+
+
 async def _run(job: Job, world: World) -> Outcome:
     store = f"sqlite:///{Path(job.folder) / 'runs.db'}"
     settings: dict[str, Any] = {"retry": {"backoff_base": 0.01}, "store": {"durability": "normal"}}
     for name, value in job.options.get("settings", {}).items():
         table, key = name.split(".")
         settings.setdefault(table, {})[key] = value
-    async with rerail.Engine(store, tools_of(job, world), settings) as engine:
+    async with rerail.Engine(store, tools_of(job, world), settings, model=_mind(job)) as engine:
         rows = await engine.list()
         if not rows:
             result = await engine.run(plan_for(job))
@@ -93,7 +102,9 @@ async def _run(job: Job, world: World) -> Outcome:
         else:
             result = await engine.resume(rows[0].run_id)
         doubts = tuple(step for step, row in result.steps.items() if str(row.status) == "in_doubt")
-        status = {"completed": "success", "waiting": "waiting"}.get(str(result.status), "failed")
+        # "Degraded" and "not complete" are how Rerail says that it is not quite what was asked for.
+        whole = result.complete and not result.degraded
+        status = "waiting" if str(result.status) == "waiting" else "success" if whole else "failed"
         return Outcome(status, doubts, result.summary)
 
 

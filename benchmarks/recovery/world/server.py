@@ -1,4 +1,4 @@
-"""The world as a process: `python -m benchmarks.recovery.world.server SOCKET [VARIANT …]`, in an environment of its own.
+"""The world as a process, `python -m benchmarks.recovery.world.server SOCKET [VARIANT …]`, in its own environment.
 
 It outlives the contenders, so a contender that is killed is really gone while what it did is really done. It answers
 JSON lines on a Unix socket, keeps a protocol of every call, and makes the faults of a case happen: before the effect,
