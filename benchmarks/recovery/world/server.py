@@ -32,6 +32,7 @@ from benchmarks.recovery.world.gold import VARIANTS, World, plain, remembered, t
 SLOW = 1.5  # seconds that a slow answer takes; contenders wait for `TIMEOUT` (see client.py)
 RETRY_AFTER = 0.05
 LASTING = ("permanent", "body_permanent", "renamed_tool")
+IN_THE_PLAN = ("wrong_argument", "missing_prerequisite")  # the tools themselves find these
 # Bodies of a success that is none; texts as real services write them.
 PASSING = (
     {"error": "Rate exceeded"},
@@ -58,7 +59,7 @@ class Stage:
     def __init__(self, task: dict[str, Any], faults: list[dict[str, Any]]) -> None:
         self.task = task
         self.world = World(task["classes"], task["config"], long_context=task["long_context"])
-        self.faults = [dict(fault) for fault in faults]
+        self.faults = [dict(fault) for fault in faults if fault["kind"] not in IN_THE_PLAN]
         self.calls: list[dict[str, Any]] = []
         self.homes = {step["tool"]: step["home"] for step in task["steps"]}
         self.lock = threading.Lock()
