@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -124,17 +126,26 @@ class Process:
             process.stdin.write(json.dumps(job).encode() + b"\n")
             process.stdin.flush()
         except BrokenPipeError:
-            self.stop()
+            self._gone(process)
             return None
         ready, _, _ = select.select([process.stdout], [], [], PATIENCE)
         line = process.stdout.readline() if ready else b""
+        if not line and ready:
+            self._gone(process)
+            return None
         if not line:
             self.stop()
-            return None if ready else {"status": "failed", "doubts": [], "why": "it never ended"}
+            return {"status": "failed", "doubts": [], "why": "it never ended"}
         found = dict(json.loads(line))
         if "broken" in found:
             raise RuntimeError(f"{self._contender.name} cannot run: {found['broken']}")
         return found
+
+    def _gone(self, process: subprocess.Popen[bytes]) -> None:
+        """It was killed, which is part of the game; or it ended by itself, which is none."""
+        if process.wait() != -signal.SIGKILL:
+            raise RuntimeError(f"{self._contender.name} cannot run: its process ended with {process.returncode}")
+        self.stop()
 
     def close(self) -> None:
         """End what was started, and remove what it kept."""
@@ -157,7 +168,8 @@ def ended(process: subprocess.Popen[bytes] | None) -> None:
     process.wait()
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
-            pipe.close()
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
 
 
 def free_port() -> int:
