@@ -20,6 +20,7 @@ from typing import Any
 from benchmarks.recovery import report
 from benchmarks.recovery.chart import chart
 from benchmarks.recovery.client import World
+from benchmarks.recovery.contenders.oracle import HOPELESS
 from benchmarks.recovery.drive import ROOT, Contender, Process, Seen, run_case, world_process
 from benchmarks.recovery.faults import GROUPS, Case, Draw
 from benchmarks.recovery.lineup import ALL, ORACLE, PEERS, missing
@@ -66,7 +67,11 @@ class Bench:
         ]
 
     def _check(self) -> None:
-        """The oracle must be right: whatever it says is a success ends as the gold plan does, undisturbed."""
+        """The oracle must be right: it ends as the gold plan does, undisturbed, and says so, unless nobody could."""
+        for seen in self.oracle.values():
+            hopeless = any(fault.kind in HOPELESS for fault in seen.case.faults)
+            if (seen.status == "success") is hopeless:
+                raise RuntimeError(f"the oracle is wrong about {seen.case}: {seen.why}")
         for task in {case.task for case in self.cases}:
             with World(self._path, f"gold:{task}") as world:
                 world.ask("open", task=task, faults=[])
@@ -122,7 +127,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--per-kind", type=int)
     parser.add_argument("--contender", action="append", choices=[one.name for one in ALL])
     parser.add_argument("--kind", action="append", choices=GROUPS)
-    parser.add_argument("--jobs", type=int, default=2, help="contenders at once")
+    parser.add_argument("--jobs", type=int, default=3, help="contenders at once")
     parser.add_argument("--write", action="store_true", help="put tables, chart and summary into the project")
     given = parser.parse_args()
     if given.per_kind is None:

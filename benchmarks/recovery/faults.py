@@ -134,9 +134,14 @@ class Draw:
             args = {**step["args"], name: value}
             refused = self._world.ask("refuses", task=task["id"], step=step["id"], args=args)
             return Fault(step["id"], kind, argument=name, value=value) if refused else None
-        if kind == "missing_prerequisite" and not self._world.ask("noticed", task=task["id"], step=step["id"]):
+        if kind == "missing_prerequisite" and not self._is_noticed(step["id"], task):
             return None
         return Fault(step["id"], kind, chance.choice((1, 2, 4)) if kind in (*TRANSIENT, "body_transient") else 1)
+
+    def _is_noticed(self, step: str, task: dict[str, Any]) -> bool:
+        """Whether a tool says no for want of this step. A plan that refers to a step which is not there is no plan."""
+        referred = any(source[0] == step for other in task["steps"] for source in other["refs"].values())
+        return not referred and bool(self._world.ask("noticed", task=task["id"], step=step))
 
 
 def wrong(name: str, value: Any, chance: random.Random) -> Any:

@@ -60,6 +60,7 @@ WITHOUT = (
     Contender("no reflection", ENGINE, options={"settings": {"reflection.enable_step_level_reflection": False}}),
     Contender("no alternatives", ENGINE, options={"alternatives": False}),
     Contender("outputs believed", ENGINE, options={"trust_output": True}),
+    Contender("one at a time", ENGINE, options={"settings": {"run.concurrency": 1}}),
     Contender("effects not declared", ENGINE, options={"effects": False}, knows="no effects of tools"),
 )
 ALL = (*MAIN, *PEERS, *WITHOUT)

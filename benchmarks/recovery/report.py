@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from benchmarks.recovery.faults import GROUPS
@@ -14,26 +14,27 @@ RESAMPLES = 1000
 COUNTS = ("redone", "hopeless", "below", "duplicates", "rerun")
 
 
-def interval(cases: Sequence[Measured], counts: Callable[[Measured], bool], seed: int) -> tuple[float, float]:
+def intervals(cases: Sequence[Measured], seed: int) -> dict[str, tuple[float, float]]:
     """95 % of the shares that samples of base tasks give: variants of a task and cases on it are not independent."""
-    by_base: dict[str, list[bool]] = defaultdict(list)
+    by_base: dict[str, list[int]] = {}
     for case in cases:
-        by_base[case.base].append(counts(case))
-    rows = [(sum(row), len(row)) for row in by_base.values()]
+        row = by_base.setdefault(case.base, [0] * len(OUTCOMES))
+        row[OUTCOMES.index(case.outcome)] += 1
+    rows = list(by_base.values())
     chance = random.Random(seed)
-    found = []
+    found: list[list[float]] = []
     for _ in range(RESAMPLES):
-        drawn = chance.choices(rows, k=len(rows))
-        found.append(sum(good for good, _ in drawn) / sum(size for _, size in drawn))
-    found.sort()
-    return found[int(RESAMPLES * 0.025)], found[int(RESAMPLES * 0.975) - 1]
+        sums = [sum(column) for column in zip(*chance.choices(rows, k=len(rows)), strict=True)]
+        found.append([one / sum(sums) for one in sums])
+    low, high = int(RESAMPLES * 0.025), int(RESAMPLES * 0.975) - 1
+    sorted_shares = [sorted(shares) for shares in zip(*found, strict=True)]
+    return {name: (shares[low], shares[high]) for name, shares in zip(OUTCOMES, sorted_shares, strict=True)}
 
 
 def summary(cases: Sequence[Measured], seed: int) -> dict[str, Any]:
     """A row: shares of the outcomes with intervals, sums and means of the rest."""
     row: dict[str, Any] = {"cases": len(cases)}
-    for outcome in OUTCOMES:
-        low, high = interval(cases, lambda case, outcome=outcome: case.outcome == outcome, seed)  # type: ignore[misc]
+    for outcome, (low, high) in intervals(cases, seed).items():
         share = sum(case.outcome == outcome for case in cases) / len(cases)
         row[outcome] = {"share": round(share, 4), "low": round(low, 4), "high": round(high, 4)}
     for name in COUNTS:
