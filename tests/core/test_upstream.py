@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from rerail.core.texts import retold
 from rerail.errors import ToolError
 from rerail.testing.scripted import World
+from rerail.testing.virtual import virtual_run
 
 BOOKED = {"booking_id": "3426812", "seats": ["12A", "12B"], "price": {"total": 230.5, "currency": "EUR"}}
 ONCE = {"retry": {"max_retry_rounds": 0}}
@@ -45,11 +47,21 @@ def test_the_name_in_the_blank_counts_too_and_names_are_compared_without_their_s
 
 
 def test_the_history_says_which_step_the_value_came_from() -> None:
-    """H1, H6: the reflection names it."""
+    """H1, H6, T12: the reflection names it, in the reader's language."""
     world = answered("3426812", BOOKED)
-    result = used(world, {"booking_id": "TODO"})
-    assert result.steps["use"].args == {"booking_id": "3426812"}
-    assert result.steps["use"].attempts == 2
+    steps = [{"id": "book", "tool": "book"}, {"id": "use", "tool": "use", "args": {"booking_id": "TODO"},
+             "needs": ["book"]}]  # fmt: skip
+
+    async def main() -> list[Any]:
+        async with world.engine({"steps": steps}) as engine:
+            result = await engine.run({"steps": steps})
+            assert result.steps["use"].args == {"booking_id": "3426812"}
+            return list(await engine.events(result.run_id))
+
+    (said,) = [event for event in virtual_run(main) if event.type == "reflected"]
+    assert said.root_cause == "Booking not found (a value was taken from what step 'book' gave)"
+    assert said.suggestion == {"booking_id": "3426812"}
+    assert retold(said.root_cause, "zh") == "Booking not found（改用步骤 'book' 给出的值）"
 
 
 @pytest.mark.parametrize("mistyped", ["3426813", "342681", "34268122", "3462812"])
