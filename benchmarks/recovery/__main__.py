@@ -163,9 +163,15 @@ def tables(about: dict[str, Any], summary: dict[str, Any]) -> str:
         f"{about['cases']} cases, {about['per_kind']} of each kind, seed {about['seed']}; {about['minutes']} min.\n",
         report.markdown(report.HEAD, report.overall(shown)),
     ]
-    for outcome, words in (("correct", "Correct"), ("false_success", "False success")):
-        head, rows = report.by_group(shown, outcome)
-        parts.append(f"{words}, in per cent, by kind of fault:\n\n{report.markdown(head, rows)}")
+    known = [f"- {one.name}: {one.knows}." for one in (ORACLE, *ALL) if one.knows and one.name in summary]
+    parts.append("Beside the plan and the tools' effects, these rows have:\n\n" + "\n".join(known) + "\n")
+    kinds = (
+        ("correct", "Correct, in per cent"), ("false_success", "False success, in per cent"),
+        ("needless", "Needless calls for each case"),
+    )  # fmt: skip
+    for what, words in kinds:
+        head, rows = report.by_group(shown, what)
+        parts.append(f"{words}, by kind of fault:\n\n{report.markdown(head, rows)}")
     head, rows = report.by_group(layers, "correct")
     parts.append("Rerail with one layer off in turn, correct in per cent:\n\n" + report.markdown(head, rows))
     parts.append(report.markdown(report.HEAD, report.overall(layers)))

@@ -11,7 +11,8 @@ from benchmarks.recovery.faults import GROUPS
 from benchmarks.recovery.measure import OUTCOMES, Measured
 
 RESAMPLES = 1000
-COUNTS = ("redone", "hopeless", "below", "duplicates", "rerun")
+NEEDLESS = ("redone", "hopeless", "below")
+COUNTS = (*NEEDLESS, "duplicates", "rerun")
 
 
 def intervals(cases: Sequence[Measured], seed: int) -> dict[str, tuple[float, float]]:
@@ -74,8 +75,8 @@ def percent(cell: dict[str, float], *, interval: bool = False) -> str:
 
 
 HEAD = (
-    "who", "correct %", "false success %", "asks %", "honest failure %", "false failure %",
-    "redone", "hopeless", "below", "twice", "rerun", "waited s",
+    "who", "correct %", "false success %", "silent aside", "asks %", "honest failure %", "false failure %",
+    "redone", "hopeless", "below", "with no fault", "twice", "rerun", "waited s",
 )  # fmt: skip
 
 
@@ -83,25 +84,32 @@ def overall(found: dict[str, Any]) -> list[list[str]]:
     """The table over all cases."""
     rows = []
     for name, row in found.items():
-        cell, size = row["all"], row["all"]["cases"]
+        cell, seen = row["all"], row["but_silent"]
+        calm = row["groups"].get("none")
         rows.append([
             name, percent(cell["correct"], interval=True), percent(cell["false_success"], interval=True),
-            percent(cell["waiting"]), percent(cell["honest_failure"]), percent(cell["false_failure"]),
-            *(f"{cell[key] / size:.2f}" for key in ("redone", "hopeless", "below")),
+            percent(seen["false_success"]) if seen else "", percent(cell["waiting"]), percent(cell["honest_failure"]),
+            percent(cell["false_failure"]), *(f"{cell[key] / cell['cases']:.2f}" for key in NEEDLESS),
+            str(sum(calm[key] for key in NEEDLESS)) if calm else "",
             str(cell["duplicates"]), str(cell["rerun"]), f"{cell['waited']:.3f}",
         ])  # fmt: skip
     return rows
 
 
-def by_group(found: dict[str, Any], outcome: str) -> tuple[list[str], list[list[str]]]:
-    """One outcome by kind of fault: a row for each kind, a column for each contender."""
+def by_group(found: dict[str, Any], what: str) -> tuple[list[str], list[list[str]]]:
+    """One outcome, or the needless calls, by kind of fault: a row for each kind, a column for each contender."""
+
+    def shown(cell: dict[str, Any] | None) -> str:
+        if cell is None:
+            return ""
+        if what == "needless":
+            return f"{sum(cell[key] for key in NEEDLESS) / cell['cases']:.1f}"
+        return f"{100 * cell[what]['share']:.0f}"
+
     names = list(found)
     groups = list(dict.fromkeys(group for row in found.values() for group in row["groups"]))
     groups.sort(key=lambda group: (_place(group), group))
-    rows = []
-    for group in groups:
-        cells = [found[name]["groups"].get(group) for name in names]
-        rows.append([group, *("" if cell is None else f"{100 * cell[outcome]['share']:.0f}" for cell in cells)])
+    rows = [[group, *(shown(found[name]["groups"].get(group)) for name in names)] for group in groups]
     return ["", *names], rows
 
 
