@@ -140,7 +140,7 @@ def _arguments() -> argparse.Namespace:
 def write(about: dict[str, Any], summary: dict[str, Any]) -> None:
     """The results, where readers look for them."""
     folder = Path(__file__).parent
-    (folder / "results.json").write_text(json.dumps({"about": about, "contenders": summary}, indent=1) + "\n")
+    (folder / "results.json").write_text(report.compact(about, summary))
     shown = {name: row for name, row in summary.items() if name in _shown()}
     title = f"How {about['cases']} runs with faults ended, in per cent"
     (ROOT / "docs" / "images" / "recovery.svg").write_text(chart(shown, title))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -66,6 +67,18 @@ def _rows(cases: list[Measured], seed: int) -> dict[str, Any]:
         "but_silent": summary(seen, seed) if seen else None,
         "groups": {name: summary(found, seed) for name, found in groups.items()},
     }
+
+
+def compact(about: dict[str, Any], found: dict[str, Any]) -> str:
+    """The results as JSON of a line for each row; a share is `[share, low, high]`."""
+    lines = []
+    for name, row in found.items():
+        cells = {"all": row["all"], "silent aside": row["but_silent"], **row["groups"]}
+        for group, cell in cells.items():
+            shares = {key: list(cell[key].values()) for key in OUTCOMES if cell[key]["high"]}
+            counts = {key: cell[key] for key in ("cases", *COUNTS, "waited") if cell[key]}
+            lines.append(json.dumps({"who": name, "group": group, **counts, **shares}))
+    return f'{{"about": {json.dumps(about)}, "rows": [\n' + ",\n".join(lines) + "\n]}\n"
 
 
 def percent(cell: dict[str, float], *, interval: bool = False) -> str:

@@ -6,6 +6,7 @@ world skip and say so; in CI that is a failure.
 
 from __future__ import annotations
 
+import json
 import subprocess
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
@@ -285,6 +286,10 @@ def test_the_report_says_what_was_measured() -> None:
     found = report.results(rows("correct", "false_success") + rows("waiting", "correct", contender="DBOS"), 1)
     text = tables({"cases": 4, "per_kind": 2, "seed": 1, "minutes": 0.1}, found)
     assert "| Rerail | 50.0" in text and "kill_after, once" in text
+    kept = json.loads(report.compact({"seed": 1}, found))
+    assert {"who": "Rerail", "group": "none", "cases": 2}.items() <= next(
+        row for row in kept["rows"] if row["who"] == "Rerail" and row["group"] == "none"
+    ).items()
     picture = chart(found, "How <it> ended")
     assert "prefers-color-scheme:dark" in picture
     assert ElementTree.fromstring(picture).tag.endswith("svg")
