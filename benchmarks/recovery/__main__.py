@@ -91,13 +91,18 @@ def main() -> int:
         sys.exit(f"These environments are not there: {', '.join(gone)}. `make bench-peers` makes them.")
     begun = time.monotonic()
     found: dict[str, list[Measured]] = {}
+    broken: list[str] = []
     with world_process(("base",) if given.quick else ()) as path:
         bench = Bench(path, given.seed, given.per_kind, tuple(given.kind or GROUPS))
         sys.stderr.write(f"{len(bench.cases)} cases, {len(chosen)} contenders\n")
         with ThreadPoolExecutor(given.jobs) as pool:  # each contender in its own process; a case is never shared
-            for contender, measures in zip(chosen, pool.map(bench.measure, chosen), strict=True):
-                found[contender.name] = measures
-                sys.stderr.write(f"{time.monotonic() - begun:6.0f} s  {contender.name}\n")
+            for contender, running in [(one, pool.submit(bench.measure, one)) for one in chosen]:
+                try:
+                    found[contender.name] = running.result()
+                    sys.stderr.write(f"{time.monotonic() - begun:6.0f} s  {contender.name}\n")
+                except RuntimeError as error:  # that one has no row; what the others did is no less true
+                    broken.append(f"{contender.name}: {error}")
+                    sys.stderr.write(f"{broken[-1]}\n")
         found = {ORACLE.name: _oracle(bench), **found}
     measures = [one for rows in found.values() for one in rows]
     summary = report.results(measures, given.seed)
@@ -109,9 +114,9 @@ def main() -> int:
     head, rows = report.by_group(summary, "correct")
     sys.stdout.write(report.text(report.HEAD, report.overall(summary)) + "\n" + report.text(head, rows))
     sys.stdout.write(f"\n{len(bench.cases)} cases in {took / 60:.1f} minutes; every case: {BUILD / 'results.json'}\n")
-    if given.write:
+    if given.write and not broken:
         write(about, summary)
-    return 0
+    return 1 if broken else 0
 
 
 def _oracle(bench: Bench) -> list[Measured]:
