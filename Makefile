@@ -13,7 +13,7 @@ DEMO := .venv-demo/.installed
 BIN := .venv/bin
 PAGE := src/rerail/server/page/index.html
 
-.PHONY: help demo web test long simulate check format bench bench-scale bench-recovery lock clean
+.PHONY: help demo web test long simulate check format bench bench-scale bench-recovery bench-peers lock clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -57,8 +57,8 @@ format: $(DEV) ## Format the code and mend what ruff can mend
 bench-scale: $(DEV) ## Measure Ray, workers and stores against bare programs (minutes)
 	$(BIN)/python -m benchmarks.scale
 
-bench-recovery: $(DEV) ## Run real tools with faults and see who ends in the right state (so far: Rerail and a plain loop)
-	$(BIN)/python -m benchmarks.recovery
+bench-recovery: $(DEV) bench-peers ## Run real tools with faults, by Rerail and by its peers (under half an hour)
+	$(BIN)/python -m benchmarks.recovery $(RECOVERY_ARGS)
 
 bench: $(DEV) ## Measure speed against a bare asyncio and SQLite program
 	$(BIN)/python -m benchmarks.speed
@@ -100,6 +100,18 @@ $(DEV): pyproject.toml requirements.lock
 	@echo "Setting up .venv ..."
 	@$(BIN)/python $(PIP) --require-hashes -r requirements.lock
 	@$(BIN)/python $(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# The worlds and the peers of the recovery benchmark, each alone: `.venv-bench-NAME` from environments/NAME.txt.
+PEERS := $(patsubst benchmarks/recovery/environments/%.txt,.venv-bench-%/.installed,$(wildcard benchmarks/recovery/environments/*.txt))
+RECOVERY_ARGS ?=
+
+bench-peers: $(PEERS)
+
+.venv-bench-%/.installed: benchmarks/recovery/environments/%.txt
+	@$(call venv,.venv-bench-$*)
+	@echo "Setting up .venv-bench-$* ..."
+	@.venv-bench-$*/bin/python $(PIP) $(if $(filter world,$*),--no-deps) -r $<
 	@touch $@
 
 # --- the page

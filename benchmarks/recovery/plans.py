@@ -30,9 +30,7 @@ def plan_of(case: Case, task: dict[str, Any], effects: dict[str, str]) -> Plan:
         if fault.kind == "renamed_tool":
             step["alternatives"], step["tool"] = [step["tool"]], step["tool"] + "_v1"
         elif fault.kind == "wrong_argument":
-            gold = next(one for one in task["steps"] if one["id"] == fault.step)
-            name = next(iter(gold["refs"]))
-            step["args"][name] = wrong(gold["args"][name])
+            step["args"][fault.argument] = fault.value
         elif fault.kind == "missing_prerequisite":
             steps.remove(step)
             for other in steps:
@@ -40,11 +38,6 @@ def plan_of(case: Case, task: dict[str, Any], effects: dict[str, str]) -> Plan:
                     rest = [need for need in other["needs"] if need != step["id"]]
                     other["needs"] = sorted({*rest, *step["needs"]}, key=lambda one: int(one[1:]))
     return steps
-
-
-def wrong(value: Any) -> Any:
-    """A value of the same type that is not the right one."""
-    return value + 7919 if isinstance(value, (int, float)) else f"{value}-old"
 
 
 def filled(args: dict[str, Any], answers: dict[str, Any]) -> dict[str, Any]:

@@ -786,3 +786,17 @@ def test_verified_after_a_lost_answer_without_the_output_is_a_hole() -> None:
         assert result.success
         assert result.steps["b"].status == "degraded", answer
         assert result.degraded
+
+
+def test_a_null_that_verify_supplied_is_an_output_and_no_hole() -> None:
+    """V8, H9: many tools answer nothing; who looked and says so has supplied what was lost."""
+
+    async def there(args: dict[str, Any]) -> Any:
+        return rerail.Verified(output=None)
+
+    what = {"steps": [{"id": "a", "tool": "a"}, {"id": "b", "tool": "b", "needs": ["a"]}]}
+    world = World(a=[TimeoutError("no answer")]).option("a", effect="once", verify=there)
+    result, _ = history(world, what)
+    assert world.calls_of("a") == 1
+    assert [row.status for row in result.steps.values()] == ["succeeded", "succeeded"]
+    assert result.success and not result.degraded

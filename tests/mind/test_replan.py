@@ -11,6 +11,7 @@ from rerail.core import events as ev
 from rerail.core.plan import Effect, Need, Plan
 from rerail.core.policy import Rung
 from rerail.core.track import Phase
+from rerail.core.verdict import summary, verdict
 from rerail.mind import replan
 from rerail.mind.questions import QUESTIONS
 
@@ -208,3 +209,24 @@ def test_the_effect_of_a_changed_step_is_its_authors() -> None:
     tale = Tale(step("a", effect=Effect.ONCE)).fail("a").ask("a", Rung.REPLAN)
     followed({"plan": {"steps": [{"id": "a", "tool": "u"}]}}, tale)
     assert tale.state.tracks["a"].step.effect is Effect.ONCE
+
+
+def test_a_plan_that_leaves_out_what_was_not_done_is_degraded() -> None:
+    """H8, V1: it may end well, but not as if the step had never been asked for."""
+    tale = followed({"plan": {"steps": [{"id": "a"}, {"id": "p"}]}, "reason": "not needed"})
+    found = verdict(tale.state)
+    assert found.success and found.degraded
+    assert "b, c" in summary(tale.state, found)
+    assert "舍去了未完成的步骤：b, c" in summary(tale.state, found, "zh")
+
+
+def test_leaving_out_what_is_done_or_brought_back_or_optional_degrades_nothing() -> None:
+    """H8: finished work that is not needed any more is no hole; nor is a step that the next plan has again."""
+    tale = followed({"plan": {"steps": [B, {"id": "c"}, {"id": "p"}, {"id": "a"}]}, "reason": "another tool"})
+    assert not tale.state.forgone
+    tale = followed({"plan": {"steps": [{"id": "p"}]}, "reason": "less"})
+    assert list(tale.state.forgone) == ["b", "c"]  # and not a, which was done
+    tale.state.redirect(ev.Course((), (tale_step := step("b"),)))
+    assert tale_step.id not in tale.state.forgone
+    optional = Tale(step("a"), step("b", critical=False)).succeed("a").fail("b").ask("b", Rung.REPLAN)
+    assert not followed({"plan": {"steps": [{"id": "a"}]}, "reason": "less"}, optional).state.forgone

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.recovery.client import TIMEOUT, World
+from benchmarks.recovery.contenders.minds import Hostile, Perfect
 from benchmarks.recovery.contenders.worker import Job, Outcome, serve
 
 import rerail
@@ -14,8 +15,10 @@ import rerail
 
 def tools_of(job: Job, world: World) -> list[Any]:
     """Every tool that the plan may name, with its effect."""
-    named = {name: step["effect"] for step in job.plan for name in (step["tool"], *step["alternatives"])}
-    return [_tool(name, effect, job, world) for name, effect in named.items()]
+    named = dict(job.tools) if "mind" in job.options else {}  # a mind may choose among all that there are
+    named |= {name: step["effect"] for step in job.plan for name in (step["tool"], *step["alternatives"])}
+    declared = job.options.get("effects", True)
+    return [_tool(name, effect if declared else "repeatable", job, world) for name, effect in named.items()]
 
 
 def _tool(name: str, effect: str, job: Job, world: World) -> Any:
@@ -23,6 +26,8 @@ def _tool(name: str, effect: str, job: Job, world: World) -> Any:
         return world.call(ctx.step, name, args)
 
     options: dict[str, Any] = {"name": name, "effect": effect, "timeout": 10 * TIMEOUT, "schema": {"type": "object"}}
+    if job.options.get("trust_output"):
+        options["trust_output"] = True
     if job.options.get("verify") and effect != "read":
 
         def probe(args: dict[str, Any]) -> Any:
@@ -36,7 +41,12 @@ def _tool(name: str, effect: str, job: Job, world: World) -> Any:
 
 
 def _verified(world: World, name: str, output: Any, before: dict[str, Any]) -> Any:
-    """Whether the world looks as it would after the call, and not as before it."""
+    """Whether the world looks as it would after the call, and not as before it.
+
+    A call that changes nothing leaves nothing to see: it is done once its answer is there, and can be made again.
+    """
+    if before["now"] == before["then"]:
+        return output is not None
     happened = world.look(name) == before["then"]
     if happened and output is None:
         return rerail.Verified(output=before["answer"])
@@ -45,11 +55,11 @@ def _verified(world: World, name: str, output: Any, before: dict[str, Any]) -> A
 
 def plan_for(job: Job) -> dict[str, Any]:
     """The plan in Rerail's words."""
-    steps = []
+    steps, alternatives = [], job.options.get("alternatives", True)
     for step in job.plan:
         args = {name: _reference(value) for name, value in step["args"].items()}
         steps.append({"id": step["id"], "tool": step["tool"], "args": args, "needs": step["needs"],
-                      "alternatives": step["alternatives"]})  # fmt: skip
+                      "alternatives": step["alternatives"] if alternatives else []})  # fmt: skip
     return {"objective": job.case, "steps": steps}
 
 
@@ -67,25 +77,34 @@ def run(job: Job) -> Outcome:
         return asyncio.run(_run(job, world))
 
 
+def _mind(job: Job) -> Any:
+    wanted = job.options.get("mind")
+    if wanted == "perfect":
+        return Perfect(job.options["knows"])
+    return Hostile(job.case) if wanted == "hostile" else None
+
+
 async def _run(job: Job, world: World) -> Outcome:
     store = f"sqlite:///{Path(job.folder) / 'runs.db'}"
     settings: dict[str, Any] = {"retry": {"backoff_base": 0.01}, "store": {"durability": "normal"}}
     for name, value in job.options.get("settings", {}).items():
         table, key = name.split(".")
         settings.setdefault(table, {})[key] = value
-    async with rerail.Engine(store, tools_of(job, world), settings) as engine:
+    async with rerail.Engine(store, tools_of(job, world), settings, model=_mind(job)) as engine:
         rows = await engine.list()
         if not rows:
             result = await engine.run(plan_for(job))
         elif job.answers:
-            for step, happened in job.answers.items():
-                told: dict[str, Any] = {"succeeded": None} if happened else {"rerun": True}
+            for step, truth in job.answers.items():
+                told: dict[str, Any] = {"succeeded": truth["answer"]} if truth["done"] else {"rerun": True}
                 await engine.resolve(rows[0].run_id, step, **told)
             result = await engine.wait(rows[0].run_id)
         else:
             result = await engine.resume(rows[0].run_id)
         doubts = tuple(step for step, row in result.steps.items() if str(row.status) == "in_doubt")
-        status = {"completed": "success", "waiting": "waiting"}.get(str(result.status), "failed")
+        # "Degraded" and "not complete" are how Rerail says that it is not quite what was asked for.
+        whole = result.complete and not result.degraded
+        status = "waiting" if str(result.status) == "waiting" else "success" if whole else "failed"
         return Outcome(status, doubts, result.summary)
 
 

@@ -21,10 +21,12 @@ class Job:
 
     case: str
     plan: list[dict[str, Any]]
+    tools: dict[str, str]  # every tool that there is → its effect
     socket: str
     folder: str  # where it may keep what it needs to go on after a kill
+    home: str  # the same, for all its cases
     resumed: bool  # whether its process was killed and this is the next one
-    answers: dict[str, bool]  # step → whether its effect happened, as somebody who looked says
+    answers: dict[str, dict[str, Any]]  # step → whether it is done and what it answered, as somebody who looked says
     options: dict[str, Any]
 
     def world(self) -> World:
@@ -49,6 +51,9 @@ def serve(run: Callable[[Job], Outcome]) -> None:
         job = Job(**json.loads(line))
         try:
             found = run(job)
+        except ImportError as error:  # no outcome: whoever measures must know
+            out.write(json.dumps({"broken": str(error)}) + "\n")
+            continue
         except Exception as error:  # noqa: BLE001  # a contender that raises says that it failed
             found = Outcome("failed", why=f"{type(error).__name__}: {error}")
         out.write(json.dumps({"status": found.status, "doubts": found.doubts, "why": found.why}) + "\n")

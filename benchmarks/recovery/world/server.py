@@ -1,4 +1,4 @@
-"""The world as a process: `python -m benchmarks.recovery.world.server SOCKET`, in the world's own environment.
+"""The world as a process, `python -m benchmarks.recovery.world.server SOCKET [VARIANT …]`, in its own environment.
 
 It outlives the contenders, so a contender that is killed is really gone while what it did is really done. It answers
 JSON lines on a Unix socket, keeps a protocol of every call, and makes the faults of a case happen: before the effect,
@@ -6,6 +6,7 @@ instead of it, or after it.
 
 Rules of this file:
 - A fault is the world's doing: no contender can see it but by what its call answers or raises.
+- A service that says "too many requests" means it: until its Retry-After is over it says so again, to any caller.
 - What counts as an effect is decided here, by comparing states, never by what somebody says.
 """
 
@@ -25,10 +26,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.recovery.world.effects import effects
+from benchmarks.recovery.world.facts import is_refused, noticed, refuses, with_changes
 from benchmarks.recovery.world.gold import VARIANTS, World, plain, remembered, tasks
 
 SLOW = 1.5  # seconds that a slow answer takes; contenders wait for `TIMEOUT` (see client.py)
 RETRY_AFTER = 0.05
+LASTING = ("permanent", "body_permanent", "renamed_tool")
+IN_THE_PLAN = ("wrong_argument", "missing_prerequisite")  # the tools themselves find these
 # Bodies of a success that is none; texts as real services write them.
 PASSING = (
     {"error": "Rate exceeded"},
@@ -55,7 +59,7 @@ class Stage:
     def __init__(self, task: dict[str, Any], faults: list[dict[str, Any]]) -> None:
         self.task = task
         self.world = World(task["classes"], task["config"], long_context=task["long_context"])
-        self.faults = [dict(fault) for fault in faults]
+        self.faults = [dict(fault) for fault in faults if fault["kind"] not in IN_THE_PLAN]
         self.calls: list[dict[str, Any]] = []
         self.homes = {step["tool"]: step["home"] for step in task["steps"]}
         self.lock = threading.Lock()
@@ -64,22 +68,38 @@ class Stage:
     def fault(self, step: str) -> dict[str, Any] | None:
         """The fault that spoils this call, if any."""
         for fault in self.faults:
-            if fault["step"] == step and fault["times"] > 0:
-                fault["times"] -= fault["kind"] not in ("permanent", "body_permanent", "renamed_tool")
+            if fault["step"] != step:
+                continue
+            if time.monotonic() < fault.get("until", 0):
+                return fault
+            if fault["times"] > 0:
+                fault["times"] -= fault["kind"] not in LASTING
                 return fault
         return None
 
     def call(self, step: str, tool: str, args: dict[str, Any], pid: int) -> dict[str, Any]:
         """One call of a contender."""
         with self.lock:
-            entry = {"step": step, "tool": tool, "args": args, "at": time.time(), "fault": "", "effect": False}
+            entry: dict[str, Any] = {
+                "step": step, "tool": tool, "args": args, "at": time.monotonic(), "fault": "", "pid": pid,
+                "effect": False,  # the world is another than before
+                "done": False,  # the tool really did its work
+                "told": True,  # and whoever called could hear of it
+            }  # fmt: skip
             self.calls.append(entry)
             asked = tool.removesuffix("_v1")
             fault = self.fault(step)
-            if fault is not None and not (fault["kind"] == "renamed_tool" and asked == tool):
-                entry["fault"] = fault["kind"]
+            try:
+                if fault is None or (fault["kind"] == "renamed_tool" and asked == tool):
+                    return self._done(asked, args, entry)
+                entry["fault"], entry["told"] = fault["kind"], False
+                if fault["kind"] == "http_429":
+                    fault["until"] = (
+                        fault["until"] if fault.get("until", 0) > entry["at"] else entry["at"] + RETRY_AFTER
+                    )
                 return self._spoiled(fault["kind"], step, asked, args, entry, pid)
-            return self._done(asked, args, entry)
+            finally:
+                entry["until"] = time.monotonic()
 
     def _done(self, tool: str, args: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
         home = self.homes.get(tool)
@@ -92,8 +112,19 @@ class Stage:
             return {"raise": "tool", "message": f"{type(error).__name__}: {error}"}
         finally:
             entry["effect"] = self.world.state(home) != before
-        entry["refused"] = isinstance(answer, dict) and "error" in answer
+        entry["done"] = not is_refused(answer)
+        entry["answer"] = answer
         return {"ok": answer}
+
+    def truth(self, step: str) -> dict[str, Any]:
+        """What really became of a step, for those who went and looked: whether it is done, and what it answered.
+
+        A step that changes nothing is done once its answer was heard: the answer is all that it is for.
+        """
+        for call in self.calls:
+            if call["step"] == step and call["done"] and (call["effect"] or call["told"]):
+                return {"done": True, "answer": call["answer"]}
+        return {"done": False, "answer": None}
 
     def _spoiled(
         self, kind: str, step: str, tool: str, args: dict[str, Any], entry: dict[str, Any], pid: int
@@ -121,9 +152,7 @@ class Stage:
         if kind == "kill_after":
             return self._kill(pid)
         if kind == "kill_during":
-            threading.Timer(0.02, os.kill, (pid, signal.SIGKILL)).start()
-            time.sleep(0.2)
-            return answer
+            return {**answer, "kill": pid}
         if kind == "slow_answer":
             return {**answer, "sleep": SLOW}
         if kind == "lost_answer":
@@ -168,11 +197,12 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     daemon_threads = True
     request_queue_size = 64
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, variants: tuple[str, ...]) -> None:
         super().__init__(path, Handler)
-        found = list(tasks(VARIANTS))
+        found = list(tasks(variants))
         self.effects = effects(found)
-        self.tasks = {task.id: task.to_dict() for task in found}
+        self.gold = {task.id: task for task in found}
+        self.tasks = {task.id: with_changes(task) for task in found}
         self.stages: dict[str, Stage] = {}
 
     def answer(self, asked: dict[str, Any]) -> Any:
@@ -180,20 +210,30 @@ class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         what, case = asked["do"], asked.get("case", "")
         if what == "facts":
             return {"tasks": list(self.tasks.values()), "effects": self.effects}
+        if what == "refuses":  # whether a tool notices that these arguments are wrong
+            return refuses(self.gold[asked["task"]], asked["step"], asked["args"])
+        if what == "noticed":  # whether a step that is missing is noticed in time
+            return noticed(self.gold[asked["task"]], asked["step"])
         if what == "open":
             self.stages[case] = Stage(self.tasks[asked["task"]], asked["faults"])
             return {}
         stage = self.stages[case]
         if what == "call":
-            return stage.call(asked["step"], asked["tool"], asked["args"], asked["pid"])
+            found = stage.call(asked["step"], asked["tool"], asked["args"], asked["pid"])
+            if "kill" in found:  # whoever waits for this answer dies before it comes
+                time.sleep(0.02)
+                os.kill(found["kill"], signal.SIGKILL)
+            return found
         if what == "probe":
             return stage.probe(asked["tool"], asked["args"])
         if what == "look":
             return stage.look(asked["tool"])
-        if what == "effect":  # did a call of this step take effect?
-            return any(call["effect"] for call in stage.calls if call["step"] == asked["step"])
+        if what == "truth":
+            return stage.truth(asked["step"])
         if what == "end":
             del self.stages[case]
+            for call in stage.calls:
+                call.pop("answer", None)
             return {"state": digest(stage.world.state()), "calls": stage.calls}
         raise ValueError(what)
 
@@ -216,9 +256,9 @@ class Handler(socketserver.StreamRequestHandler):
 
 def main() -> None:
     """Serve until standard input ends: the world dies with whoever started it."""
-    path = sys.argv[1]
+    path, *variants = sys.argv[1:]
     Path(path).unlink(missing_ok=True)
-    with Server(path) as server:
+    with Server(path, tuple(variants) or VARIANTS) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         print("ready", flush=True)
         sys.stdin.read()

@@ -31,6 +31,13 @@ def meant(word: str, candidates: Iterable[str]) -> str | None:
     return name if distance == 0 or _is_slip(_folded(word), _folded(name), distance) else None
 
 
+def one_off(word: str, candidates: Iterable[str]) -> list[str]:
+    """The candidates that one edit makes of the word: a sign more, less or another, or two neighbours swapped."""
+    ruler = _Ruler(word)
+    near = (name for name in candidates if abs(len(name) - len(word)) <= 1)
+    return [name for name in dict.fromkeys(near) if name != word and ruler.distance(name, 1) == 1] if word else []
+
+
 def _is_slip(word: str, name: str, distance: int) -> bool:
     """Whether it is a slip of the hand and not another word, such as increase for decrease, or v1 for v2."""
     return (

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from rerail.core import events as ev
@@ -25,6 +26,7 @@ from rerail.core.state import State
 from rerail.core.texts import say
 from rerail.core.tools import Tools
 from rerail.core.track import Track, signature
+from rerail.core.upstream import supplied
 from rerail.core.values import pack
 
 
@@ -192,12 +194,13 @@ _DID_YOU_MEAN = re.compile(
 def reflect(state: State, tools: Tools, track: Track, error: Error) -> Reflection:
     """What rules can say of a failure: its category, its cause, and a concrete change where one is known."""
     args = failed_args(state, track)
-    proposal = None
+    proposal, cause = None, error.message[:500]
     if error.category is Category.PARAMETER and args is not None:
-        proposal = _better_args(state, tools, track, error, args)
+        proposal, step = _better_args(state, tools, track, error, args)
+        cause = say("reason.upstream_value", message=cause, step=step) if step else cause
     return Reflection(
         category=error.category,
-        root_cause=error.message[:500],
+        root_cause=cause,
         recoverable=error.category is not Category.PERMANENT,
         args=proposal,
         confidence=90 if proposal is not None else 50,
@@ -222,15 +225,20 @@ def failed_blob(track: Track) -> str:
     return track.call.args_blob if track.call is not None and called else ""
 
 
-def _better_args(state: State, tools: Tools, track: Track, error: Error, args: dict[str, Any]) -> dict[str, Any] | None:
-    """The first concrete change that fits the tool's schema and was not tried: hint, coercion, did-you-mean."""
+def _better_args(
+    state: State, tools: Tools, track: Track, error: Error, args: dict[str, Any]
+) -> tuple[dict[str, Any] | None, str]:
+    """The first concrete change that fits the tool's schema and was not tried, and the step that it came from, if any:
+    hint, coercion, did-you-mean, a value of the steps before."""
     spec = tools.get(track.call.tool if track.call is not None else state.tool_of(track))
     if spec is None:
-        return None
-    for candidate in _candidates(error, args, spec.schema):
+        return None, ""
+    reads = state.effect_of(track, spec.name, spec.effect) is Effect.READ
+    plain = ((candidate, "") for candidate in _candidates(error, args, spec.schema))
+    for candidate, step in chain(plain, supplied(track, args, reads=reads)):
         if candidate != args and not spec.schema.faults(candidate) and not _was_tried(track, spec.name, candidate):
-            return candidate
-    return None
+            return candidate, step
+    return None, ""
 
 
 def _candidates(error: Error, args: dict[str, Any], schema: Any) -> Iterator[dict[str, Any]]:

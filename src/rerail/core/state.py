@@ -76,6 +76,7 @@ class State:
         self.happened: dict[tuple[str, str], dict[str, bool]] = {}
         self.minds_acted = False  # some such call was a mind's choice
         self.retired: dict[str, int] = {}  # dropped steps → their latest attempt, whose number is never used again
+        self.forgone: dict[str, None] = {}  # steps that mattered, had not been done, and are left out by a new plan
         # The plan, as a graph of tracks in plan order.
         self.tracks: dict[str, Track] = {}
         self._names = Names(self.tracks, 0)
@@ -411,6 +412,8 @@ class State:
             track = self.tracks.pop(step_id, None)
             if track is not None:
                 self.retired[step_id] = track.attempt
+                if track.step.critical and track.phase is not SUCCEEDED and not track.again:
+                    self.forgone[step_id] = None
                 self._unlink(track)
                 self.move(track, Phase.FAILED)  # out of every index; it is in no graph any more
                 track.out = ()
@@ -453,6 +456,8 @@ class State:
         if course.steps:
             self.revision += 1  # whoever changes the plan: a mind, or a person, live or at rest
         changed = self.define(course.steps) if course.steps else []
+        for step in course.steps:
+            self.forgone.pop(step.id, None)
         for track in self.define(course.done) if course.done else ():
             track.stale = "once"
         if course.order:

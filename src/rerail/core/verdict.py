@@ -146,8 +146,9 @@ def verdict(state: State) -> Verdict:
     complete = not bad and (judged is None or judged.complete)
     # What somebody ended is no success, even if nothing was left to do.
     success = not bad and state.stopped != "RUN_CANCELLED"
+    other_plan = bool(state.fallback or state.forgone)  # not the plan that was wanted, or not all of it
     return Verdict(
-        success, complete, degraded or bool(state.fallback), failed, consequences, never, counts, attempted, well,
+        success, complete, degraded or other_plan, failed, consequences, never, counts, attempted, well,
         judged.judge if judged else "none", judged.missing if judged else (),
     )  # fmt: skip
 
@@ -276,6 +277,8 @@ def summary(state: State, found: Verdict, lang: str = "en") -> str:
             return say("summary.incomplete", lang, missing=", ".join(found.missing) or say("reason.see_judge", lang))
         if state.fallback:
             return say("summary.fallback_plan", lang, total=total, reason=retold(state.fallback, lang))
+        if state.forgone:
+            return say("summary.forgone", lang, total=total, names=", ".join(list(state.forgone)[:5]))
         if found.degraded:
             skipped = counts[Status.SKIPPED]
             return say("summary.degraded", lang, total=total, degraded=counts[Status.DEGRADED], skipped=skipped)

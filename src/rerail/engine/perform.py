@@ -40,11 +40,23 @@ GRACE = 2.0  # seconds that a cancelled call gets to clean up before it is left 
 VERIFY_TIMEOUT = 60.0
 
 
+class _NotKnown:
+    """No output was supplied; one that is null was."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "…"
+
+
+NOT_KNOWN = _NotKnown()
+
+
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """A `verify` function's word that the effect is there, with the output that was lost."""
+    """A `verify` function's word that the effect is there, with the output that was lost, if it can tell."""
 
-    output: Any = None
+    output: Any = NOT_KNOWN
 
 
 class Launch(msgspec.Struct, eq=False):
@@ -431,13 +443,14 @@ class Performer:
             failed = unsound.events[0]
             reason = failed.error.message if isinstance(failed, ev.StepFailed) else ""
             return Outcome(step, attempt, [ev.StepVerified(step, attempt, "unknown", reason=reason)])
-        output = found.output if isinstance(found, Verified) else None
+        output = found.output if isinstance(found, Verified) else NOT_KNOWN
+        hole = output is NOT_KNOWN  # a null that was supplied is what the tool answers, and no hole
         try:
-            packed = pack(output)
+            packed = pack(None if hole else output)
         except NotJson:
-            packed, output = pack(None), None
+            packed, hole = pack(None), True
+        output = None if hole else output
         blob, size = len(packed.data) > INLINE, len(packed.data)
-        hole = output is None
         event = ev.StepVerified(
             step, attempt, "there", None if blob else output, packed.digest, size, blob, hole,
             say("reason.not_called_again"), {path: seen.digest for path, seen in (launch.files or {}).items()},

@@ -7,7 +7,6 @@ Rules of this file:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -22,6 +21,7 @@ from rerail.core.state import State
 from rerail.core.texts import say
 from rerail.core.tools import Tools
 from rerail.core.track import Phase, signature
+from rerail.core.upstream import BLANK
 from rerail.core.values import NotJson, pack, plain_text, unpack
 from rerail.mind import words
 from rerail.ports import Prompt, Question
@@ -53,7 +53,6 @@ ACTIONS: dict[str, Rung] = {
     "retry_with_alternative_tool": Rung.ALTERNATIVE, "repair_step": Rung.REPAIR, "single_step_repair": Rung.REPAIR,
     "replan_task": Rung.REPLAN, "abort": Rung.FAIL, "stop": Rung.FAIL,
 }  # fmt: skip
-_PLACEHOLDER = re.compile(r"\$\{|\{\{|^\s*<[^<>]{1,80}>\s*$|^\s*(?:\.\.\.|…|TODO|TBD|FIXME)\s*$|^YOUR_[A-Z_]+$")
 MAX_SUGGESTION = 16_000  # bytes; it is written again with every try
 
 
@@ -203,7 +202,7 @@ def _vague(value: Any) -> Iterator[str]:
     stack = [value]
     while stack:
         item = stack.pop()
-        if isinstance(item, str) and _PLACEHOLDER.search(item):
+        if isinstance(item, str) and BLANK.search(item):
             yield item
         elif isinstance(item, Mapping):
             stack.extend(item.values())

@@ -7,6 +7,10 @@ REASONS: dict[str, dict[str, str]] = {
     "reason.same_twice": {"en": "the same call failed the same way twice", "zh": "同样的调用以同样的方式失败了两次"},
     "reason.adjusted_unfit": {"en": "the adjusted arguments did not fit either", "zh": "调整后的参数也不合适"},
     "reason.args_tried": {"en": "these arguments were tried already", "zh": "这些参数已经试过"},
+    "reason.upstream_value": {
+        "en": "{message} (a value was taken from what step {step!r} gave)",
+        "zh": "{message}（改用步骤 {step!r} 给出的值）",
+    },
     "reason.no_alternative": {"en": "the alternative tool {name!r} does not exist", "zh": "替代工具 {name!r} 不存在"},
     "reason.person_agrees": {
         "en": "a person has to agree before the tool {name!r} is called",

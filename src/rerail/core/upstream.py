@@ -1,0 +1,98 @@
+"""Values that a step was meant to get from the steps it needs, and did not: a rule's guess at better arguments (H6).
+
+Rules of this file:
+- A blank that was never filled in (`<booking_id>`, `TODO`) is no wish: it is filled with the one value that the steps
+  before gave under that name.
+- A value that is one slip away from the one value that a step before gave is taken for it, but only for a tool that
+  reads: 10001 may well be another order than 10002, and reading it harms nobody.
+- A value that is altogether another one is left alone: it may be exactly what was wanted.
+- Whatever has two readings has none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rerail.core.nearest import one_off
+from rerail.core.track import SUCCEEDED, Track
+
+BLANK = re.compile(r"\$\{|\{\{|^\s*<[^<>]{1,80}>\s*$|^\s*(?:\.\.\.|…|TODO|TBD|FIXME)\s*$|^YOUR_[A-Z_]+$")
+SHORTEST = 5  # signs that a value must have for a slip in it to be told from another value
+DEPTH = 4  # members of members that are looked at
+MOST = 2_000  # values that are looked at: beyond, nothing is the one that was meant
+
+Scalar = str | int | float
+
+
+def supplied(track: Track, args: Mapping[str, Any], *, reads: bool) -> Iterator[tuple[dict[str, Any], str]]:
+    """Arguments with values of the steps before in place of blanks and slips, and the step that gave one."""
+    given = list(_given(track))
+    if not given or len(given) >= MOST:
+        return
+    blanks = [name for name, value in args.items() if isinstance(value, str) and BLANK.search(value)]
+    filled = {name: _named(name, str(args[name]), given) for name in blanks}
+    found = {name: source for name, source in filled.items() if source is not None}
+    if found and len(found) == len(blanks):
+        yield {**args, **{name: value for name, (_, value) in found.items()}}, next(iter(found.values()))[0]
+    if reads and not blanks:
+        slips = {name: source for name, value in args.items() if (source := _slipped(value, given)) is not None}
+        if len(slips) == 1:
+            ((name, (step, value)),) = slips.items()
+            yield {**args, name: value}, step
+
+
+def _given(track: Track) -> Iterator[tuple[str, str, Scalar]]:
+    """Step, name and value of everything that the steps before gave, as far as the history holds it."""
+    todo, seen, count = [need for need, _ in track.needs], {track.id}, 0
+    while todo:
+        before = todo.pop()
+        if before.id in seen:
+            continue
+        seen.add(before.id)
+        todo += [need for need, _ in before.needs]
+        if before.phase is not SUCCEEDED or before.result is None or before.result.blob:
+            continue
+        for name, value in _scalars("", before.result.output, DEPTH):
+            yield before.id, name, value
+            count += 1
+            if count >= MOST:
+                return
+
+
+def _scalars(name: str, value: Any, depth: int) -> Iterator[tuple[str, Scalar]]:
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
+        yield name, value
+    elif depth and isinstance(value, Mapping):
+        for key, member in value.items():
+            yield from _scalars(str(key), member, depth - 1)
+    elif depth and isinstance(value, list):
+        for item in value:
+            yield from _scalars(name, item, depth - 1)
+
+
+def _named(name: str, blank: str, given: list[tuple[str, str, Scalar]]) -> tuple[str, Scalar] | None:
+    """The one value that was given under the argument's name, or under the one that stands in the blank."""
+    wanted = {_folded(name), _folded(blank.removeprefix("YOUR_"))} - {""}
+    found = [(step, value) for step, key, value in given if _folded(key) in wanted]
+    return found[0] if len({value for _, value in found}) == 1 else None
+
+
+def _slipped(value: Any, given: list[tuple[str, str, Scalar]]) -> tuple[str, Scalar] | None:
+    """The one value of the same type that this is a slip of; None if it was given itself."""
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        return None
+    known: dict[str, tuple[str, Scalar]] = {}
+    for step, _, other in given:
+        if type(other) is type(value):
+            known.setdefault(str(other), (step, other))
+    if len(str(value)) < SHORTEST or str(value) in known:
+        return None
+    near = one_off(str(value), known)
+    return known[near[0]] if len(near) == 1 and len(near[0]) >= SHORTEST else None
+
+
+def _folded(name: str) -> str:
+    """A name without case and signs."""
+    return "".join(sign for sign in name.casefold() if sign.isalnum())

@@ -1,0 +1,142 @@
+"""Arguments that were never filled in, or slipped, get the value that a step before gave; others stay (H6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rerail.core.texts import retold
+from rerail.errors import ToolError
+from rerail.testing.scripted import World
+from rerail.testing.virtual import virtual_run
+
+BOOKED = {"booking_id": "3426812", "seats": ["12A", "12B"], "price": {"total": 230.5, "currency": "EUR"}}
+ONCE = {"retry": {"max_retry_rounds": 0}}
+
+
+def answered(right: Any, given: dict[str, Any], argument: str = "booking_id") -> Any:
+    """A tool that knows one value only."""
+
+    def call(**args: Any) -> Any:
+        return {"ok": 1} if args[argument] == right else ToolError("Booking not found", category="parameter_error")
+
+    world = World(book=[given], use=[call])
+    return world
+
+
+def used(world: World, args: dict[str, Any], effect: str = "once", needs: tuple[str, ...] = ("book",)) -> Any:
+    world.option("use", effect=effect)
+    steps = [{"id": "book", "tool": "book"}, {"id": "use", "tool": "use", "args": args, "needs": list(needs)}]
+    return world.run({"steps": steps}, settings=ONCE)
+
+
+@pytest.mark.parametrize("blank", ["<booking_id>", "<the id>", "{{booking_id}}", "TODO", "YOUR_BOOKING_ID", "…"])
+def test_a_blank_is_filled_with_what_a_step_before_gave_under_that_name(blank: str) -> None:
+    """H6: even for a tool that must not act twice, for a blank is nobody's wish; the first call did nothing."""
+    world = answered("3426812", BOOKED)
+    result = used(world, {"booking_id": blank})
+    assert result.success
+    assert [call.args for call in world.calls if call.tool == "use"][1:] == [{"booking_id": "3426812"}]
+
+
+def test_the_name_in_the_blank_counts_too_and_names_are_compared_without_their_spelling() -> None:
+    """H6: `<bookingId>` for an argument that is called otherwise."""
+    world = answered("3426812", BOOKED, "reference")
+    assert used(world, {"reference": "<bookingId>"}).success
+
+
+def test_the_history_says_which_step_the_value_came_from() -> None:
+    """H1, H6, T12: the reflection names it, in the reader's language."""
+    world = answered("3426812", BOOKED)
+    steps = [{"id": "book", "tool": "book"}, {"id": "use", "tool": "use", "args": {"booking_id": "TODO"},
+             "needs": ["book"]}]  # fmt: skip
+
+    async def main() -> list[Any]:
+        async with world.engine({"steps": steps}) as engine:
+            result = await engine.run({"steps": steps})
+            assert result.steps["use"].args == {"booking_id": "3426812"}
+            return list(await engine.events(result.run_id))
+
+    (said,) = [event for event in virtual_run(main) if event.type == "reflected"]
+    assert said.root_cause == "Booking not found (a value was taken from what step 'book' gave)"
+    assert said.suggestion == {"booking_id": "3426812"}
+    assert retold(said.root_cause, "zh") == "Booking not found（改用步骤 'book' 给出的值）"
+
+
+@pytest.mark.parametrize("mistyped", ["3426813", "342681", "34268122", "3462812"])
+def test_a_slip_is_put_right_for_a_tool_that_reads(mistyped: str) -> None:
+    """H6: one sign another, less, more, or two swapped."""
+    assert used(answered("3426812", BOOKED), {"booking_id": mistyped}, "read").success
+
+
+@pytest.mark.parametrize("effect", ["repeatable", "once"])
+def test_a_slip_is_left_alone_where_the_tool_changes_something(effect: str) -> None:
+    """H6: it may be another booking, and acting on the wrong one cannot be undone."""
+    world = answered("3426812", BOOKED)
+    result = used(world, {"booking_id": "3426813"}, effect)
+    assert not result.success
+    assert world.calls_of("use") == 1
+
+
+def test_another_value_altogether_is_left_alone() -> None:
+    """H6: that it was not found does not make it another wish."""
+    world = answered("3426812", BOOKED)
+    assert not used(world, {"booking_id": "9999999"}, "read").success
+    assert world.calls_of("use") == 1
+
+
+@pytest.mark.parametrize("args", [{"booking_id": "TODO"}, {"booking_id": "3426815"}])
+def test_two_values_that_could_be_meant_are_none(args: dict[str, Any]) -> None:
+    """H6: whatever has two readings has none."""
+    world = answered("3426812", {"out": {"booking_id": "3426812"}, "back": {"booking_id": "3426813"}})
+    assert not used(world, args, "read").success
+    assert world.calls_of("use") == 1
+
+
+def test_a_blank_beside_one_that_nobody_can_fill_stays() -> None:
+    """H6: half a guess is no call."""
+    world = answered("3426812", BOOKED)
+    assert not used(world, {"booking_id": "TODO", "passport": "<passport>"}).success
+    assert world.calls_of("use") == 1
+
+
+def test_only_steps_that_it_needs_count_however_far_before() -> None:
+    """H6: what runs beside a step is no source; what its needs needed is."""
+    beside = answered("3426812", BOOKED)
+    assert not used(beside, {"booking_id": "TODO"}, needs=()).success
+    far = answered("3426812", BOOKED)
+    steps = [
+        {"id": "book", "tool": "book"}, {"id": "pay", "tool": "pay", "needs": ["book"]},
+        {"id": "use", "tool": "use", "args": {"booking_id": "TODO"}, "needs": ["pay"]},
+    ]  # fmt: skip
+    assert far.run({"steps": steps}, settings=ONCE).success
+
+
+def test_a_value_of_the_wrong_type_is_not_tried() -> None:
+    """H5: adjusted arguments fit the schema, whoever proposes them."""
+    world = answered("3426812", {"booking_id": {"inner": 7}})
+    schema = {"type": "object", "properties": {"booking_id": {"type": "string"}}}
+    world.option("use", schema=schema)
+    steps = [{"id": "book", "tool": "book"}, {"id": "use", "tool": "use", "args": {"booking_id": "<inner>"},
+             "needs": ["book"]}]  # fmt: skip
+    assert not world.run({"steps": steps}, settings=ONCE).success
+    assert world.calls_of("use") == 1
+
+
+def test_short_values_and_numbers_that_were_given_are_no_slips() -> None:
+    """H6: 12 is not 13 mistyped, and a value that a step before gave is meant as it is."""
+    short = answered("12A", BOOKED, "seat")
+    assert not used(short, {"seat": "12C"}, "read").success
+    given = answered("x", {"booking_id": "3426812", "other": "3426813"})
+    assert not used(given, {"booking_id": "3426813"}, "read").success
+    assert given.calls_of("use") == 1
+
+
+def test_without_reflection_nothing_is_guessed() -> None:
+    """H6: with step-level reflection off only plain retry, fallback and skip remain."""
+    world = answered("3426812", BOOKED)
+    steps = [{"id": "book", "tool": "book"}, {"id": "use", "tool": "use", "args": {"booking_id": "TODO"},
+             "needs": ["book"]}]  # fmt: skip
+    off = {**ONCE, "reflection": {"enable_step_level_reflection": False}}
+    assert not world.run({"steps": steps}, settings=off).success
