@@ -455,7 +455,7 @@ def _resumed(state: State, event: ev.Resumed, at: float) -> None:
         _resettle(state)
     if event.fingerprints is not None:
         state.fingerprints = dict(event.fingerprints)
-    state.last_wish = max(state.last_wish, event.number)
+    state.grant(event.wish, event.number)
     if event.paused:
         state.paused = False
     for step_id in event.stale:
@@ -467,7 +467,7 @@ def _resumed(state: State, event: ev.Resumed, at: float) -> None:
 
 def _acted(state: State, event: ev.Acted, at: float) -> None:
     state.waiting = False
-    state.last_wish = max(state.last_wish, event.number)
+    state.grant(event.wish, event.number)
     state.acted_at = state.seq + 1
     state.activate(at)
     if event.action == "pause":
@@ -518,7 +518,7 @@ def _rewritten(state: State, course: Course) -> None:
 
 def _cancelled(state: State, event: ev.Cancelled, at: float) -> None:
     state.stopped = "RUN_CANCELLED"
-    state.last_wish = max(state.last_wish, event.number)
+    state.grant(event.wish, event.number)
     state.waiting = state.replan_wanted = state.breaker = False
     state.activate(at)
 

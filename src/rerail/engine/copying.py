@@ -82,8 +82,9 @@ async def _copy(source: Store, target: Store, head: Head, is_dead: Callable[[Hea
 
 async def _filled(source: Store, target: Store, head: Head, lease: Lease, after: int) -> Copied:
     contents = expired = 0
-    if not await target.inbox(head.run):  # before the last rows: a copy that was cut off is known by what is missing
-        for _, data in await source.inbox(head.run):
+    there = {data for _, data in await target.inbox(head.run)}
+    for _, data in await source.inbox(head.run):  # before the last rows: a copy cut off is known by what is missing
+        if data not in there:
             await target.post(head.run, data)
     while rows := await source.read(head.run, after, PAGE):
         blobs, missing, damaged = await _contents(source, rows)

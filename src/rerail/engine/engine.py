@@ -173,7 +173,7 @@ class Engine(Family):
                 return  # whoever asked will see that nobody drives the run, and apply the action
             try:
                 wish = msgspec.json.decode(data, type=Wish)
-                if number > live.loop.state.last_wish:  # else it was granted, and only its answer was lost
+                if not live.loop.state.has_granted(wish.key, number):  # else only its answer was lost
                     await live.loop.wish(msgspec.structs.replace(wish, number=number))
             except Ended:
                 return
@@ -575,9 +575,9 @@ class Engine(Family):
 
     async def _post(self, run: str, wish: Wish) -> bool:
         """Leave a wish in the inbox of a run that another process drives; False if that one let go of the run."""
-        store = self._host.store
+        store, key = self._host.store, secrets.token_hex(8)
         with store_errors():
-            number = await store.post(run, msgspec.json.encode(wish))
+            number = await store.post(run, msgspec.json.encode(msgspec.structs.replace(wish, key=key)))
             waited = 0.0
             while (answer := await store.answered(run, number)) is None:
                 gone = not self._driven_elsewhere(await self.head(run))
@@ -588,7 +588,7 @@ class Engine(Family):
                         continue
                     if gone:
                         # Granted, perhaps, and only its answer was late: the history tells.
-                        return (await self.state(run)).last_wish >= number
+                        return (await self.state(run)).has_granted(key, number)
                     raise StoreError(tell("refuse.run.no_answer", run=run, seconds=ANSWER_WITHIN))
                 await asyncio.sleep(0.05)
                 waited += 0.05
