@@ -364,6 +364,8 @@ class Cancelled(_Event, frozen=True, tag="cancelled"):
     reason: str = ""
     number: int = 0
     wish: str = ""
+    to: str = ""  # the store that it goes on in: here it is over for good
+    after: int = 0  # and the last event that went along
 
 
 class Stopped(_Event, frozen=True, tag="stopped"):

@@ -518,6 +518,7 @@ def _rewritten(state: State, course: Course) -> None:
 
 def _cancelled(state: State, event: ev.Cancelled, at: float) -> None:
     state.stopped = "RUN_CANCELLED"
+    state.moved = (event.to, event.after) if event.to else state.moved
     state.grant(event.wish, event.number)
     state.waiting = state.replan_wanted = state.breaker = False
     state.activate(at)

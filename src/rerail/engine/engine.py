@@ -40,7 +40,7 @@ from rerail.engine.keeping import (
 )
 from rerail.engine.loop import Ended, Host, RunLoop
 from rerail.engine.notices import Notices
-from rerail.engine.owner import RENEW_EVERY, is_dead
+from rerail.engine.owner import RENEW_EVERY, is_arriving, is_dead
 from rerail.engine.pace import Pace
 from rerail.engine.reading import AT_REST, FORGOTTEN, Live, store_errors
 from rerail.engine.taking import reaching, unheard
@@ -548,6 +548,8 @@ class Engine(Family):
                 return False
             return True
         head = await self.head(run)
+        if is_arriving(head):
+            raise self._is_live(head, "")
         if self._driven_elsewhere(head):
             return await self._post(run, wish)
         await self._apply(run, wish)

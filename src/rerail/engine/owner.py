@@ -11,12 +11,14 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from rerail.ports import Head, Owner
 
 RENEW_EVERY = 2.0
 EXPIRED_AFTER = 30.0  # a holder on another machine that has not renewed for so long is taken for dead
+ARRIVING = "copying@"  # before the host of who copies a run here: until it is whole it is nobody else's
 
 
 @functools.cache
@@ -29,6 +31,24 @@ def is_this_process(owner: Owner) -> bool:
     """Whether the owner is this very process."""
     me = this_process()
     return (owner.host, owner.pid, owner.started) == (me.host, me.pid, me.started)
+
+
+def copier() -> Owner:
+    """This process as the owner of runs that it copies: they are not there yet, whether it lives or not."""
+    me = this_process()
+    return replace(me, host=ARRIVING + me.host)
+
+
+def is_arriving(head: Head) -> bool:
+    """Whether a run was begun to be copied here, and is not whole."""
+    return head.owner is not None and head.owner.host.startswith(ARRIVING)
+
+
+def as_driven(head: Head) -> Head:
+    """A run that arrives, as if who copies it drove it: whether that one lives can be told then."""
+    if head.owner is None:
+        return head
+    return replace(head, owner=replace(head.owner, host=head.owner.host.removeprefix(ARRIVING)))
 
 
 async def end_residual(owner: Owner, grace: float = 3.0) -> bool:
@@ -114,6 +134,8 @@ def is_dead(head: Head, now: float) -> bool:
     owner = head.owner
     if owner is None:
         return True
+    if is_arriving(head):
+        return False  # half a run is not taken up, whoever died
     if owner.host == socket.gethostname():
         return process_start(owner.pid) != owner.started
     return now - head.renewed_at > EXPIRED_AFTER
