@@ -82,7 +82,7 @@ def make_store(url: str, settings: Settings | None = None) -> Store:
         with _needs_extra(url, "postgres"):
             from rerail.adapters.stores.postgres import PostgresStore
 
-            return PostgresStore(url)
+            return PostgresStore(url, settings.store.durability)
     if url.startswith(("redis://", "rediss://", "unix://")):
         with _needs_extra(url, "redis"):
             from rerail.adapters.stores.redis import RedisStore

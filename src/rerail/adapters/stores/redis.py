@@ -29,6 +29,8 @@ from rerail.ports import Batch, Conflict, Fenced, Head, Lease, Owner, Row, Unava
 TIME: Final = struct.Struct(">d")
 LOOK_SECONDS: Final = 1.0  # how often those who wait look for themselves
 PAGE: Final = 500  # runs that are looked at in one go
+CONNECT_SECONDS: Final = 5.0
+ANSWER_SECONDS: Final = 15.0  # a server that has not answered by then is given up
 
 # What an error means: the first type that fits.
 _MEANINGS: Final[Sequence[tuple[type[Exception], type[Unavailable] | type[Unusable], str]]] = (
@@ -70,8 +72,8 @@ def meaning(error: Exception, where: str) -> Unavailable | Unusable:
 class RedisStore:
     """Histories in a Redis server, all keys under `rerail:`."""
 
-    def __init__(self, url: str, keep_seconds: float = 86_400.0) -> None:
-        self._url = url
+    def __init__(self, url: str, keep_seconds: float = 86_400.0, *, answer_seconds: float = ANSWER_SECONDS) -> None:
+        self._url, self._patience = url, answer_seconds
         self._where = shown(url)
         self._keep = str(max(1, int(min(keep_seconds, 3e9) * 1000)))
         self._client: redis.Redis | None = None
@@ -91,7 +93,10 @@ class RedisStore:
         with self._translated():
             try:
                 # Nothing is sent twice behind our back: whoever asks knows whether it may.
-                client = redis.Redis.from_url(self._url, retry=Retry(NoBackoff(), 0), health_check_interval=30)
+                client = redis.Redis.from_url(
+                    self._url, retry=Retry(NoBackoff(), 0), health_check_interval=30, socket_timeout=self._patience,
+                    socket_connect_timeout=min(CONNECT_SECONDS, self._patience),
+                )  # fmt: skip
             except ValueError as error:
                 raise Unusable(tell("refuse.store.redis_refused", where=self._where, error=error)) from error
             try:

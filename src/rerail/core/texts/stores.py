@@ -79,6 +79,14 @@ STORES: dict[str, dict[str, str]] = {
         "en": "Redis at {where} writes to disk once a second: when its machine stops hard, the last second of history is lost. Set appendfsync always.",
         "zh": "位于 {where} 的 Redis 每秒写入一次磁盘：所在机器异常停止时会丢失最后一秒的历史。请设置 appendfsync always。",
     },
+    "warn.store.pg_unsafe": {
+        "en": "Postgres at {where} runs with {name} = off: when its machine stops hard, histories may be lost or damaged. Set {name} = on.",
+        "zh": "位于 {where} 的 Postgres 设置了 {name} = off：所在机器异常停止时，历史可能丢失或损坏。请设置 {name} = on。",
+    },
+    "reason.store.silent": {
+        "en": "the server has said nothing for {seconds} s",
+        "zh": "服务器已有 {seconds} 秒没有任何回应",
+    },
     "warn.store.redis_evicts": {
         "en": "Redis at {where} removes keys when its memory is full (maxmemory-policy {policy}): histories may lose parts. Set maxmemory-policy noeviction.",
         "zh": "位于 {where} 的 Redis 在内存不足时会删除键（maxmemory-policy {policy}）：历史可能不完整。请设置 maxmemory-policy noeviction。",
