@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import secrets
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -54,7 +55,7 @@ from rerail.ports import Conflict, Consultation, Fenced, Head, Lease, Question, 
 INBOX_EVERY = 0.2
 ANSWER_WITHIN = 30.0
 WITHDRAWN = b'{"withdrawn":true}'
-MOST_WAITING = 10_000  # runs that are looked at in one go
+MOST_WAITING = 10_000  # runs that are found in one go
 CALLS_NOTHING = frozenset({"cancel", "pause", "notified"})  # actions that may be done whoever else is at work
 MAX_RUN_ID = 160  # bytes: it names a folder, and what follows it has a longer one
 
@@ -775,11 +776,22 @@ class Engine(Family):
 
     # -- Runs that wait for somebody --------------------------------------------------------------------------------
 
-    async def unattended(self) -> list[Head]:
-        """The runs that should be driven, and that nobody drives, oldest first."""
-        now = self._host.clock.now()
-        heads = await self.heads(status=(str(RunStatus.PENDING), str(RunStatus.RUNNING)), limit=MOST_WAITING)
-        return [head for head in reversed(heads) if is_dead(head, now) and head.run not in self._live]
+    async def unattended(self, left: set[str] | None = None) -> list[Head]:
+        """The runs that should be driven, and that nobody drives, oldest first.
+
+        Those ``left`` to others are not among them; which of these found somebody is taken from the set.
+        """
+        still: set[str] = set()
+        found: deque[Head] = deque(maxlen=MOST_WAITING)  # the oldest of them, if there are more
+        async for head in self.unfinished():
+            if head.run not in self._live and is_dead(head, self._host.clock.now()):
+                if left is not None and head.run in left:
+                    still.add(head.run)
+                else:
+                    found.appendleft(head)
+        if left is not None:
+            left &= still
+        return list(found)
 
     async def freed(self, seconds: float) -> bool:
         """Wait until a run may be found that nobody drives; False once the time is over."""
