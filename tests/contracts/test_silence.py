@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
@@ -15,6 +16,7 @@ import rerail
 from rerail.adapters.stores.postgres import _APPEND, PostgresStore
 from rerail.adapters.stores.postgres_link import options
 from rerail.adapters.stores.redis import RedisStore
+from rerail.engine.owner import is_dead
 from rerail.ports import Batch, Head, Owner, Store, Unavailable
 from rerail.testing.store_contract import batch, history, started
 
@@ -252,6 +254,49 @@ async def test_what_a_postgres_can_lose_is_said(postgres: PostgresServer | Named
     if isinstance(postgres, PostgresServer):
         assert off == ["fsync"]
     await store.close()
+
+
+# -- Clocks that differ ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["postgres", "redis"])
+def dated(request: pytest.FixtureRequest) -> Callable[[float], Store]:
+    """Makes stores of one server, as a machine sees them whose clock is so many seconds off."""
+    address = request.getfixturevalue("postgres" if request.param == "postgres" else "redis_server").fresh()
+
+    def make(off: float) -> Store:
+        kind = PostgresStore if request.param == "postgres" else RedisStore
+        return kind(address, clock=lambda: time.time() + off)
+
+    return make
+
+
+@pytest.mark.parametrize("off", [3600.0, -3600.0])
+async def test_an_owner_whose_clock_is_off_is_neither_dead_nor_immortal(
+    dated: Callable[[float], Store], off: float
+) -> None:
+    """T7: how long ago it renewed its lease is told by the store's clock, whatever those of both machines say."""
+    wrong, right = dated(off), dated(0.0)
+    await wrong.open()
+    await right.open()
+    theirs, ours = time.time() + off, time.time()
+    await wrong.create(Head("made", owner=ME, fence=1, renewed_at=theirs))
+    await wrong.create(Head("held"))
+    lease = await wrong.claim("held", ME, theirs)
+    await wrong.create(Head("silent", owner=ME, fence=1, renewed_at=theirs - 40))
+    await wrong.renew(lease, theirs - 5)
+    for store, now in ((right, ours), (wrong, theirs)):
+        heads = {head.run: head for head in await store.heads()}
+        ages = {run: now - head.renewed_at for run, head in heads.items()}
+        assert ages == pytest.approx({"made": 0, "held": 5, "silent": 40}, abs=4)
+        assert {run: is_dead(head, now) for run, head in heads.items()} == {
+            "made": False,
+            "held": False,
+            "silent": True,
+        }
+        one = await store.head("silent")
+        assert one is not None and abs(now - one.renewed_at - 40) < 4
+        await store.close()
 
 
 # -- News that is none of ours ---------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import hashlib
 import os
 import signal
 import socket
@@ -24,7 +25,25 @@ ARRIVING = "copying@"  # before the host of who copies a run here: until it is w
 @functools.cache
 def this_process(*, worker: bool = False) -> Owner:
     """The identity of this process: pid alone is not enough, pids come back."""
-    return Owner(socket.gethostname(), os.getpid(), process_start(os.getpid()) or 0.0, worker)
+    return Owner(this_host(), os.getpid(), process_start(os.getpid()) or 0.0, worker)
+
+
+@functools.cache
+def this_host() -> str:
+    """The name of this machine, and a mark: machines and containers of one name have pids of their own."""
+    name = socket.gethostname()
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        space = os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        return name  # not Linux: then the name has to do
+    return f"{name}#{hashlib.sha256(f'{boot} {space}'.encode()).hexdigest()[:12]}"
+
+
+def is_here(owner: Owner) -> bool:
+    """Whether an owner's pid is one of ours to judge. Earlier versions gave a name alone."""
+    here = this_host()
+    return owner.host in (here, here.partition("#")[0])
 
 
 def is_this_process(owner: Owner) -> bool:
@@ -53,7 +72,7 @@ def as_driven(head: Head) -> Head:
 
 async def end_residual(owner: Owner, grace: float = 3.0) -> bool:
     """End a worker that outlived its run: TERM, then KILL, and only if pid and start time match (T7)."""
-    if owner.host != socket.gethostname() or not owner.started:
+    if not is_here(owner) or not owner.started:
         return False  # another machine's, or one that cannot be told from a later process of its pid
     with _held(owner.pid) as send:
         for sent in (signal.SIGTERM, signal.SIGKILL):
@@ -136,7 +155,7 @@ def is_dead(head: Head, now: float) -> bool:
         return True
     if is_arriving(head):
         return False  # half a run is not taken up, whoever died
-    if owner.host == socket.gethostname():
+    if is_here(owner):
         return process_start(owner.pid) != owner.started
     return now - head.renewed_at > EXPIRED_AFTER
 
@@ -147,9 +166,10 @@ def is_silent(head: Head, now: float) -> bool:
     It may wake up at any time, so it is not dead; but a person may take its run away (decision 0008).
     """
     owner = head.owner
-    if owner is None or owner.host != socket.gethostname():
+    if owner is None or not is_here(owner):
         return False
     return is_stopped(owner.pid) or now - head.renewed_at > EXPIRED_AFTER
 
 
 os.register_at_fork(after_in_child=this_process.cache_clear)
+os.register_at_fork(after_in_child=this_host.cache_clear)

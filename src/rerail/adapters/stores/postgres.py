@@ -7,6 +7,7 @@ Rules of this file:
 - Who waits for news is told by LISTEN and NOTIFY. The word goes out after the commit, in one message for many appends:
   inside the transaction it would make all commits of the database wait for each other. A word that is lost (its sender
   died) is made up for by a look every few seconds, one for all who wait.
+- When a lease was renewed is kept by the server's clock and told by the caller's: no two machines' clocks are compared.
 - No error of Postgres leaves this file; each becomes `Unavailable` or `Unusable`, with what to do next.
 """
 
@@ -15,7 +16,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, LiteralString, TypeVar
@@ -50,7 +52,8 @@ LONGEST_NEWS: Final = 7_000  # bytes; Postgres takes 8,000
 TOGETHER: Final = 500  # writes that share a commit, at most
 
 _HEADS: Final = """
-    SELECT run, seq, status, objective, parent, created_at, updated_at, host, pid, started, worker, fence, renewed_at
+    SELECT run, seq, status, objective, parent, created_at, updated_at, host, pid, started, worker, fence,
+        renewed_at - extract(epoch FROM clock_timestamp())::float8
     FROM rerail.runs
     """
 _NUMBER: Final = "(SELECT number FROM rerail.runs WHERE run = %(last)s)"
@@ -59,7 +62,7 @@ _CREATE: Final = """
     INSERT INTO rerail.runs(run, seq, status, objective, parent, created_at, updated_at, host, pid, started, worker,
         fence, renewed_at)
     VALUES (%(run)s, 0, %(status)s, %(objective)s, %(parent)s, %(created_at)s, %(updated_at)s, %(host)s, %(pid)s,
-        %(started)s, %(worker)s, %(fence)s, %(renewed_at)s)
+        %(started)s, %(worker)s, %(fence)s, extract(epoch FROM clock_timestamp())::float8 + %(ago)s)
     ON CONFLICT (run) DO NOTHING RETURNING 1
     """
 _ADVANCE: Final = """
@@ -93,11 +96,11 @@ _READ: Final = (
 )
 _CLAIM: Final = """
     UPDATE rerail.runs SET host = %(host)s, pid = %(pid)s, started = %(started)s, worker = %(worker)s,
-        renewed_at = %(now)s, fence = fence + 1
+        renewed_at = extract(epoch FROM clock_timestamp())::float8 + %(ago)s, fence = fence + 1
     WHERE run = %(run)s AND (host IS NULL OR fence = %(over)s) RETURNING fence
     """
 _RENEW: Final = """
-    UPDATE rerail.runs SET renewed_at = %(now)s
+    UPDATE rerail.runs SET renewed_at = extract(epoch FROM clock_timestamp())::float8 + %(ago)s
     WHERE run = %(run)s AND fence = %(fence)s AND host IS NOT NULL RETURNING 1
     """
 _RELEASE: Final = """
@@ -188,8 +191,15 @@ class _Write:
 class PostgresStore:
     """Histories in the schema `rerail` of a Postgres database."""
 
-    def __init__(self, url: str, durability: str = "full", *, answer_seconds: float = ANSWER_SECONDS) -> None:
-        self._url = url
+    def __init__(
+        self,
+        url: str,
+        durability: str = "full",
+        *,
+        answer_seconds: float = ANSWER_SECONDS,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._url, self._clock = url, clock
         self._where = shown(url)
         self._durability, self._patience = durability, answer_seconds
         self.caveats: tuple[Told, ...] = ()  # what the server's settings can lose
@@ -257,7 +267,7 @@ class PostgresStore:
         values = {
             "run": head.run, "status": head.status, "objective": _plain(head.objective), "parent": head.parent,
             "created_at": head.created_at, "updated_at": head.updated_at, "fence": head.fence,
-            "renewed_at": head.renewed_at, **_owned(head.owner),
+            "ago": head.renewed_at - self._clock(), **_owned(head.owner),
         }  # fmt: skip
         if not await self._write(_CREATE, values):
             raise Conflict(f"there is a run {head.run} already")
@@ -289,7 +299,7 @@ class PostgresStore:
     async def head(self, run: str) -> Head | None:
         """One run as lists show it."""
         found = await self._read(_HEAD, {"run": run})
-        return _head(found[0]) if found else None
+        return _head(found[0], self._clock()) if found else None
 
     async def heads(
         self,
@@ -316,20 +326,23 @@ class PostgresStore:
             "prefix": prefix, "end": f"{prefix}\U0010ffff", "any_status": not status, "status": list(status),
             "parent": parent, "limit": limit, "at": before and before[0], "last": before and before[1],
         }  # fmt: skip
-        return [_head(row) for row in await self._read(sql, values)]
+        found = await self._read(sql, values)
+        now = self._clock()
+        return [_head(row, now) for row in found]
 
     # -- Leases ---------------------------------------------------------------------------------------------------
 
     async def claim(self, run: str, owner: Owner, now: float, *, over: int | None = None) -> Lease:
         """Take the lease if nobody has it, or if its fence is `over`; `Taken` otherwise."""
-        claimed = await self._write(_CLAIM, {"run": run, "now": now, "over": over, **_owned(owner)})
+        values = {"run": run, "ago": now - self._clock(), "over": over, **_owned(owner)}
+        claimed = await self._write(_CLAIM, values)
         if claimed:
             return Lease(run, owner, claimed[0][0])
         return await refused_claim(run, self.head)
 
     async def renew(self, lease: Lease, now: float) -> None:
         """Say that the holder lives; `Fenced` if it is not the holder any more."""
-        if not await self._write(_RENEW, {"run": lease.run, "fence": lease.fence, "now": now}):
+        if not await self._write(_RENEW, {"run": lease.run, "fence": lease.fence, "ago": now - self._clock()}):
             raise Fenced(f"run {lease.run} is not held with fence {lease.fence} any more")
 
     async def release(self, lease: Lease) -> None:
@@ -576,10 +589,10 @@ def _owned(owner: Owner | None) -> dict[str, Any]:
     return {"host": owner.host, "pid": owner.pid, "started": owner.started, "worker": owner.worker}
 
 
-def _head(row: Sequence[Any]) -> Head:
-    run, seq, status, objective, parent, created_at, updated_at, host, pid, started, worker, fence, renewed_at = row
+def _head(row: Sequence[Any], now: float) -> Head:
+    run, seq, status, objective, parent, created_at, updated_at, host, pid, started, worker, fence, ago = row
     owner = None if host is None else Owner(host, pid, started, bool(worker))
-    return Head(run, seq, status, objective, parent, created_at, updated_at, owner, fence, renewed_at)
+    return Head(run, seq, status, objective, parent, created_at, updated_at, owner, fence, now + ago)
 
 
 def _plain(text: str) -> str:
