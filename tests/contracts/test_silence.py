@@ -13,7 +13,7 @@ from tests.contracts.proxy import Proxy, postgres_behind, redis_behind
 from tests.contracts.servers import NamedPostgres, PostgresServer, RedisServer
 
 import rerail
-from rerail.adapters.stores.postgres import _APPEND, PostgresStore
+from rerail.adapters.stores.postgres import _APPEND, PostgresStore, _swept
 from rerail.adapters.stores.postgres_link import options
 from rerail.adapters.stores.redis import RedisStore
 from rerail.engine.owner import is_dead
@@ -207,6 +207,32 @@ async def test_who_names_a_content_during_a_sweep_brings_it_anew(postgres: Postg
     assert await store.sweep(100.0) == 0
     for one in (store, other):
         await one.close()
+
+
+async def test_what_was_named_while_a_sweep_looked_is_not_swept(postgres: PostgresServer | NamedPostgres) -> None:
+    """E6: an append begins and ends between the sweep's first look and its locks: it looks again."""
+    address = postgres.fresh()
+    store = PostgresStore(address)
+    await store.open()
+    await old_run(store)
+
+    class Interrupted:
+        """A connection on which something happens after the first look."""
+
+        def __init__(self, link: Any) -> None:
+            self._link, self._looked = link, False
+
+        async def execute(self, *asked: Any) -> Any:
+            found = await self._link.execute(*asked)
+            if not self._looked:
+                self._looked = True
+                await store._write(_APPEND, await new_append(store))
+            return found
+
+    async with store._connection() as link, link.transaction():
+        assert await _swept(Interrupted(link), 100.0) == 0  # type: ignore[arg-type]
+    assert await store.blob(BLOB) == b"content"
+    await store.close()
 
 
 async def _waits(gate: psycopg.AsyncConnection[Any], kind: str) -> bool:
