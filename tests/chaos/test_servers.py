@@ -24,7 +24,7 @@ import rerail
 RUNS = int(os.environ.get("RERAIL_CHAOS", "20"))
 WRITERS = 2
 RESTART_EVERY, KILL_EVERY = (2.0, 4.0), (4.0, 8.0)  # seconds, from and to
-HANG_FOR = (0.5, 2.5)  # seconds; writers give a silent server up after one
+HANG_EVERY, HANG_FOR = (6.0, 10.0), (0.5, 2.5)  # seconds; writers give a silent server up after one
 WITHIN = 120 + 6 * RUNS  # seconds, after which nobody will come to an end any more
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -87,7 +87,7 @@ def drive(server: PostgresServer | RedisServer, store: str, folder: Path) -> dic
                 time.sleep(chance.uniform(*HANG_FOR))
                 server.thaw()
                 hangs += 1
-                hang_at = time.monotonic() + chance.uniform(*RESTART_EVERY)
+                hang_at = time.monotonic() + chance.uniform(*HANG_EVERY)
             if now >= kill_at:
                 writers.kill(chance.choice(busy))
                 kill_at = time.monotonic() + chance.uniform(*KILL_EVERY)
