@@ -14,7 +14,7 @@ from rerail.adapters.stores.memory import MemoryStore
 from rerail.adapters.stores.sqlite import SqliteStore
 from rerail.core.values import digest
 from rerail.engine.copying import Copied, copy_runs
-from rerail.engine.owner import is_arriving, is_dead
+from rerail.engine.owner import copier, is_arriving, is_dead
 from rerail.errors import Refused
 from rerail.ports import Batch, Head, Lease, Owner, Store, Unavailable
 from rerail.testing.scripted import Took, World
@@ -177,6 +177,19 @@ class Dying(MemoryStore):
         await super().release(lease)
 
 
+class Named(MemoryStore):
+    """A store with an address of its own."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self._url = url
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        return self._url
+
+
 async def waiting_run(store: Store, world: World) -> str:
     """A run that waits for a confirmation."""
     async with world.engine(GATED, store=store) as engine:
@@ -263,6 +276,47 @@ def test_a_move_that_dies_leaves_the_run_in_one_store(target: Dying) -> None:
         async with world.engine(GATED, store=target) as engine:
             await engine.confirm(run, "b")
             assert (await engine.wait(run)).status == "completed"
+
+    virtual_run(main)
+
+
+def test_what_was_moved_is_open_nowhere_else() -> None:
+    """T7: a copy of what a move left is at rest, also one that was cut off and goes on; one under two names is left."""
+    world, source, target, third = World(a=["made"], b=["done"]), MemoryStore(), Named("one://"), Dying(after=1)
+
+    async def main() -> None:
+        run = await waiting_run(source, world)
+        [moved] = (await copied(source, target, move=True)).values()
+        with pytest.raises(Unavailable):
+            await copied(source, third)
+        assert [row.outcome for row in (await copied(source, third)).values()] == ["copied"]
+        async with world.engine(GATED, store=third) as engine:
+            assert (await engine.show(run)).status == "cancelled"
+            with pytest.raises(Refused, match="was moved to one://"):
+                await engine.retry(run)
+        other = MemoryStore()
+        rows = [(row.at, row.data) for row in await source.read(run, 0, moved.events)]
+        await other.create(Head(run, owner=copier(), fence=1))
+        await other.append(Batch(run, 0, rows, 1))
+        [left] = (await copied(source, other)).values()
+        assert (left.outcome, left.reason) == ("differs", "it was moved to one://, and goes on there")
+
+    virtual_run(main)
+
+
+def test_a_run_that_is_there_already_is_moved_by_ending_it_here() -> None:
+    """T7: the target has all of it, from a copy of before: then it goes on there alone."""
+    world, source, target = World(a=["made"], b=["done"]), MemoryStore(), MemoryStore()
+
+    async def main() -> None:
+        run = await waiting_run(source, world)
+        rows = [(row.at, row.data) for row in await source.read(run)]
+        await target.create(Head(run, fence=1))
+        await target.append(Batch(run, 0, rows, 1, {}, "waiting"))
+        assert [row.outcome for row in (await copied(source, target, move=True)).values()] == ["moved"]
+        here, there = await source.head(run), await target.head(run)
+        assert here is not None and there is not None
+        assert (here.status, there.status, there.owner) == ("cancelled", "waiting", None)
 
     virtual_run(main)
 

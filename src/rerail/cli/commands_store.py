@@ -46,7 +46,7 @@ async def store(
     from rerail.adapters.stores.remote import shown
 
     session = Session(common, out)
-    one, other = as_url(source), as_url(target)
+    one, other = _placed(source), _placed(target)
     if one == other:
         raise Refused(tell("cli.store.same", url=shown(one)), "USAGE")
     if (file := store_file(one)) is not None and not file.exists():
@@ -73,6 +73,13 @@ async def store(
         raise Refused(tell("cli.store.unknown", runs=", ".join(unknown), url=shown(one)), "RUN_UNKNOWN")
     _report(out, rows)
     return 0 if all(row.ok for row in rows) else 1
+
+
+def _placed(store: str) -> str:
+    """A store's address that holds in any folder: a run that is moved says where it went."""
+    url = as_url(store)
+    file = store_file(url)
+    return url if file is None else as_url(str(file.resolve()))
 
 
 def _report(out: Output, rows: list[Copied]) -> None:

@@ -97,7 +97,8 @@ class _Copy:
     async def of(self, head: Head, *, move: bool, by: str) -> Copied:
         """Copy a run that is at rest, move one that is not, or say why not."""
         if head.status in AT_REST:
-            return await self._arrived(await self._as_moved(head))
+            seen = await self._as_moved(head)
+            return seen if isinstance(seen, Copied) else await self._arrived(seen)
         state = await _folded(self._source, head)
         if not state.revision:
             return await self._arrived(head)  # nobody can go on with it
@@ -113,26 +114,28 @@ class _Copy:
         finally:
             await self._source.release(self._held)
 
-    async def _as_moved(self, head: Head) -> Head:
+    async def _as_moved(self, head: Head) -> Head | Copied:
         """A run at rest; of one that was moved to where this copy goes, what went along."""
         there = await self._target.head(head.run) if head.status == "cancelled" else None
-        if there is None:
+        moved = (await _folded(self._source, head)).moved if there is not None else None
+        if there is None or moved is None:
             return head
-        moved = (await _folded(self._source, head)).moved
-        return head if moved is None else replace(head, seq=moved[1])
+        to, last = moved
+        if not is_arriving(there) or to == self._target.url:
+            return replace(head, seq=last)
+        if there.seq == last:  # that of a move which died at its very end, perhaps, whose target has another name now
+            return Copied(head.run, "differs", last, reason=say("reason.copy.moved", to=to))
+        return head
 
     async def _arrived(self, head: Head, moving: State | None = None, by: str = "") -> Copied:
         """Fill the run of the target, and give it free once it is whole, and over in the source if it is moved."""
         begun = await self._begun(head)
-        if isinstance(begun, Copied):
-            return begun
-        lease, after = begun
-        found = await self._filled(head, lease, after)
+        found = begun if isinstance(begun, Copied) else await self._filled(head, *begun)
         if found.ok and moving is not None and self._held is not None:
             await _over(self._source, moving, self._held, self._target.url, by)
             found = replace(found, outcome="moved")
-        if found.ok:
-            await self._target.release(lease)  # else it is nobody's, until it is whole
+        if found.ok and not isinstance(begun, Copied):
+            await self._target.release(begun[0])  # else it is nobody's, until it is whole
         return found
 
     async def _begun(self, head: Head) -> tuple[Lease, int] | Copied:
@@ -205,7 +208,7 @@ async def _over(source: Store, state: State, lease: Lease, to: str, by: str) -> 
 
     if not state.waiting:
         calls = tuple(track.id for track in state.running.values())
-        note(ev.Resumed(by, calls, reason="interrupted"))
+        note(ev.Resumed(by, calls, reason="queued" if state.queued else "interrupted"))
         note(*lost(state))
     note(ev.Cancelled(by, say("reason.copy.moved", to=to), to=to, after=seq))
     while notes := closing(state, {}, now):
