@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ async def test_a_waiting_run_moves_through_all_stores(
     async with rerail.Engine(places[0], [make, pay]) as engine:
         run = await engine.start(PLAN)
         assert (await engine.wait(run)).status == "waiting"
-    for source, target in zip(places, places[1:], strict=False):
+    for source, target in pairwise(places):
         assert await moved(source, target) == ["moved"]
     async with rerail.Engine(places[-1], [make, pay]) as engine:
         await engine.confirm(run, "pay")
