@@ -43,13 +43,13 @@ class Clock(Protocol):
 class Owner:
     """A process, told apart from any other that ever had its pid."""
 
-    host: str
+    host: str  # its name and, where that can be told, a mark of the machine and of the space that its pids are of
     pid: int
     started: float  # when the process started, as the machine tells it
     worker: bool = False  # it exists for this run alone, so that ending it harms nothing else
 
     def __str__(self) -> str:
-        return f"{self.host}:{self.pid}"
+        return f"{self.host.partition('#')[0]}:{self.pid}"  # what tells machines of one name apart is for us alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,8 @@ class Lease:
 class Head:
     """A run as lists show it; derived from its history, written with it, never read back as truth.
 
-    `updated_at` is the time of its last event; of a run without any, the time it was made.
+    `updated_at` is the time of its last event; of a run without any, the time it was made. `renewed_at` is by the clock
+    of whoever asks: a store for several machines keeps it by its own.
     """
 
     run: str

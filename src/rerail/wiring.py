@@ -82,7 +82,7 @@ def make_store(url: str, settings: Settings | None = None) -> Store:
         with _needs_extra(url, "postgres"):
             from rerail.adapters.stores.postgres import PostgresStore
 
-            return PostgresStore(url)
+            return PostgresStore(url, settings.store.durability)
     if url.startswith(("redis://", "rediss://", "unix://")):
         with _needs_extra(url, "redis"):
             from rerail.adapters.stores.redis import RedisStore
@@ -433,7 +433,7 @@ class Engine(core.Engine):
         super().__init__(
             host,
             settings.policy(minds),
-            by=by or _user(),
+            by=by or user_name(),
             version=__version__,
             origin=origin,
             ttl=settings.artifacts.ttl_hours * 3600,
@@ -639,7 +639,8 @@ def _workspaces(url: str, given: str | Path | None) -> Callable[[str], Path]:
     return folder
 
 
-def _user() -> str:
+def user_name() -> str:
+    """Who uses this program, as the machine knows them."""
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):

@@ -159,6 +159,7 @@ NOT_FOR_PEOPLE = {
     "adapters/telemetry.py": "names of spans, as the conventions want them",
     "adapters/stores/memory.py": "what the store port raises: the engine catches it and says it in words of its own",
     "adapters/stores/postgres.py": "SQL, and what the store port raises",
+    "adapters/stores/postgres_link.py": "SQL, and what the store port raises",
     "adapters/stores/postgres_schema.py": "SQL",
     "adapters/stores/redis.py": "what the store port raises",
     "adapters/stores/redis_scripts.py": "scripts for the server",

@@ -24,6 +24,7 @@ import rerail
 RUNS = int(os.environ.get("RERAIL_CHAOS", "20"))
 WRITERS = 2
 RESTART_EVERY, KILL_EVERY = (2.0, 4.0), (4.0, 8.0)  # seconds, from and to
+HANG_EVERY, HANG_FOR = (6.0, 10.0), (0.5, 2.5)  # seconds; writers give a silent server up after one
 WITHIN = 120 + 6 * RUNS  # seconds, after which nobody will come to an end any more
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -65,12 +66,12 @@ class Writers:
 
 
 def drive(server: PostgresServer | RedisServer, store: str, folder: Path) -> dict[str, Any]:
-    """Let the runs go on while their server is stopped and started, and their writers are killed."""
+    """Let the runs go on while their server is stopped and started, or hangs, and their writers are killed."""
     for name in ("effects", "tries", "journals"):
         (folder / name).mkdir()
-    chance, begun, restarts = random.Random(20261116 + RUNS), time.monotonic(), 0
+    chance, begun, restarts, hangs = random.Random(20261116 + RUNS), time.monotonic(), 0, 0
     writers = Writers(store, folder)
-    restart_at, kill_at = begun + 2.0, begun + 3.0
+    restart_at, kill_at, hang_at = begun + 2.0, begun + 3.0, begun + 4.0
     try:
         while busy := writers.busy:
             now = time.monotonic()
@@ -81,13 +82,19 @@ def drive(server: PostgresServer | RedisServer, store: str, folder: Path) -> dic
                 server.start()
                 restarts += 1
                 restart_at = time.monotonic() + chance.uniform(*RESTART_EVERY)
+            if now >= hang_at:
+                server.freeze()
+                time.sleep(chance.uniform(*HANG_FOR))
+                server.thaw()
+                hangs += 1
+                hang_at = time.monotonic() + chance.uniform(*HANG_EVERY)
             if now >= kill_at:
                 writers.kill(chance.choice(busy))
                 kill_at = time.monotonic() + chance.uniform(*KILL_EVERY)
             time.sleep(0.05)
     finally:
         writers.end()
-    return {"restarts": restarts, "kills": writers.kills, "seconds": time.monotonic() - begun}
+    return {"restarts": restarts, "hangs": hangs, "kills": writers.kills, "seconds": time.monotonic() - begun}
 
 
 async def look(store: str, folder: Path) -> Counter[str]:
@@ -146,11 +153,11 @@ def _nothing_lost_or_doubled(records: list[Any], told: dict[int, str]) -> None:
 
 @pytest.mark.parametrize("kind", ["postgres", "redis"])
 def test_runs_end_as_they_must_while_their_server_comes_and_goes(kind: str, tmp_path: Path) -> None:
-    """E1, E3, E4, T7: stopped hard every few seconds, with writers killed: nothing lost, nothing doubled, all end."""
+    """E1, E3, E4, T7: stopped hard or frozen every few seconds, writers killed: nothing is lost or doubled, all end."""
     with own_postgres() if kind == "postgres" else own_redis() as server:
         store = server.fresh()
         done = drive(server, store, tmp_path)
         seen = asyncio.run(look(store, tmp_path))
-    assert done["restarts"] >= 2 and done["kills"] >= 1, "there was no chaos"
+    assert done["restarts"] >= 2 and done["hangs"] >= 1 and done["kills"] >= 1, "there was no chaos"
     facts = {**done, **seen}
     print(f"{kind}: {RUNS} runs, " + ", ".join(f"{name} {value:.6g}" for name, value in facts.items()))

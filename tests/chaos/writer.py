@@ -19,11 +19,15 @@ from pathlib import Path
 from typing import Any
 
 import rerail
+from rerail.adapters.stores.postgres import PostgresStore
+from rerail.adapters.stores.redis import RedisStore
 from rerail.core.codec import encode
+from rerail.ports import Store
 
 STEPS = 20
 AT_ONCE = 15
 TAKES = 0.15  # seconds of a step
+PATIENCE = 1.0  # seconds of silence after which a server is given up
 SETTINGS = {"retry": {"backoff_base": 0.05, "backoff_cap": 0.1}, "store": {"reconnect_seconds": 60}}
 
 
@@ -107,6 +111,12 @@ async def one(engine: rerail.Engine, number: int) -> None:
         await asyncio.sleep(0.1)
 
 
+def opened(address: str) -> Store:
+    """The store at an address, which gives a silent server up soon."""
+    kind = PostgresStore if address.startswith("postgresql:") else RedisStore
+    return kind(address, answer_seconds=PATIENCE)
+
+
 async def main(store: str, folder: Path, numbers: range) -> None:
     journal = folder / "journals" / str(os.getpid())
 
@@ -119,7 +129,7 @@ async def main(store: str, folder: Path, numbers: range) -> None:
         async with room:
             await one(engine, number)
 
-    engine = rerail.Engine(store, tools(folder), SETTINGS, by="writer", observe=observe)
+    engine = rerail.Engine(opened(store), tools(folder), SETTINGS, by="writer", observe=observe)
     while True:
         try:
             await engine.open()

@@ -362,6 +362,8 @@ def test_a_cluster_that_is_gone_takes_nobody_along(tmp_path: Path) -> None:
     assert busy[0] == ("ANSWER_LOST", True) and busy[-1] == ("CLUSTER_UNREACHABLE", False)
     assert [code for step, code, _ in told["codes"] if step == "pay"] == ["ANSWER_LOST"]
     assert told["status"] == "waiting"  # for somebody who knows whether it was paid
+    theirs = [(code, lost) for _, code, lost in told["theirs"]]  # of an engine that shares the connection
+    assert theirs[0] == ("ANSWER_LOST", True) and theirs[-1] == ("CLUSTER_UNREACHABLE", False)
 
 
 SLOWLY = """

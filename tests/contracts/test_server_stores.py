@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -239,6 +240,33 @@ async def test_what_the_servers_settings_can_lose_is_said(
     finally:
         for name, value in usual.items():
             redis_server.command("CONFIG", "SET", name, value)
+
+
+async def test_a_user_with_the_rights_that_the_docs_name_can_do_everything(redis_server: RedisServer) -> None:
+    """I5: no more is needed than stands in docs/howto/stores.md; what the settings may lose is not known then."""
+    redis_server.fresh()
+    rights = "+@read +@write +evalsha +script|load +time +info +ping +subscribe +unsubscribe +publish"
+    docs = (Path(__file__).parents[2] / "docs" / "howto" / "stores.md").read_text()
+    assert f"~rerail:* &rerail:news {rights}" in " ".join(docs.split())
+    redis_server.command(
+        "ACL", "SETUSER", "few", "on", ">pw", "resetchannels", "~rerail:*", "&rerail:news", *rights.split()
+    )
+    store = RedisStore(f"unix://few:pw@{redis_server.socket}")
+    await store.open()
+    assert store.caveats == ()
+    lease = await started(store)
+    await store.append(batch(lease, 0, "one", blobs={"d": b"content"}))
+    await store.renew(lease, 5.0)
+    waiting = asyncio.create_task(store.changed("run-1", 1, 20, inbox=True))
+    await asyncio.sleep(0.05)
+    number = await store.post("run-1", b"pause")
+    assert await waiting
+    await store.answer("run-1", number, b"ok")
+    assert [head.run for head in await store.heads(prefix="run")] == ["run-1"]
+    assert (await history(store), await store.sweep(1.0)) == (["one"], 0)
+    await store.release(lease)
+    await store.close()
+    redis_server.command("ACL", "DELUSER", "few")
 
 
 async def test_contents_expire_only_once_all_who_need_them_are_done(redis_server: RedisServer) -> None:

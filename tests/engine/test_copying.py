@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,16 +14,20 @@ from rerail.adapters.stores.memory import MemoryStore
 from rerail.adapters.stores.sqlite import SqliteStore
 from rerail.core.values import digest
 from rerail.engine.copying import Copied, copy_runs
-from rerail.engine.owner import is_dead, is_this_process
-from rerail.ports import Batch, Head, Lease, Owner, Store
+from rerail.engine.owner import copier, is_arriving, is_dead
+from rerail.errors import Refused
+from rerail.ports import Batch, Head, Lease, Owner, Store, Unavailable
+from rerail.testing.scripted import Took, World
+from rerail.testing.virtual import virtual_run
 
 BIG = b'"' + b"x" * 5000 + b'"'
 SOMEBODY = Owner("elsewhere", 7, 1.0)
 
 
-async def copied(source: Store, target: Store, *runs: str, dead: bool = True) -> dict[str, Copied]:
+async def copied(source: Store, target: Store, *runs: str, dead: bool = True, move: bool = False) -> dict[str, Copied]:
     """What became of each run."""
-    return {row.run: row async for row in copy_runs(source, target, list(runs), lambda head: dead)}
+    rows = copy_runs(source, target, list(runs), lambda head: dead, move=move, by="ann")
+    return {row.run: row async for row in rows}
 
 
 async def history(store: Store, run: str, events: int, blob: bytes | None = None) -> Lease:
@@ -78,21 +85,32 @@ async def test_a_copy_that_was_cut_off_goes_on(source: Store) -> None:
     assert await target.read("one", 0, 5000) == await source.read("one", 0, 5000)
 
 
-async def test_nobody_takes_up_half_of_a_run(source: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """T7: while it arrives it has an owner that lives; a copy that died is gone on with, by its fence."""
-    target, owners = MemoryStore(), []
-    append = target.append
+def test_nobody_takes_up_half_of_a_run() -> None:
+    """T7: until it is whole a run is the copy's, although that one died on the way; typed again, it goes on."""
+    long: dict[str, Any] = {"steps": [{"id": f"s{n}", "tool": "a"} for n in range(300)]}
+    world, source, target = World(a=["made"] * 300), MemoryStore(), Dying(after=2)
 
-    async def watched(batch: Batch) -> None:
-        await append(batch)
-        head = await target.head(batch.run)
-        assert head is not None
-        owners.append(head.owner is not None and is_this_process(head.owner) and not is_dead(head, time.time()))
+    async def main() -> None:
+        async with world.engine(long, store=source) as engine:
+            run = (await engine.run(long)).run_id
+        with pytest.raises(Unavailable):
+            await copied(source, target)
+        half = await target.head(run)
+        assert half is not None and 0 < half.seq < len(await source.read(run, 0, 5000))
+        assert is_arriving(half) and not is_dead(half, time.time() + 10**6), "not even when it is silent for days"
+        async with world.engine(long, store=target) as engine:
+            assert await engine.unattended() == []
+            assert not await engine.take_up(run)
+            for act in (engine.retry, engine.resume, engine.cancel):
+                with pytest.raises(Refused, match="has not arrived whole") as refused:
+                    await act(run)
+                assert "store copy" in str(refused.value.hint)
+        assert (await copied(source, target))[run].outcome == "copied"
+        assert [head.owner for head in await target.heads()] == [None]
+        assert await target.read(run, 0, 5000) == await source.read(run, 0, 5000)
+        assert len(world.calls) == 300
 
-    monkeypatch.setattr(target, "append", watched)
-    assert all(row.ok for row in (await copied(source, target)).values())
-    assert len(owners) >= 4 and all(owners)
-    assert [head.owner for head in await target.heads()] == [None, None]
+    virtual_run(main)
 
 
 async def test_what_somebody_took_meanwhile_is_not_copied() -> None:
@@ -123,13 +141,207 @@ async def test_another_history_is_left_alone(source: Store) -> None:
 async def test_a_run_that_somebody_drives_is_left_out() -> None:
     """Its history would be cut off in the middle of a call; a dead owner does not count."""
     source, target = MemoryStore(), MemoryStore()
-    lease = await history(source, "live", 2)
-    await source.append(Batch("live", 2, [(3.0, b"{}")], lease.fence, {}, "running"))
+    await history(source, "live", 2)
     found = await copied(source, target, dead=False)
     assert (found["live"].outcome, found["live"].ok) == ("driven", False)
     assert "elsewhere:7" in found["live"].reason
     assert await target.heads() == []
     assert (await copied(source, target))["live"].outcome == "copied"
+
+
+# -- Runs that are not at rest ------------------------------------------------------------------------------------
+
+GATED: dict[str, Any] = {"steps": [{"id": "a", "tool": "a"}, {"id": "b", "tool": "b", "needs": ["a"], "confirm": True}]}
+CUT: dict[str, Any] = {"steps": [{"id": "a", "tool": "a"}, {"id": "b", "tool": "b", "needs": ["a"], "effect": "once"}]}
+
+
+class Dying(MemoryStore):
+    """A store whose writer dies after so many appends, or when it gives a run back."""
+
+    def __init__(self, after: int = 10**9, *, releasing: bool = False) -> None:
+        super().__init__()
+        self._left, self._releasing = after, releasing
+
+    async def append(self, batch: Batch) -> None:
+        """Write so often."""
+        self._left -= 1
+        if self._left == 0:
+            raise Unavailable("cut off")
+        await super().append(batch)
+
+    async def release(self, lease: Lease) -> None:
+        """Fail once."""
+        if self._releasing:
+            self._releasing = False
+            raise Unavailable("cut off")
+        await super().release(lease)
+
+
+class Named(MemoryStore):
+    """A store with an address of its own."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self._url = url
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        return self._url
+
+
+async def waiting_run(store: Store, world: World) -> str:
+    """A run that waits for a confirmation."""
+    async with world.engine(GATED, store=store) as engine:
+        run = await engine.start(GATED)
+        assert (await engine.wait(run)).status == "waiting"
+    return run
+
+
+def test_a_run_that_is_not_at_rest_stays_unless_it_is_moved() -> None:
+    """T7: it would go on in both stores; moved, it goes on in the target, and is over where it was, for good."""
+    world, source, target = World(a=["made"], b=["done"]), MemoryStore(), MemoryStore()
+
+    async def main() -> None:
+        run = await waiting_run(source, world)
+        [left] = (await copied(source, target)).values()
+        assert (left.outcome, left.ok) == ("open", False)
+        assert "--move" in left.reason
+        assert await target.heads() == []
+        [moved] = (await copied(source, target, move=True)).values()
+        assert (moved.outcome, moved.ok) == ("moved", True)
+        async with world.engine(GATED, store=source) as engine:
+            here = await engine.show(run)
+            assert (here.status, here.steps["b"].status) == ("cancelled", "cancelled")
+            events = await engine.events(run)
+            assert events[-1].type == "done"
+            [ended] = [event for event in events if event.type == "cancelled"]
+            assert (ended.to, ended.by, ended.after) == (target.url, "ann", moved.events)
+            for act in (engine.retry, partial(engine.retry, clean=True), partial(engine.retry, dry_run=True)):
+                with pytest.raises(Refused, match="was moved to") as refused:
+                    await act(run)
+                assert refused.value.code == "RUN_MOVED"
+            with pytest.raises(Refused):
+                await engine.confirm(run, "b")
+            assert await engine.unattended() == []
+        async with world.engine(GATED, store=target) as engine:
+            assert (await engine.show(run)).status == "waiting"
+            await engine.confirm(run, "b")
+            assert (await engine.wait(run)).status == "completed"
+        assert [row.outcome for row in (await copied(source, target, move=True)).values()] == ["same"]
+        assert [call.tool for call in world.calls] == ["a", "b"]
+
+    virtual_run(main)
+
+
+def test_a_call_that_was_cut_off_moves_as_a_lost_answer() -> None:
+    """E3: what its dead owner called is in doubt in the target; the source ends without asking anybody."""
+    world, source, target = World(a=["made"], b=[Took(10**6)]), MemoryStore(), MemoryStore()
+
+    async def main() -> None:
+        async with world.engine(CUT, store=source) as engine:
+            run = await engine.start(CUT)
+            await asyncio.sleep(1)
+        assert [row.outcome for row in (await copied(source, target)).values()] == ["open"]
+        assert [row.outcome for row in (await copied(source, target, move=True)).values()] == ["moved"]
+        async with world.engine(CUT, store=source) as engine:
+            assert (await engine.show(run)).status == "cancelled"
+        async with world.engine(CUT, store=target) as engine:
+            assert [head.run for head in await engine.unattended()] == [run]
+            assert await engine.take_up(run)
+            result = await engine.wait(run)
+            assert (result.status, result.steps["b"].status) == ("waiting", "in_doubt")
+
+    virtual_run(main)
+
+
+@pytest.mark.parametrize("target", [Dying(after=1), Dying(releasing=True)], ids=["before", "after"])
+def test_a_move_that_dies_leaves_the_run_in_one_store(target: Dying) -> None:
+    """T7: cut off before the source lets go it goes on there; after that nowhere, until the move is typed again."""
+    world, source = World(a=["made"], b=["done"]), MemoryStore()
+
+    async def main() -> None:
+        run = await waiting_run(source, world)
+        with pytest.raises(Unavailable):
+            await copied(source, target, move=True)
+        there, here = await target.head(run), await source.head(run)
+        assert there is not None and here is not None
+        assert is_arriving(there) and here.owner is None
+        assert here.status == ("cancelled" if there.seq else "waiting")
+        async with world.engine(GATED, store=target) as engine:
+            with pytest.raises(Refused, match="has not arrived whole"):
+                await engine.cancel(run)
+        [again] = (await copied(source, target, move=True)).values()
+        assert again.ok
+        async with world.engine(GATED, store=target) as engine:
+            await engine.confirm(run, "b")
+            assert (await engine.wait(run)).status == "completed"
+
+    virtual_run(main)
+
+
+def test_what_was_moved_is_open_nowhere_else() -> None:
+    """T7: a copy of what a move left is at rest, also one that was cut off and goes on; one under two names is left."""
+    world, source, target, third = World(a=["made"], b=["done"]), MemoryStore(), Named("one://"), Dying(after=1)
+
+    async def main() -> None:
+        run = await waiting_run(source, world)
+        [moved] = (await copied(source, target, move=True)).values()
+        with pytest.raises(Unavailable):
+            await copied(source, third)
+        assert [row.outcome for row in (await copied(source, third)).values()] == ["copied"]
+        async with world.engine(GATED, store=third) as engine:
+            assert (await engine.show(run)).status == "cancelled"
+            with pytest.raises(Refused, match="was moved to one://"):
+                await engine.retry(run)
+        other = MemoryStore()
+        rows = [(row.at, row.data) for row in await source.read(run, 0, moved.events)]
+        await other.create(Head(run, owner=copier(), fence=1))
+        await other.append(Batch(run, 0, rows, 1))
+        [left] = (await copied(source, other)).values()
+        assert (left.outcome, left.reason) == ("differs", "it was moved to one://, and goes on there")
+
+    virtual_run(main)
+
+
+def test_a_run_that_is_there_already_is_moved_by_ending_it_here() -> None:
+    """T7: the target has all of it, from a copy of before: then it goes on there alone."""
+    world, source, target = World(a=["made"], b=["done"]), MemoryStore(), MemoryStore()
+
+    async def main() -> None:
+        run = await waiting_run(source, world)
+        rows = [(row.at, row.data) for row in await source.read(run)]
+        await target.create(Head(run, fence=1))
+        await target.append(Batch(run, 0, rows, 1, {}, "waiting"))
+        assert [row.outcome for row in (await copied(source, target, move=True)).values()] == ["moved"]
+        here, there = await source.head(run), await target.head(run)
+        assert here is not None and there is not None
+        assert (here.status, there.status, there.owner) == ("cancelled", "waiting", None)
+
+    virtual_run(main)
+
+
+async def test_a_run_that_somebody_takes_while_it_is_moved_is_not() -> None:
+    """T7: the source's last word needs its lease; who took the run has it, and the target's copy is nobody's."""
+    world, target = World(a=["made"], b=["done"]), MemoryStore()
+
+    class Raced(MemoryStore):
+        taken = False
+
+        async def renew(self, lease: Lease, now: float) -> None:
+            if not self.taken:
+                self.taken = True
+                await self.claim(lease.run, SOMEBODY, now, over=lease.fence)
+            await super().renew(lease, now)
+
+    source = Raced()
+    run = await waiting_run(source, world)
+    source.taken = False
+    [row] = (await copied(source, target, move=True)).values()
+    assert (row.outcome, row.ok) == ("driven", False)
+    there, here = await target.head(run), await source.head(run)
+    assert there is not None and here is not None
+    assert is_arriving(there) and here.owner == SOMEBODY and here.status == "waiting"
 
 
 async def test_a_content_that_is_not_what_its_name_says_is_found() -> None:

@@ -11,6 +11,7 @@ import pytest
 import rerail
 from rerail.adapters.stores.memory import MemoryStore
 from rerail.engine import engine as facade
+from rerail.engine.copying import copy_runs
 from rerail.engine.owner import this_process
 from rerail.engine.wishes import Wish
 from rerail.errors import Refused, RerailError, StoreError, ToolError
@@ -98,6 +99,39 @@ def test_a_wish_that_was_granted_before_a_crash_is_not_granted_again() -> None:
 
     events = virtual_run(main)
     assert [event.action for event in events if event.type == "acted"] == ["pause"]
+
+
+def test_wishes_are_heard_in_a_store_that_counts_anew() -> None:
+    """T7: a copied history knows its wishes by name; the target's first is heard, and none is granted twice."""
+    world, source, target = World(a=[Took(3, ToolError("no")), Took(3, {"v": 1})]), MemoryStore(), MemoryStore()
+    granted = msgspec.json.encode(Wish("pause", "ann", key="k1"))
+
+    async def main() -> list[Any]:
+        async with world.engine(ONE, store=source, settings=PLAIN) as engine:
+            run = await engine.start(ONE)
+            live = engine._live[run]
+            await asyncio.sleep(1)
+            for action, key in (("pause", "k1"), ("resume", "k2"), ("pause", "k3"), ("resume", "k4")):
+                await source.post(run, msgspec.json.encode(Wish(action, "ann", key=key)))
+                await engine._serve(run, live)
+            assert (await engine.wait(run)).status == "failed"
+        source._open[run] = {1: granted}  # as if a crash had come before its answer was written
+        assert [row.outcome async for row in copy_runs(source, target, [], lambda head: True)] == ["copied"]
+        async with world.engine(ONE, store=target, settings=PLAIN) as engine:
+            await engine.begin_retry(run)
+            live = engine._live[run]
+            await asyncio.sleep(1)
+            await engine._serve(run, live)
+            assert await target.inbox(run) == [], "the one that travelled is answered, as granted before"
+            assert await target.post(run, msgspec.json.encode(Wish("pause", "bob", key="k5"))) < 4
+            await engine._serve(run, live)
+            assert (await engine.wait(run)).status == "waiting"
+            return await engine.events(run)
+
+    events = virtual_run(main)
+    assert [(event.by, event.wish) for event in events if event.type == "acted"] == [
+        ("ann", "k1"), ("ann", "k3"), ("bob", "k5"),
+    ]  # fmt: skip
 
 
 def test_a_run_that_ends_while_somebody_knocks_is_asked_again() -> None:

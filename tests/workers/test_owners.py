@@ -20,7 +20,7 @@ from tests.workers.around import STAGED, forge, gone, log_of, row, start, status
 import rerail
 from rerail.adapters.stores.memory import MemoryStore
 from rerail.engine import owner
-from rerail.engine.owner import end_residual, is_silent, process_start
+from rerail.engine.owner import end_residual, is_dead, is_silent, process_start, this_host
 from rerail.errors import Refused, StoreError
 from rerail.ports import Batch, Head, Lease, Owner
 from rerail.testing import VirtualClock, World, virtual_run
@@ -362,6 +362,42 @@ def test_silence_has_two_signs() -> None:
     assert not is_silent(Head("r", owner=me, renewed_at=0.0), 29.0)
     assert not is_silent(Head("r", owner=Owner("elsewhere", 1, 1.0), renewed_at=0.0), 31.0)
     assert not is_silent(Head("r"), 31.0)
+
+
+def test_pids_of_another_machine_of_this_name_are_not_judged(bystander: type[Bystander]) -> None:
+    """T7: two containers may have one host name, and pids of their own: there only silence tells."""
+    name, _, mark = this_host().partition("#")
+    assert name == socket.gethostname()
+    if sys.platform == "linux":
+        assert len(mark) == 12
+    now = time.time()
+    for host, judged in ((f"{name}#elsewhere", False), (this_host(), True), (name, True)):
+        nobody = Owner(host, 2**22 + 1, 5.0)
+        assert is_dead(Head("r", owner=nobody, renewed_at=now), now) is judged, host
+        assert is_dead(Head("r", owner=nobody, renewed_at=now - 31), now)
+    twin = bystander(PLAIN)
+    assert twin.started is not None
+    other = Owner(f"{name}#elsewhere", twin.pid, twin.started, worker=True)
+    assert not asyncio.run(end_residual(other, 0.1)) and twin.lives, "it is not the one that was meant"
+    assert not is_silent(Head("r", owner=other, renewed_at=0.0), now)
+    assert str(other) == f"{name}:{twin.pid}", "people see the name alone"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="namespaces are Linux's")
+def test_a_space_of_pids_has_a_mark_of_its_own() -> None:
+    """T7: a process in a namespace of its own is another machine to us, and known to itself."""
+    code = "from rerail.engine.owner import this_host; print(this_host())"
+    apart = ["unshare", "--pid", "--fork", sys.executable, "-c", code]
+    done = subprocess.run(apart, capture_output=True, text=True, timeout=60)
+    if done.returncode:
+        apart.insert(1, "--user")
+        done = subprocess.run(apart, capture_output=True, text=True, timeout=60)
+    if done.returncode and "ermitted" in done.stderr:
+        pytest.skip("this machine lets nobody make a namespace")
+    assert done.stdout.strip().partition("#")[0] == socket.gethostname(), done.stderr
+    assert done.stdout.strip() != this_host()
+    again = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert again.stdout.strip() == this_host()
 
 
 class Stopping(MemoryStore):

@@ -17,10 +17,13 @@ from rerail.engine.copying import Copied, copy_runs
 from rerail.engine.owner import is_dead
 from rerail.engine.reading import store_errors
 from rerail.errors import Refused
-from rerail.wiring import make_store
+from rerail.wiring import make_store, user_name
 
 TOLD_EVERY = 200  # runs
-SHOWN = {"copied": "green", "same": "dim", "driven": "yellow", "differs": "red", "damaged": "red"}
+SHOWN = {
+    "copied": "green", "moved": "green", "same": "dim", "driven": "yellow", "open": "yellow", "differs": "red",
+    "damaged": "red",
+}  # fmt: skip
 
 
 async def store(
@@ -30,18 +33,20 @@ async def store(
     /,
     *,
     run: Annotated[tuple[str, ...], FLAG] = (),
+    move: Annotated[bool, FLAG] = False,
     common: Common = PLAIN,
     out: Annotated[Output, Hidden],
 ) -> int:
     """Copy runs from one store to another: histories and contents, compared on arrival. Files of runs stay as they are.
 
+    A run that is not at rest would go on in both: it is left out, or moved with --move.
     Exit code 1 if some run is not in the target, whole, afterwards."""
     if action != "copy":
         raise Refused(tell("cli.store.action", action=action), "USAGE")
     from rerail.adapters.stores.remote import shown
 
     session = Session(common, out)
-    one, other = as_url(source), as_url(target)
+    one, other = _placed(source), _placed(target)
     if one == other:
         raise Refused(tell("cli.store.same", url=shown(one)), "USAGE")
     if (file := store_file(one)) is not None and not file.exists():
@@ -53,7 +58,9 @@ async def store(
         try:
             await here.open()
             try:
-                async for copied in copy_runs(there, here, list(run), lambda head: is_dead(head, time.time())):
+                async for copied in copy_runs(
+                    there, here, list(run), lambda head: is_dead(head, time.time()), move=move, by=user_name()
+                ):
                     rows.append(copied)
                     if not len(rows) % TOLD_EVERY:
                         out.note(Text(out.say("cli.store.progress", n=len(rows)), "dim"))
@@ -66,6 +73,13 @@ async def store(
         raise Refused(tell("cli.store.unknown", runs=", ".join(unknown), url=shown(one)), "RUN_UNKNOWN")
     _report(out, rows)
     return 0 if all(row.ok for row in rows) else 1
+
+
+def _placed(store: str) -> str:
+    """A store's address that holds in any folder: a run that is moved says where it went."""
+    url = as_url(store)
+    file = store_file(url)
+    return url if file is None else as_url(str(file.resolve()))
 
 
 def _report(out: Output, rows: list[Copied]) -> None:
@@ -85,4 +99,5 @@ def _report(out: Output, rows: list[Copied]) -> None:
         head = [out.say(f"cli.head.{word}") for word in ("run", "outcome", "reason")]
         out.print(*table(head, cells, out.out.width))
     count = {word: sum(row.outcome == word for row in rows) for word in SHOWN}
-    out.print(out.say("cli.store.done", copied=count["copied"], same=count["same"], others=len(told)))
+    done = {word: count[word] for word in ("copied", "moved", "same")}
+    out.print(out.say("cli.store.done", **done, others=len(told)))

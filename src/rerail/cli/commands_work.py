@@ -68,7 +68,8 @@ async def worker(
     _refuse_memory(session)
     settings, sources = session.settings.worker, session.given
     async with session.engine(sources, session.load(sources), making=True, driving=True) as engine:
-        crew = Crew(engine, jobs or settings.runs, out.notice)
+        patience = session.settings.store.reconnect_seconds
+        crew = Crew(engine, jobs or settings.runs, out.notice, patience)
         out.note(Text(out.say("cli.work.begun", pid=os.getpid(), jobs=jobs or settings.runs, count=len(engine.tools))))
         with _told(crew):
             await crew.work(until_idle=until_idle)

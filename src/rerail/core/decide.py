@@ -91,6 +91,14 @@ def decide(state: State, tools: Tools, now: float) -> list[Action]:
     return actions or _close(state, now)
 
 
+def closing(state: State, tools: Tools, now: float) -> list[Event]:
+    """What is still to be written down of a stopped run, if nobody looks behind its doubts any more."""
+    if state.rest is not None or not state.stopped:
+        return []
+    closed = (action.events for action in _close(state, now) if isinstance(action, Note))
+    return _notes(state, tools, now) or [event for events in closed for event in events]
+
+
 # -- Notes: what follows at once from what happened ---------------------------------------------------------------
 
 

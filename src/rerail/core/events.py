@@ -338,6 +338,7 @@ class Resumed(_Event, frozen=True, tag="resumed"):
     fingerprints: dict[str, str] | None = None
     paused: bool = False  # it was a pause that ended
     number: int = 0
+    wish: str = ""
 
 
 class Acted(_Event, frozen=True, tag="acted"):
@@ -354,13 +355,17 @@ class Acted(_Event, frozen=True, tag="acted"):
     blob: bool = False
     course: Course = Course()
     files: tuple[FileMade, ...] = ()  # files that the person gave another content
-    number: int = 0  # its place in the inbox, so that an answer lost in a crash does not repeat it
+    number: int = 0  # its place in the inbox, for a wish without a name of its own: earlier versions gave none
+    wish: str = ""  # the name of the wish, so that an answer lost in a crash does not repeat it, in any store
 
 
 class Cancelled(_Event, frozen=True, tag="cancelled"):
     by: str = ""
     reason: str = ""
     number: int = 0
+    wish: str = ""
+    to: str = ""  # the store that it goes on in: here it is over for good
+    after: int = 0  # and the last event that went along
 
 
 class Stopped(_Event, frozen=True, tag="stopped"):

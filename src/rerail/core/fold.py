@@ -461,7 +461,7 @@ def _resumed(state: State, event: ev.Resumed, at: float) -> None:
         _resettle(state)
     if event.fingerprints is not None:
         state.fingerprints = dict(event.fingerprints)
-    state.last_wish = max(state.last_wish, event.number)
+    state.grant(event.wish, event.number)
     if event.paused:
         state.paused = False
     for step_id in event.stale:
@@ -473,7 +473,7 @@ def _resumed(state: State, event: ev.Resumed, at: float) -> None:
 
 def _acted(state: State, event: ev.Acted, at: float) -> None:
     state.waiting = False
-    state.last_wish = max(state.last_wish, event.number)
+    state.grant(event.wish, event.number)
     state.acted_at = state.seq + 1
     state.activate(at)
     if event.action == "pause":
@@ -526,7 +526,8 @@ def _rewritten(state: State, course: Course) -> None:
 
 def _cancelled(state: State, event: ev.Cancelled, at: float) -> None:
     state.stopped = "RUN_CANCELLED"
-    state.last_wish = max(state.last_wish, event.number)
+    state.moved = (event.to, event.after) if event.to else state.moved
+    state.grant(event.wish, event.number)
     state.waiting = state.replan_wanted = state.breaker = False
     state.activate(at)
 

@@ -110,7 +110,9 @@ class State:
         self.active_since: float | None = None
         self.rested_at = 0  # the sequence number with which it came to rest, or began to wait, the last time
         self.acted_at = 0  # the sequence number of the latest thing a person did
-        self.last_wish = 0  # the latest of the inbox that was granted
+        self.wishes: set[str] = set()  # those of the inbox that were granted
+        self.last_wish = 0  # the latest of those without a name of their own, by its place there
+        self.moved: tuple[str, int] | None = None  # the store that it goes on in, and the last event that went along
         self.paused = False
         self.waiting = False
         self.stopped = ""
@@ -260,6 +262,10 @@ class State:
                 return
             heapq.heappop(self.timers)
             self.move(track, PENDING)
+
+    def has_granted(self, wish: str, number: int) -> bool:
+        """Whether a wish of the inbox was granted before. Its place there tells only if it has no name of its own."""
+        return wish in self.wishes if wish else number <= self.last_wish
 
     # -- Changing: only the fold calls what follows ---------------------------------------------------------------
 
@@ -528,6 +534,12 @@ class State:
             self.move(track, PENDING)
 
     # -- What folds share -----------------------------------------------------------------------------------------
+
+    def grant(self, wish: str, number: int) -> None:
+        """A wish that came by the inbox is granted, for good."""
+        if wish:
+            self.wishes.add(wish)
+        self.last_wish = max(self.last_wish, number)
 
     def settle(self, track: Track, result: Result) -> None:
         """A step has a good result: it ends, unless its inputs changed while it ran."""

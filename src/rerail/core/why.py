@@ -135,7 +135,9 @@ class _Teller:
         return lines
 
     def _retry(self, failed: Iterable[Mapping[str, Any]]) -> str:
-        """The retry that would not be refused."""
+        """The retry that would not be refused; of a run that goes on elsewhere, the way there."""
+        if self.state.moved is not None:
+            return f"rerail show {self.state.run} --store {self.state.moved[0]}"
         errors = [self.state.tracks[row["id"]].error for row in failed]
         permanent = bool(errors) and all(error is not None and error.category == "permanent_error" for error in errors)
         return f"rerail retry {self.state.run} --dry-run" + (" --force" if permanent else "")
@@ -304,7 +306,8 @@ class _Teller:
         return [self.say("why.stopped", time=time, words=words, code=event.code, reason=self.told(event.reason))]
 
     def cancelled(self, event: ev.Cancelled, time: str) -> list[str]:
-        return [self.say("why.cancelled", time=time, by=event.by or self.say("why.person"))]
+        reason = f": {self.told(event.reason)}" if event.reason else ""
+        return [self.say("why.cancelled", time=time, by=event.by or self.say("why.person"), reason=reason)]
 
     def waiting(self, event: ev.Waiting, time: str) -> list[str]:
         asked = ((item, f": {item['question']}" if item.get("question") else "") for item in event.on)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import secrets
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -40,7 +41,7 @@ from rerail.engine.keeping import (
 )
 from rerail.engine.loop import Ended, Host, RunLoop
 from rerail.engine.notices import Notices
-from rerail.engine.owner import RENEW_EVERY, is_dead
+from rerail.engine.owner import RENEW_EVERY, is_arriving, is_dead
 from rerail.engine.pace import Pace
 from rerail.engine.reading import AT_REST, FORGOTTEN, Live, store_errors
 from rerail.engine.taking import reaching, unheard
@@ -54,7 +55,7 @@ from rerail.ports import Conflict, Consultation, Fenced, Head, Lease, Question, 
 INBOX_EVERY = 0.2
 ANSWER_WITHIN = 30.0
 WITHDRAWN = b'{"withdrawn":true}'
-MOST_WAITING = 10_000  # runs that are looked at in one go
+MOST_WAITING = 10_000  # runs that are found in one go
 CALLS_NOTHING = frozenset({"cancel", "pause", "notified"})  # actions that may be done whoever else is at work
 MAX_RUN_ID = 160  # bytes: it names a folder, and what follows it has a longer one
 
@@ -173,7 +174,7 @@ class Engine(Family):
                 return  # whoever asked will see that nobody drives the run, and apply the action
             try:
                 wish = msgspec.json.decode(data, type=Wish)
-                if number > live.loop.state.last_wish:  # else it was granted, and only its answer was lost
+                if not live.loop.state.has_granted(wish.key, number):  # else only its answer was lost
                     await live.loop.wish(msgspec.structs.replace(wish, number=number))
             except Ended:
                 return
@@ -548,6 +549,8 @@ class Engine(Family):
                 return False
             return True
         head = await self.head(run)
+        if is_arriving(head):
+            raise self._is_live(head, "")
         if self._driven_elsewhere(head):
             return await self._post(run, wish)
         await self._apply(run, wish)
@@ -576,9 +579,9 @@ class Engine(Family):
 
     async def _post(self, run: str, wish: Wish) -> bool:
         """Leave a wish in the inbox of a run that another process drives; False if that one let go of the run."""
-        store = self._host.store
+        store, key = self._host.store, secrets.token_hex(8)
         with store_errors():
-            number = await store.post(run, msgspec.json.encode(wish))
+            number = await store.post(run, msgspec.json.encode(msgspec.structs.replace(wish, key=key)))
             waited = 0.0
             while (answer := await store.answered(run, number)) is None:
                 gone = not self._driven_elsewhere(await self.head(run))
@@ -589,7 +592,7 @@ class Engine(Family):
                         continue
                     if gone:
                         # Granted, perhaps, and only its answer was late: the history tells.
-                        return (await self.state(run)).last_wish >= number
+                        return (await self.state(run)).has_granted(key, number)
                     raise StoreError(tell("refuse.run.no_answer", run=run, seconds=ANSWER_WITHIN))
                 await asyncio.sleep(0.05)
                 waited += 0.05
@@ -775,11 +778,22 @@ class Engine(Family):
 
     # -- Runs that wait for somebody --------------------------------------------------------------------------------
 
-    async def unattended(self) -> list[Head]:
-        """The runs that should be driven, and that nobody drives, oldest first."""
-        now = self._host.clock.now()
-        heads = await self.heads(status=(str(RunStatus.PENDING), str(RunStatus.RUNNING)), limit=MOST_WAITING)
-        return [head for head in reversed(heads) if is_dead(head, now) and head.run not in self._live]
+    async def unattended(self, left: set[str] | None = None) -> list[Head]:
+        """The runs that should be driven, and that nobody drives, oldest first.
+
+        Those ``left`` to others are not among them; which of these found somebody is taken from the set.
+        """
+        still: set[str] = set()
+        found: deque[Head] = deque(maxlen=MOST_WAITING)  # the oldest of them, if there are more
+        async for head in self.unfinished():
+            if head.run not in self._live and is_dead(head, self._host.clock.now()):
+                if left is not None and head.run in left:
+                    still.add(head.run)
+                else:
+                    found.appendleft(head)
+        if left is not None:
+            left &= still
+        return list(found)
 
     async def freed(self, seconds: float) -> bool:
         """Wait until a run may be found that nobody drives; False once the time is over."""

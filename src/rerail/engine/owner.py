@@ -5,24 +5,45 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import hashlib
 import os
 import signal
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from rerail.ports import Head, Owner
 
 RENEW_EVERY = 2.0
 EXPIRED_AFTER = 30.0  # a holder on another machine that has not renewed for so long is taken for dead
+ARRIVING = "copying@"  # before the host of who copies a run here: until it is whole it is nobody else's
 
 
 @functools.cache
 def this_process(*, worker: bool = False) -> Owner:
     """The identity of this process: pid alone is not enough, pids come back."""
-    return Owner(socket.gethostname(), os.getpid(), process_start(os.getpid()) or 0.0, worker)
+    return Owner(this_host(), os.getpid(), process_start(os.getpid()) or 0.0, worker)
+
+
+@functools.cache
+def this_host() -> str:
+    """The name of this machine, and a mark: machines and containers of one name have pids of their own."""
+    name = socket.gethostname()
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        space = os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        return name  # not Linux: then the name has to do
+    return f"{name}#{hashlib.sha256(f'{boot} {space}'.encode()).hexdigest()[:12]}"
+
+
+def is_here(owner: Owner) -> bool:
+    """Whether an owner's pid is one of ours to judge. Earlier versions gave a name alone."""
+    here = this_host()
+    return owner.host in (here, here.partition("#")[0])
 
 
 def is_this_process(owner: Owner) -> bool:
@@ -31,9 +52,27 @@ def is_this_process(owner: Owner) -> bool:
     return (owner.host, owner.pid, owner.started) == (me.host, me.pid, me.started)
 
 
+def copier() -> Owner:
+    """This process as the owner of runs that it copies: they are not there yet, whether it lives or not."""
+    me = this_process()
+    return replace(me, host=ARRIVING + me.host)
+
+
+def is_arriving(head: Head) -> bool:
+    """Whether a run was begun to be copied here, and is not whole."""
+    return head.owner is not None and head.owner.host.startswith(ARRIVING)
+
+
+def as_driven(head: Head) -> Head:
+    """A run that arrives, as if who copies it drove it: whether that one lives can be told then."""
+    if head.owner is None:
+        return head
+    return replace(head, owner=replace(head.owner, host=head.owner.host.removeprefix(ARRIVING)))
+
+
 async def end_residual(owner: Owner, grace: float = 3.0) -> bool:
     """End a worker that outlived its run: TERM, then KILL, and only if pid and start time match (T7)."""
-    if owner.host != socket.gethostname() or not owner.started:
+    if not is_here(owner) or not owner.started:
         return False  # another machine's, or one that cannot be told from a later process of its pid
     with _held(owner.pid) as send:
         for sent in (signal.SIGTERM, signal.SIGKILL):
@@ -114,7 +153,9 @@ def is_dead(head: Head, now: float) -> bool:
     owner = head.owner
     if owner is None:
         return True
-    if owner.host == socket.gethostname():
+    if is_arriving(head):
+        return False  # half a run is not taken up, whoever died
+    if is_here(owner):
         return process_start(owner.pid) != owner.started
     return now - head.renewed_at > EXPIRED_AFTER
 
@@ -125,9 +166,10 @@ def is_silent(head: Head, now: float) -> bool:
     It may wake up at any time, so it is not dead; but a person may take its run away (decision 0008).
     """
     owner = head.owner
-    if owner is None or owner.host != socket.gethostname():
+    if owner is None or not is_here(owner):
         return False
     return is_stopped(owner.pid) or now - head.renewed_at > EXPIRED_AFTER
 
 
 os.register_at_fork(after_in_child=this_process.cache_clear)
+os.register_at_fork(after_in_child=this_host.cache_clear)

@@ -43,6 +43,7 @@ RunRows: TypeAlias = list[RunRow]
 Heads: TypeAlias = list[Head]
 
 AT_REST = frozenset({str(RunStatus.COMPLETED), str(RunStatus.FAILED), str(RunStatus.CANCELLED)})
+OPEN = (str(RunStatus.PENDING), str(RunStatus.RUNNING))
 FORGOTTEN = "~memory"  # a history of its own: when the failure memory was cleared, and by whom
 LEARN_FROM = 100  # runs
 PAGE = 2000
@@ -203,6 +204,14 @@ class Reader:
         with store_errors():
             heads = await self._host.store.heads(status=status, parent=parent, before=before, limit=limit)
         return [head for head in heads if head.run != FORGOTTEN]
+
+    async def unfinished(self) -> AsyncIterator[Head]:
+        """All runs that somebody drives or should drive, newest first."""
+        before: tuple[float, str] | None = None
+        while page := await self.heads(status=OPEN, before=before, limit=PAGE):
+            for head in page:
+                yield head
+            before = (page[-1].created_at, page[-1].run)
 
     async def row(self, head: Head) -> RunRow:
         """A run as lists show it."""

@@ -21,7 +21,7 @@ from rerail.core.fold import evolve
 from rerail.core.state import State
 from rerail.core.texts import Told, tell
 from rerail.engine.loop import Host, RunLoop
-from rerail.engine.owner import end_residual, is_dead, is_silent, is_this_process, this_process
+from rerail.engine.owner import end_residual, is_arriving, is_dead, is_silent, is_this_process, this_process
 from rerail.engine.reading import AT_REST, Reader, store_errors
 from rerail.errors import Refused
 from rerail.ports import Head, Lease, Owner, Taken, Unavailable, Unusable
@@ -66,6 +66,9 @@ class Taker(Reader):
 
     def _is_live(self, head: Head, hint: str) -> Refused:
         """Somebody else has the run; if that one has fallen silent, there is a way to take it away."""
+        if is_arriving(head):
+            told = tell("refuse.run.arriving", run=head.run, owner=head.owner)
+            return Refused(told, "RUN_LIVE", hint=tell("hint.run.arriving"))
         if is_silent(head, self._host.clock.now()):
             hint = tell("hint.worker.silent", run=head.run, owner=head.owner)
         return Refused(tell("refuse.run.driven_by", run=head.run, owner=head.owner), "RUN_LIVE", hint=hint)
@@ -88,6 +91,9 @@ class Taker(Reader):
                 evolve(state, record.event, record.at, record.seq)
                 news = since is not None and record.seq > since and not isinstance(record.event, ev.Notified)
                 moved = moved or news
+            if state.moved is not None and run not in self._noting:
+                hint = tell("hint.run.moved", run=run, to=state.moved[0])
+                raise Refused(tell("refuse.run.moved", run=run, to=state.moved[0]), "RUN_MOVED", hint=hint)
             if moved:
                 hint = tell("hint.run.see_run", run=run)
                 raise Refused(tell("refuse.run.changes_hands", run=run), "RUN_LIVE", hint=hint)

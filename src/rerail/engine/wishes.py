@@ -46,6 +46,7 @@ class Wish(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str = ""
     files: tuple[ev.FileMade, ...] = ()  # for confirm: files given another content; for resolve: those the step left
     number: int = 0  # its place in the inbox, if it came that way
+    key: str = ""  # its name, which stays when its run is copied to a store that counts otherwise
 
 
 @dataclass(slots=True)
@@ -64,10 +65,10 @@ def grant(state: State, tools: Tools, wish: Wish) -> Granted:
         # Whatever somebody hands in, it is theirs to hear of; the run, and its lease, must not suffer from it.
         message = tell("refuse.run.action_unreadable", error=f"{type(odd).__name__}: {odd}"[:300])
         raise Refusal("VALUE_INVALID", message) from odd
-    if wish.number:
+    if wish.number or wish.key:
+        told = {"wish": wish.key} if wish.key else {"number": wish.number}
         granted.events = [
-            msgspec.structs.replace(event, number=wish.number) if isinstance(event, NUMBERED) else event
-            for event in granted.events
+            msgspec.structs.replace(event, **told) if isinstance(event, NUMBERED) else event for event in granted.events
         ]
     return granted
 

@@ -5,6 +5,8 @@ Rules of this file:
 - The store rings when a run is given back. A holder that died rings nobody, so there is a look every few seconds.
 - Workers that look at the same time do not all try the same run first.
 - A run whose tools are not here is left to others, and that is said once.
+- A store that is out of reach is no store without runs: who works until there is nothing to do waits for it, and fails
+  if it does not come back (E4).
 """
 
 from __future__ import annotations
@@ -29,10 +31,12 @@ CHANCE: Final = random.Random()  # noqa: S311 - no secret depends on it
 class Crew:
     """The runs that one worker drives."""
 
-    def __init__(self, engine: Engine, jobs: int, said: Callable[[Told], None]) -> None:
-        """``said`` is told which runs are left to others, and why."""
-        self._engine, self._jobs, self._said = engine, jobs, said
-        self._left: dict[str, str] = {}  # runs that others have to do → why
+    def __init__(self, engine: Engine, jobs: int, said: Callable[[Told], None], patience: float = 30.0) -> None:
+        """``said`` is told which runs are left to others, and why; ``patience`` is for a store that is out of reach."""
+        self._engine, self._jobs, self._said, self._patience = engine, jobs, said, patience
+        self._left: dict[str, str] = {}  # runs that others have to do → why; once they found somebody, no more
+        self._unseen: RerailError | None = None  # why the latest look saw nothing, if it did
+        self._unseen_since = 0.0
         self._waiting: deque[str] = deque()
         self._stopping = asyncio.Event()
         self._looked = 0.0
@@ -58,7 +62,7 @@ class Crew:
                     await asyncio.sleep(0)  # whoever rings from here on is heard
                 await self._fill()
                 busy = self._engine.under_way()
-                if until_idle and not busy and not self._waiting:
+                if until_idle and not busy and not self._waiting and self._is_idle():
                     return
                 full = len(busy) >= self._jobs
                 news = [stopping, *busy.values()] if full else [stopping, bell, *busy.values()]
@@ -68,6 +72,21 @@ class Crew:
                 if task is not None:
                     task.cancel()
                     await asyncio.gather(task, return_exceptions=True)
+
+    def _is_idle(self) -> bool:
+        """Whether there is nothing to do; raises if nobody could tell for too long."""
+        if self._unseen is None:
+            return True
+        if asyncio.get_running_loop().time() - self._unseen_since > self._patience:
+            raise self._unseen
+        return False
+
+    def _missed(self, problem: RerailError) -> None:
+        """The store is out of reach; that is said once."""
+        if self._unseen is None:
+            self._unseen_since = asyncio.get_running_loop().time()
+            self._said(tell("reason.work.no_store", error=problem))
+        self._unseen = problem
 
     async def _freed(self) -> bool:
         """Whether somebody rang; a store that is out of reach rings nobody."""
@@ -95,11 +114,14 @@ class Crew:
         """Find the runs that nobody drives; False if there are none for this worker."""
         self._waiting.clear()
         self._looked = asyncio.get_running_loop().time()
+        left = set(self._left)
         try:
-            runs = [head.run for head in await self._engine.unattended() if head.run not in self._left]
+            runs = [head.run for head in await self._engine.unattended(left)]
         except RerailError as error:
-            self._said(tell("reason.work.no_store", error=error))
+            self._missed(error)
             return False
+        self._unseen = None
+        self._left = {run: why for run, why in self._left.items() if run in left}
         for first in range(0, len(runs), WINDOW):
             some = runs[first : first + WINDOW]
             CHANCE.shuffle(some)
@@ -115,8 +137,10 @@ class Crew:
             self._said(tell("reason.work.left", run=run, why=why))
             return False
         except RerailError as error:
-            if error.code != "STORE_FAILED":  # else it is out of reach, for now
-                self._left[run] = str(error)
+            if error.code == "STORE_FAILED":
+                self._missed(error)
+                return False
+            self._left[run] = str(error)
             self._said(tell("reason.work.left", run=run, why=error))
             return False
         self.taken += taken

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -197,7 +198,10 @@ class StoreContract:
         for handle in (store, other):
             assert await history(handle) == ["one"]
             assert await handle.blob("d") is None
-            assert await handle.head(RUN) == before
+            after = await handle.head(RUN)
+            assert after is not None
+            assert before is not None
+            assert replace(after, renewed_at=0.0) == replace(before, renewed_at=0.0)
         await store.append(mine)
         assert await history(other) == ["one", "two", "three", "four"]
         assert await other.blob("d") == b"content"
@@ -263,8 +267,10 @@ class StoreContract:
         lease = await store.claim(RUN, ME, 50.0)
         head = await store.head(RUN)
         assert lease == Lease(RUN, ME, 1)
-        expected = Head(RUN, 0, "running", "", "", 1.0, 1.0, owner=ME, fence=1, renewed_at=50.0)
+        assert head is not None
+        expected = Head(RUN, 0, "running", "", "", 1.0, 1.0, owner=ME, fence=1, renewed_at=head.renewed_at)
         assert head == expected
+        assert near(head.renewed_at, 50.0)
 
     async def test_a_run_may_be_made_with_its_owner(self, store: Store) -> None:
         """T7: nobody can step between making a run and holding it."""
@@ -320,7 +326,8 @@ class StoreContract:
         await store.release(old)
         head = await store.head(RUN)
         assert head is not None
-        assert (head.owner, head.renewed_at) == (OTHER, 2.0)
+        assert head.owner == OTHER
+        assert near(head.renewed_at, 2.0)
         assert await store.blob("d") is None
         await other.append(batch(new, 1, "two, by the new holder"))
         assert await history(store) == ["one", "two, by the new holder"]
@@ -347,7 +354,8 @@ class StoreContract:
         after = await store.head(RUN)
         assert before is not None
         assert after is not None
-        assert (after.renewed_at, after.updated_at, after.fence) == (77.5, before.updated_at, before.fence)
+        assert near(after.renewed_at, 77.5)
+        assert (after.updated_at, after.fence) == (before.updated_at, before.fence)
 
     async def test_of_many_claims_at_once_one_wins(self, store: Store, other: Store) -> None:
         """T7: one owner at a time, whoever asks and however many."""
@@ -618,6 +626,11 @@ def batch(
     """A batch of texts by the holder of a lease."""
     rows = [(at, text.encode()) for text in texts]
     return Batch(lease.run, after, rows, lease.fence, blobs or {}, status, objective)
+
+
+def near(told: float, given: float) -> bool:
+    """Whether a time is the one that was given: a server that keeps it by its own clock may be a little off."""
+    return abs(told - given) < 2.0
 
 
 async def history(store: Store, run: str = RUN) -> list[str]:

@@ -4,13 +4,13 @@ Rules of this file:
 - The actor knows which run is its own, and how an engine is made; everything else is in the store. So one that starts
   again is no other case than one that starts.
 - Whoever had the run before keeps it while it lives: its lease decides, as everywhere.
-- It ends with its run's rest, or when only a person can move it.
+- It ends with its run's rest, when only a person can move it, or when the run cannot be driven here: then it says why,
+  once, and leaves it to others.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import threading
 from collections.abc import Callable, Mapping
@@ -19,11 +19,13 @@ from typing import Any, Final
 import ray
 
 from rerail.adapters.executors.ray import NAMESPACE, in_rays_words
-from rerail.errors import PlanError, RerailError
+from rerail.core.texts import tell
+from rerail.errors import PlanError, RerailError, StoreError
 
 LOG: Final = logging.getLogger("rerail")
 UNDER_WAY: Final = ("pending", "running")
 LOOK_SECONDS: Final = 1.0  # between two looks at a run that somebody else has
+UNREACHABLE: Final = "CLUSTER_UNREACHABLE"
 AGAIN_SECONDS: Final = 5.0  # until it is tried again, if the store or the cluster is out of reach
 
 
@@ -39,28 +41,39 @@ class Coordinator:
         return self._run
 
     def _work(self) -> None:
-        while not asyncio.run(self._driven()):
-            threading.Event().wait(AGAIN_SECONDS)
-        # Not an exit, which Ray would take for a death and answer with another start.
-        ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
-
-    async def _driven(self) -> bool:
-        """Whether the run needs nobody any more."""
         try:
-            async with self._make() as engine:
-                while (await engine.head(self._run)).status in UNDER_WAY:
-                    if await engine.take_up(self._run):
-                        while tasks := engine.under_way().values():  # it, and what follows it
-                            await asyncio.wait(tasks)
-                    else:
-                        await engine.freed(LOOK_SECONDS)
-        except PlanError:
-            LOG.exception("run %s", self._run)
-            return True  # its tools are not here, and will not be
-        except RerailError:
-            LOG.exception("run %s", self._run)
-            return False
-        return True
+            said: set[str] = set()
+            while not asyncio.run(driven(self._run, self._make, said)):
+                threading.Event().wait(AGAIN_SECONDS)
+        except Exception:
+            LOG.exception("run %s", self._run)  # an actor that stayed would stand in the way of the next
+        finally:
+            # Not an exit, which Ray would take for a death and answer with another start.
+            ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
+
+
+async def driven(run: str, make: Callable[[], Any], said: set[str]) -> bool:
+    """Drive a run; whether it needs nobody here any more. What passes is waited for, and ``said`` once."""
+    try:
+        async with make() as engine:
+            while (await engine.head(run)).status in UNDER_WAY:
+                if await engine.take_up(run):
+                    while tasks := engine.under_way().values():  # it, and what follows it
+                        await asyncio.wait(tasks)
+                else:
+                    await engine.freed(LOOK_SECONDS)
+    except RerailError as problem:
+        passes = isinstance(problem, StoreError) or problem.code == UNREACHABLE
+        faults = problem.faults if isinstance(problem, PlanError) else ()  # its tools are not here, and will not be
+        why = "; ".join(str(fault.message) for fault in faults) or str(problem)
+        if why not in said:
+            said.add(why)
+            words = (
+                tell("reason.work.waits", run=run, why=why) if passes else tell("reason.work.left", run=run, why=why)
+            )
+            LOG.log(logging.WARNING if passes else logging.ERROR, "%s", words)
+        return not passes
+    return True
 
 
 def asked(resources: Mapping[str, float]) -> dict[str, Any]:
@@ -70,8 +83,7 @@ def asked(resources: Mapping[str, float]) -> dict[str, Any]:
 
 def coordinate(run: str, make: Callable[[], Any], resources: Mapping[str, float], env: Mapping[str, Any]) -> None:
     """Let an actor of the cluster drive a run; it outlives this process."""
-    with contextlib.suppress(ValueError):  # there is one already
-        ray.remote(Coordinator).options(
-            name=f"run-{run}", namespace=NAMESPACE, lifetime="detached", max_restarts=-1, max_concurrency=2,
-            runtime_env=dict(env) or None, **asked(resources),
-        ).remote(run, make)  # fmt: skip
+    ray.remote(Coordinator).options(
+        name=f"run-{run}", namespace=NAMESPACE, lifetime="detached", max_restarts=-1, max_concurrency=2,
+        get_if_exists=True, runtime_env=dict(env) or None, **asked(resources),
+    ).remote(run, make)  # fmt: skip

@@ -7,7 +7,8 @@ Rules of this file:
 - Whatever takes the answer away (a worker, a node, an object, the cluster) is a lost answer. What goes wrong before
   the task is handed over is not.
 - A cluster that is gone takes no process with it: Ray ends its program a minute after it lost the cluster's head, so
-  the connection is given up before that, and made again by the next call.
+  the connection is given up before that, and made again by the next call. A process has one connection for all its
+  engines: whoever gives it up does so for all, and each sees by its generation that what it holds is of a lost one.
 - A cancelled call is interrupted, and killed if that does not end it in time.
 """
 
@@ -96,9 +97,10 @@ class _Joined:
         self._lock = threading.Lock()
         self._users = 0
         self._ours = False
+        self.generation = 0  # of the connection: tasks, actors and references are worth nothing in the next one
 
-    def join(self, address: str | None, env: Mapping[str, Any]) -> None:
-        """Connect, unless the program is connected already; blocks."""
+    def join(self, address: str | None, env: Mapping[str, Any]) -> int:
+        """Connect, unless the program is connected already; returns the connection's generation. Blocks."""
         with self._lock:
             if not ray.is_initialized():
                 _require_listening(address or os.environ.get("RAY_ADDRESS") or "")
@@ -110,19 +112,27 @@ class _Joined:
                     )  # fmt: skip
                 self._ours = True
             self._users += 1
+            return self.generation
 
-    def abandon(self) -> None:
-        """Give up a connection to a cluster that is gone, whosever it was: it would take the process along; blocks."""
+    def abandon(self, generation: int) -> None:
+        """Give up a connection to a cluster that is gone, whosever it was: it would take the process along; blocks.
+
+        One that somebody else gave up before is left as it is: there may be a new one by now.
+        """
         with self._lock:
+            if generation != self.generation:
+                return
+            self.generation += 1
             if ray.is_initialized():
                 self._ours = True  # the next one is
                 ray.shutdown()
 
-    def rejoin(self, address: str | None, env: Mapping[str, Any]) -> None:
-        """Connect again after that; the same users."""
-        self.join(address, env)
+    def rejoin(self, address: str | None, env: Mapping[str, Any]) -> int:
+        """Connect again after that, unless another engine did; the same users."""
+        generation = self.join(address, env)
         with self._lock:
             self._users -= 1
+        return generation
 
     def leave(self) -> None:
         """Disconnect, if nobody needs the connection that was made for us; blocks."""
@@ -158,10 +168,10 @@ def _quiet() -> Iterator[None]:
 CLUSTER: Final = _Joined()
 
 
-async def join(address: str | None, env: Mapping[str, Any]) -> None:
+async def join(address: str | None, env: Mapping[str, Any]) -> int:
     """Connect this process to a cluster; `RerailError` says why it cannot be."""
     try:
-        await asyncio.to_thread(CLUSTER.join, address, env)
+        return await asyncio.to_thread(CLUSTER.join, address, env)
     except (OSError, RuntimeError, ValueError, problems.RayError) as error:
         shown = address or "auto"
         raise RerailError(
@@ -286,6 +296,8 @@ class RayExecutor:
         self.address, self.env, self.cpus, self.max_wait = address, env, cpus, max_wait
         self.gone_after = gone_after
         self._gone = False
+        self._generation = 0  # of the connection that everything below belongs to
+        self._head = ""
         self._rejoining = asyncio.Lock()
         self._watching: asyncio.Task[None] | None = None
         self._carried: dict[int, tuple[Tool, bytes]] = {}
@@ -299,7 +311,7 @@ class RayExecutor:
 
     async def open(self) -> None:
         """Connect to the cluster, and begin to listen to calls."""
-        await join(self.address, self.env)
+        self._generation = await join(self.address, self.env)
         await self._begin()
         self._watching = asyncio.create_task(self._watch())
 
@@ -308,6 +320,7 @@ class RayExecutor:
         self._listening = asyncio.create_task(self._listen())
 
     def _make(self) -> None:
+        self._head = ray.get_runtime_context().gcs_address
         self._name = f"mailbox-{secrets.token_hex(8)}"
         self._task, self._tasks = ray.remote(max_retries=0)(perform), {}
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
@@ -326,7 +339,7 @@ class RayExecutor:
             return
         await self._ended(self._watching, self._listening)
         self._watching = None
-        if not self._gone:
+        if not self._is_gone:
             with contextlib.suppress(problems.RayError, ValueError):
                 ray.kill(self._mailbox)
         await leave()
@@ -343,15 +356,26 @@ class RayExecutor:
         heard = loop.time()
         while True:
             await asyncio.sleep(WATCH)
-            if self._gone or await _answers(ray.get_runtime_context().gcs_address):
+            if self._gone or (not self._is_gone and await _answers(self._head)):
                 heard = loop.time()
-            elif loop.time() - heard >= self.gone_after:
-                async with self._rejoining:  # who comes back too early would meet the cluster that is gone
-                    self._gone = True
-                    for under in self._under.values():
-                        under.lose()
-                    await self._ended(self._listening)
-                    await asyncio.to_thread(CLUSTER.abandon)
+            elif self._is_gone or loop.time() - heard >= self.gone_after:
+                await self._lose()
+
+    @property
+    def _is_gone(self) -> bool:
+        """Whether the connection was given up, by this executor or by another one of this process."""
+        return self._gone or self._generation != CLUSTER.generation
+
+    async def _lose(self) -> None:
+        """Give the cluster up, and all calls with it."""
+        async with self._rejoining:  # who comes back too early would meet the cluster that is gone
+            if self._gone:
+                return
+            self._gone = True
+            for under in self._under.values():
+                under.lose()
+            await self._ended(self._listening)
+            await asyncio.to_thread(CLUSTER.abandon, self._generation)
 
     async def _return(self) -> None:
         """Connect again to a cluster that was gone; `Unreachable` if it still is."""
@@ -359,7 +383,7 @@ class RayExecutor:
             if not self._gone:
                 return
             try:
-                await asyncio.to_thread(CLUSTER.rejoin, self.address, self.env)
+                self._generation = await asyncio.to_thread(CLUSTER.rejoin, self.address, self.env)
             except (OSError, RuntimeError, ValueError, problems.RayError) as error:
                 raise Unreachable(error) from error
             await self._begin()
@@ -382,7 +406,8 @@ class RayExecutor:
         begun: Callable[[float], None],
     ) -> Any:
         """Call the tool on some node, and wait for its answer; cancelling this interrupts the tool, then kills it."""
-        if self._gone:
+        if self._is_gone:
+            await self._lose()
             await self._return()
         name = f"{ctx.run}/{ctx.step}/{ctx.attempt}.{next(self._counter)}"
         under = self._under[name] = _Under(ctx, begun)

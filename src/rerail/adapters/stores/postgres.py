@@ -7,6 +7,7 @@ Rules of this file:
 - Who waits for news is told by LISTEN and NOTIFY. The word goes out after the commit, in one message for many appends:
   inside the transaction it would make all commits of the database wait for each other. A word that is lost (its sender
   died) is made up for by a look every few seconds, one for all who wait.
+- When a lease was renewed is kept by the server's clock and told by the caller's: no two machines' clocks are compared.
 - No error of Postgres leaves this file; each becomes `Unavailable` or `Unusable`, with what to do next.
 """
 
@@ -15,7 +16,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, LiteralString, TypeVar
@@ -24,25 +26,34 @@ import psycopg
 from psycopg.rows import TupleRow
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
+from rerail.adapters.stores.postgres_link import (
+    ANSWER_SECONDS,
+    CONNECT_SECONDS,
+    LONG_SECONDS,
+    Link,
+    begin,
+    caveats,
+    options,
+)
 from rerail.adapters.stores.postgres_schema import CHANNEL, prepare
 from rerail.adapters.stores.remote import accept_own, refused_claim, shown, wait_for_news
 from rerail.adapters.stores.waiting import ANY, OPEN, Waiters
-from rerail.core.texts import tell
+from rerail.core.texts import Told, tell
 from rerail.ports import Batch, Conflict, Fenced, Head, Lease, Owner, Row, Unavailable, Unusable
 
 T = TypeVar("T")
-Connection = psycopg.AsyncConnection[TupleRow]
 Rows = list[TupleRow]
 
-CONNECT_SECONDS: Final = 5
 READERS: Final = 4  # connections that read, at most
 LOOK_SECONDS: Final = 1.0  # how often those who wait look for themselves
+PING_SECONDS: Final = 10.0  # how often the connection that listens is tried
 GATHER_SECONDS: Final = 0.01  # how long appends are gathered before others are told of them
 LONGEST_NEWS: Final = 7_000  # bytes; Postgres takes 8,000
 TOGETHER: Final = 500  # writes that share a commit, at most
 
 _HEADS: Final = """
-    SELECT run, seq, status, objective, parent, created_at, updated_at, host, pid, started, worker, fence, renewed_at
+    SELECT run, seq, status, objective, parent, created_at, updated_at, host, pid, started, worker, fence,
+        renewed_at - extract(epoch FROM clock_timestamp())::float8
     FROM rerail.runs
     """
 _NUMBER: Final = "(SELECT number FROM rerail.runs WHERE run = %(last)s)"
@@ -51,7 +62,7 @@ _CREATE: Final = """
     INSERT INTO rerail.runs(run, seq, status, objective, parent, created_at, updated_at, host, pid, started, worker,
         fence, renewed_at)
     VALUES (%(run)s, 0, %(status)s, %(objective)s, %(parent)s, %(created_at)s, %(updated_at)s, %(host)s, %(pid)s,
-        %(started)s, %(worker)s, %(fence)s, %(renewed_at)s)
+        %(started)s, %(worker)s, %(fence)s, extract(epoch FROM clock_timestamp())::float8 + %(ago)s)
     ON CONFLICT (run) DO NOTHING RETURNING 1
     """
 _ADVANCE: Final = """
@@ -70,7 +81,7 @@ _KEEP: Final = """
         INSERT INTO rerail.blobs(digest, data)
         SELECT given.digest, given.data
         FROM head, unnest(%(digests)s::text[], %(contents)s::bytea[]) AS given(digest, data)
-        ON CONFLICT DO NOTHING
+        ON CONFLICT (digest) DO UPDATE SET digest = EXCLUDED.digest WHERE false  -- locked, so that no sweep takes it
     ), named AS (
         INSERT INTO rerail.run_blobs(digest, run)
         SELECT given.digest, head.run FROM head, unnest(%(digests)s::text[]) AS given(digest)
@@ -85,11 +96,11 @@ _READ: Final = (
 )
 _CLAIM: Final = """
     UPDATE rerail.runs SET host = %(host)s, pid = %(pid)s, started = %(started)s, worker = %(worker)s,
-        renewed_at = %(now)s, fence = fence + 1
+        renewed_at = extract(epoch FROM clock_timestamp())::float8 + %(ago)s, fence = fence + 1
     WHERE run = %(run)s AND (host IS NULL OR fence = %(over)s) RETURNING fence
     """
 _RENEW: Final = """
-    UPDATE rerail.runs SET renewed_at = %(now)s
+    UPDATE rerail.runs SET renewed_at = extract(epoch FROM clock_timestamp())::float8 + %(ago)s
     WHERE run = %(run)s AND fence = %(fence)s AND host IS NOT NULL RETURNING 1
     """
 _RELEASE: Final = """
@@ -105,12 +116,22 @@ _ANSWER: Final = """
     """
 _ANSWERED: Final = "SELECT answer FROM rerail.inbox WHERE run = %(run)s AND number = %(number)s"
 _BLOB: Final = "SELECT data FROM rerail.blobs WHERE digest = %(digest)s"
-# A content goes when every run that refers to it completed long enough ago.
+# A content goes when every run that refers to it completed long enough ago. Each statement sees what was written before
+# it began: whoever is about to name a content again holds its row, or that of their run, and is left alone; who comes
+# later waits for the sweep, and brings the content anew.
+_SWEPT: Final = """
+    SELECT digest FROM rerail.run_blobs JOIN rerail.runs USING (run)
+    GROUP BY digest HAVING bool_and(status = 'completed' AND updated_at < %(before)s)
+    """
+_OLD_RUNS: Final = """
+    SELECT run FROM rerail.runs WHERE status = 'completed' AND updated_at < %(before)s
+        AND run IN (SELECT run FROM rerail.run_blobs WHERE digest = ANY(%(digests)s)) FOR UPDATE SKIP LOCKED
+    """
+_OLD_BLOBS: Final = "SELECT digest FROM rerail.blobs WHERE digest = ANY(%(digests)s) FOR UPDATE SKIP LOCKED"
 _SWEEP: Final = """
     WITH gone AS (
-        DELETE FROM rerail.blobs WHERE digest IN (
-            SELECT digest FROM rerail.run_blobs JOIN rerail.runs USING (run)
-            GROUP BY digest HAVING bool_and(status = 'completed' AND updated_at < %(before)s)
+        DELETE FROM rerail.blobs WHERE digest = ANY(%(digests)s) AND NOT EXISTS (
+            SELECT 1 FROM rerail.run_blobs WHERE run_blobs.digest = blobs.digest AND run <> ALL(%(runs)s)
         ) RETURNING digest
     ), forgotten AS (
         DELETE FROM rerail.run_blobs WHERE digest IN (SELECT digest FROM gone)
@@ -170,10 +191,19 @@ class _Write:
 class PostgresStore:
     """Histories in the schema `rerail` of a Postgres database."""
 
-    def __init__(self, url: str) -> None:
-        self._url = url
+    def __init__(
+        self,
+        url: str,
+        durability: str = "full",
+        *,
+        answer_seconds: float = ANSWER_SECONDS,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._url, self._clock = url, clock
         self._where = shown(url)
-        self._pool: AsyncConnectionPool[Connection] | None = None
+        self._durability, self._patience = durability, answer_seconds
+        self.caveats: tuple[Told, ...] = ()  # what the server's settings can lose
+        self._pool: AsyncConnectionPool[Link] | None = None
         self._closing = False
         self._queue: list[_Write] = []
         self._wake = asyncio.Event()
@@ -191,20 +221,24 @@ class PostgresStore:
         """Connect and prepare; an open store is connected anew."""
         await self.close()
         with self._translated():
-            async with await psycopg.AsyncConnection.connect(
-                self._url, autocommit=True, connect_timeout=CONNECT_SECONDS
-            ) as first:
-                await prepare(first, self._where)
+            async with await Link.connect(self._url, **options(self._url)) as first:
+                await self._begin(first)
+                with first.patient(LONG_SECONDS):
+                    await prepare(first, self._where)
+                self.caveats = tuple(await caveats(first, self._where))
         # One that writes, and those that read. A pool that cannot connect waits twice as long from try to try; it gives
         # up before that is long, and whoever needs a connection makes it begin anew.
-        options = {"autocommit": True, "connect_timeout": CONNECT_SECONDS}
         self._pool = AsyncConnectionPool(
-            self._url, kwargs=options, min_size=1, max_size=READERS + 1, open=False, timeout=CONNECT_SECONDS,
-            reconnect_timeout=CONNECT_SECONDS, name="rerail",
+            self._url, connection_class=Link, kwargs=options(self._url), configure=self._begin, min_size=1,
+            max_size=READERS + 1, open=False, timeout=CONNECT_SECONDS, reconnect_timeout=CONNECT_SECONDS, name="rerail",
         )  # fmt: skip
         await self._pool.open()
         self._closing = False
         self._tasks = [asyncio.create_task(self._write_all()), asyncio.create_task(self._listen())]
+
+    async def _begin(self, link: Link) -> None:
+        link.patience = self._patience
+        await begin(link, self._durability)
 
     async def close(self) -> None:
         """Let go of everything; what is being written is finished first."""
@@ -233,7 +267,7 @@ class PostgresStore:
         values = {
             "run": head.run, "status": head.status, "objective": _plain(head.objective), "parent": head.parent,
             "created_at": head.created_at, "updated_at": head.updated_at, "fence": head.fence,
-            "renewed_at": head.renewed_at, **_owned(head.owner),
+            "ago": head.renewed_at - self._clock(), **_owned(head.owner),
         }  # fmt: skip
         if not await self._write(_CREATE, values):
             raise Conflict(f"there is a run {head.run} already")
@@ -248,7 +282,8 @@ class PostgresStore:
             "ats": [at for at, _ in rows], "datas": [data for _, data in rows],
         }  # fmt: skip
         if batch.blobs:
-            contents = {"digests": list(batch.blobs), "contents": list(batch.blobs.values())}
+            digests = sorted(batch.blobs)  # two who bring the same ones must not wait for each other
+            contents = {"digests": digests, "contents": [batch.blobs[name] for name in digests]}
             written = await self._write(_APPEND, values | contents)
         else:
             written = await self._write(_APPEND_ROWS, values)
@@ -264,7 +299,7 @@ class PostgresStore:
     async def head(self, run: str) -> Head | None:
         """One run as lists show it."""
         found = await self._read(_HEAD, {"run": run})
-        return _head(found[0]) if found else None
+        return _head(found[0], self._clock()) if found else None
 
     async def heads(
         self,
@@ -291,20 +326,23 @@ class PostgresStore:
             "prefix": prefix, "end": f"{prefix}\U0010ffff", "any_status": not status, "status": list(status),
             "parent": parent, "limit": limit, "at": before and before[0], "last": before and before[1],
         }  # fmt: skip
-        return [_head(row) for row in await self._read(sql, values)]
+        found = await self._read(sql, values)
+        now = self._clock()
+        return [_head(row, now) for row in found]
 
     # -- Leases ---------------------------------------------------------------------------------------------------
 
     async def claim(self, run: str, owner: Owner, now: float, *, over: int | None = None) -> Lease:
         """Take the lease if nobody has it, or if its fence is `over`; `Taken` otherwise."""
-        claimed = await self._write(_CLAIM, {"run": run, "now": now, "over": over, **_owned(owner)})
+        values = {"run": run, "ago": now - self._clock(), "over": over, **_owned(owner)}
+        claimed = await self._write(_CLAIM, values)
         if claimed:
             return Lease(run, owner, claimed[0][0])
         return await refused_claim(run, self.head)
 
     async def renew(self, lease: Lease, now: float) -> None:
         """Say that the holder lives; `Fenced` if it is not the holder any more."""
-        if not await self._write(_RENEW, {"run": lease.run, "fence": lease.fence, "now": now}):
+        if not await self._write(_RENEW, {"run": lease.run, "fence": lease.fence, "ago": now - self._clock()}):
             raise Fenced(f"run {lease.run} is not held with fence {lease.fence} any more")
 
     async def release(self, lease: Lease) -> None:
@@ -345,8 +383,10 @@ class PostgresStore:
 
     async def sweep(self, before: float) -> int:
         """Drop contents that only runs completed before that time refer to; returns how many."""
-        [(count,)] = await self._write(_SWEEP, {"before": before})
-        return int(count)
+        with self._translated():
+            async with self._connection() as link, link.transaction():
+                with link.patient(LONG_SECONDS):
+                    return await _swept(link, before)
 
     # -- News -----------------------------------------------------------------------------------------------------
 
@@ -388,23 +428,30 @@ class PostgresStore:
         """Hear what other processes wrote, and look once in a while; for as long as the store is open."""
         while True:
             try:
-                async with await psycopg.AsyncConnection.connect(
-                    self._url, autocommit=True, connect_timeout=CONNECT_SECONDS
-                ) as listening:
+                async with await Link.connect(self._url, **options(self._url)) as listening:
+                    await self._begin(listening)
                     await listening.execute(f"LISTEN {CHANNEL}")
                     await self._look()
-                    while True:
-                        async for heard in listening.notifies(timeout=LOOK_SECONDS):
-                            self._hear(heard.payload)
-                        await self._look()
+                    await self._hear_all(listening)
             except (psycopg.Error, OSError, Unavailable, Unusable):
                 # Each of those who wait looks for itself, and raises to whom it concerns.
                 for run in self._waiters.runs():
                     self._waiters.ring(run)
                 await asyncio.sleep(0.5)
 
+    async def _hear_all(self, listening: Link) -> None:
+        loop = asyncio.get_running_loop()
+        tried = loop.time()
+        while True:
+            async for heard in listening.notifies(timeout=LOOK_SECONDS):
+                self._hear(heard.payload)
+            await self._look()
+            if loop.time() - tried > PING_SECONDS:  # a word that is never sent cannot be told from one that is lost
+                tried = loop.time()
+                await listening.execute("SELECT 1")
+
     def _hear(self, payload: str) -> None:
-        for run, seq in json.loads(payload):
+        for run, seq in _news_in(payload):
             self._waiters.ring(run, seq if seq >= 0 else None)
 
     async def _look(self) -> None:
@@ -455,7 +502,7 @@ class PostgresStore:
             _settle(write.done, rows)
 
     @asynccontextmanager
-    async def _connection(self) -> AsyncIterator[Connection]:
+    async def _connection(self) -> AsyncIterator[Link]:
         if self._pool is None:
             raise Unavailable(tell("refuse.store.pg_closed", where=self._where))
         async with self._pool.connection() as connection:
@@ -470,7 +517,22 @@ class PostgresStore:
             raise meaning(error, self._where) from error
 
 
-async def _execute(connection: Connection, writes: Sequence[_Write]) -> list[Rows]:
+async def _swept(link: Link, before: float) -> int:
+    """Drop what nobody needs any more; what somebody is busy with is left for another time."""
+
+    async def found(sql: LiteralString, **values: Any) -> list[Any]:
+        return [one for (one,) in await (await link.execute(sql, values)).fetchall()]
+
+    digests = await found(_SWEPT, before=before)
+    if not digests:
+        return 0
+    runs = await found(_OLD_RUNS, before=before, digests=digests)
+    digests = await found(_OLD_BLOBS, digests=digests)
+    [count] = await found(_SWEEP, digests=digests, runs=runs)
+    return int(count)
+
+
+async def _execute(connection: Link, writes: Sequence[_Write]) -> list[Rows]:
     """Execute statements in one transaction and, where there are several, in one go over the wire."""
     if len(writes) == 1:
         cursor = await connection.execute(writes[0].sql, writes[0].values)
@@ -509,16 +571,28 @@ def _messages(news: Iterable[tuple[str, int]]) -> Iterable[str]:
         yield f"[{','.join(parts)}]"
 
 
+def _news_in(payload: str) -> Iterable[tuple[str, int]]:
+    """The news in a message; what is none of ours is none: anybody may notify the channel."""
+    with contextlib.suppress(ValueError, RecursionError):
+        told = json.loads(payload)
+        for one in told if isinstance(told, list) else ():
+            match one:
+                case [str(run), int(seq)]:
+                    yield run, seq
+                case _:
+                    continue
+
+
 def _owned(owner: Owner | None) -> dict[str, Any]:
     if owner is None:
         return dict.fromkeys(("host", "pid", "started", "worker"))
     return {"host": owner.host, "pid": owner.pid, "started": owner.started, "worker": owner.worker}
 
 
-def _head(row: Sequence[Any]) -> Head:
-    run, seq, status, objective, parent, created_at, updated_at, host, pid, started, worker, fence, renewed_at = row
+def _head(row: Sequence[Any], now: float) -> Head:
+    run, seq, status, objective, parent, created_at, updated_at, host, pid, started, worker, fence, ago = row
     owner = None if host is None else Owner(host, pid, started, bool(worker))
-    return Head(run, seq, status, objective, parent, created_at, updated_at, owner, fence, renewed_at)
+    return Head(run, seq, status, objective, parent, created_at, updated_at, owner, fence, now + ago)
 
 
 def _plain(text: str) -> str:

@@ -3,6 +3,7 @@
 Rules of this file:
 - Whatever must not come apart is one script on the server; the scripts, and every key, are in `redis_scripts`.
 - Who waits for news hears of it on a channel; a message that is lost is made up for by a look every few seconds.
+- When a lease was renewed is kept by the server's clock and told by the caller's: no two machines' clocks are compared.
 - How safe an acknowledgement is, is up to the server's settings; what they can lose is said when the store is opened.
 - No error of Redis leaves this file; each becomes `Unavailable` or `Unusable`, with what to do next.
 """
@@ -12,7 +13,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import struct
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, cast
 
 import redis.asyncio as redis
@@ -29,6 +31,8 @@ from rerail.ports import Batch, Conflict, Fenced, Head, Lease, Owner, Row, Unava
 TIME: Final = struct.Struct(">d")
 LOOK_SECONDS: Final = 1.0  # how often those who wait look for themselves
 PAGE: Final = 500  # runs that are looked at in one go
+CONNECT_SECONDS: Final = 5.0
+ANSWER_SECONDS: Final = 15.0  # a server that has not answered by then is given up
 
 # What an error means: the first type that fits.
 _MEANINGS: Final[Sequence[tuple[type[Exception], type[Unavailable] | type[Unusable], str]]] = (
@@ -70,8 +74,15 @@ def meaning(error: Exception, where: str) -> Unavailable | Unusable:
 class RedisStore:
     """Histories in a Redis server, all keys under `rerail:`."""
 
-    def __init__(self, url: str, keep_seconds: float = 86_400.0) -> None:
-        self._url = url
+    def __init__(
+        self,
+        url: str,
+        keep_seconds: float = 86_400.0,
+        *,
+        answer_seconds: float = ANSWER_SECONDS,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._url, self._patience, self._clock = url, answer_seconds, clock
         self._where = shown(url)
         self._keep = str(max(1, int(min(keep_seconds, 3e9) * 1000)))
         self._client: redis.Redis | None = None
@@ -91,7 +102,10 @@ class RedisStore:
         with self._translated():
             try:
                 # Nothing is sent twice behind our back: whoever asks knows whether it may.
-                client = redis.Redis.from_url(self._url, retry=Retry(NoBackoff(), 0), health_check_interval=30)
+                client = redis.Redis.from_url(
+                    self._url, retry=Retry(NoBackoff(), 0), health_check_interval=30, socket_timeout=self._patience,
+                    socket_connect_timeout=min(CONNECT_SECONDS, self._patience),
+                )  # fmt: skip
             except ValueError as error:
                 raise Unusable(tell("refuse.store.redis_refused", where=self._where, error=error)) from error
             try:
@@ -146,10 +160,11 @@ class RedisStore:
         fields = {
             "run": head.run, "status": head.status, "objective": head.objective, "parent": head.parent,
             "created_at": repr(head.created_at), "updated_at": repr(head.updated_at), "fence": head.fence,
-            "renewed_at": repr(head.renewed_at), **_owned(head.owner),
+            **_owned(head.owner),
         }  # fmt: skip
         flat = [part for pair in fields.items() for part in pair]
-        made = await self._run(scripts.CREATE, head.run, repr(head.created_at), head.status, head.parent, *flat)
+        ago = repr(head.renewed_at - self._clock())
+        made = await self._run(scripts.CREATE, head.run, repr(head.created_at), head.status, head.parent, ago, *flat)
         if not made:
             raise Conflict(f"there is a run {head.run} already")
 
@@ -172,7 +187,8 @@ class RedisStore:
 
     async def head(self, run: str) -> Head | None:
         """One run as lists show it."""
-        return _head(await self._ask("HGETALL", f"rerail:run:{run}"))
+        found = await self._placed([run.encode()])
+        return found[0][1] if found else None
 
     async def heads(
         self,
@@ -224,26 +240,27 @@ class RedisStore:
         for first in range(0, len(ids), PAGE):
             with self._translated():
                 pipe = self._open().pipeline(transaction=False)
+                pipe.time()
                 for run in ids[first : first + PAGE]:
                     pipe.hgetall(b"rerail:run:" + run)
-                answers = await pipe.execute()
-            found += [(fields[b"place"], head) for fields in answers if (head := _head(fields)) is not None]
+                (seconds, micros), *answers = await pipe.execute()
+            ahead = self._clock() - seconds - micros / 1e6
+            found += [(fields[b"place"], head) for fields in answers if (head := _head(fields, ahead)) is not None]
         return found
 
     # -- Leases ---------------------------------------------------------------------------------------------------
 
     async def claim(self, run: str, owner: Owner, now: float, *, over: int | None = None) -> Lease:
         """Take the lease if nobody has it, or if its fence is `over`; `Taken` otherwise."""
-        fields = {**_owned(owner), "renewed_at": repr(now)}
-        flat = [part for pair in fields.items() for part in pair]
-        fence = await self._run(scripts.CLAIM, run, "" if over is None else over, *flat)
+        flat = [part for pair in _owned(owner).items() for part in pair]
+        fence = await self._run(scripts.CLAIM, run, "" if over is None else over, repr(now - self._clock()), *flat)
         if fence:
             return Lease(run, owner, fence)
         return await refused_claim(run, self.head)
 
     async def renew(self, lease: Lease, now: float) -> None:
         """Say that the holder lives; `Fenced` if it is not the holder any more."""
-        if not await self._run(scripts.RENEW, lease.run, lease.fence, repr(now)):
+        if not await self._run(scripts.RENEW, lease.run, lease.fence, repr(now - self._clock())):
             raise Fenced(f"run {lease.run} is not held with fence {lease.fence} any more")
 
     async def release(self, lease: Lease) -> None:
@@ -381,7 +398,8 @@ def _owned(owner: Owner | None) -> dict[str, Any]:
     return {"host": owner.host, "pid": owner.pid, "started": repr(owner.started), "worker": int(owner.worker)}
 
 
-def _head(fields: dict[bytes, bytes]) -> Head | None:
+def _head(fields: dict[bytes, bytes], ahead: float) -> Head | None:
+    """A run as lists show it; ``ahead`` is how far the caller's clock is before the server's."""
     if not fields:
         return None
     known = {name.decode(): value.decode() for name, value in fields.items()}
@@ -390,5 +408,6 @@ def _head(fields: dict[bytes, bytes]) -> Head | None:
         owner = Owner(known["host"], int(known["pid"]), float(known["started"]), known["worker"] == "1")
     return Head(
         known["run"], int(known["seq"]), known["status"], known["objective"], known["parent"],
-        float(known["created_at"]), float(known["updated_at"]), owner, int(known["fence"]), float(known["renewed_at"]),
+        float(known["created_at"]), float(known["updated_at"]), owner, int(known["fence"]),
+        float(known["renewed_at"]) + ahead,
     )  # fmt: skip

@@ -2,7 +2,8 @@
 
 Rules of this file:
 - A script checks before it writes. What it wrote before an error it takes back: Redis itself would keep it.
-- Numbers with fractions (times) pass through as texts; a script never calculates with them.
+- Numbers with fractions (times) pass through as texts; a script never calculates with them, except with the one that
+  it reads off its own clock: when a lease was renewed.
 
 The keys (`{run}` is a run's id, `{place}` its number in order of making, 16 digits, a colon and its id):
 
@@ -26,18 +27,30 @@ from __future__ import annotations
 
 from typing import Final
 
-CREATE: Final = """
+# When it is, by the server's clock, and so many seconds later.
+_AT: Final = """
+local function at(seconds)
+    local now = redis.call('TIME')
+    return string.format('%.6f', now[1] + now[2] / 1000000 + seconds)
+end
+"""
+
+# run, time of making, status, parent, how long ago the lease was renewed (below zero), then names and values.
+CREATE: Final = (
+    _AT
+    + """
 local run, created, status, parent = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local head = 'rerail:run:' .. run
 if redis.call('EXISTS', head) == 1 then return 0 end
 local place = string.format('%016d', redis.call('INCR', 'rerail:number')) .. ':' .. run
-redis.call('HSET', head, 'seq', 0, 'place', place, unpack(ARGV, 5))
+redis.call('HSET', head, 'seq', 0, 'place', place, 'renewed_at', at(ARGV[5]), unpack(ARGV, 6))
 redis.call('ZADD', 'rerail:runs', created, place)
 redis.call('ZADD', 'rerail:status:' .. status, created, place)
 redis.call('ZADD', 'rerail:children:' .. parent, created, place)
 redis.call('ZADD', 'rerail:ids', 0, run)
 return 1
 """
+)
 
 # run, after, fence, time of the last row, status, objective, milliseconds to keep, number of rows, rows, then digests
 # and contents in turn. Answers 1, or 0 if there is no such run, or the run is elsewhere; the caller looks why.
@@ -114,22 +127,29 @@ redis.call('PUBLISH', 'rerail:news', string.format('%.0f', after + count) .. ' '
 return 1
 """
 
-# run, the fence that may be taken over or nothing, then names and values of the owner. Answers the new fence, or 0.
-CLAIM: Final = """
+# run, the fence that may be taken over or nothing, how long ago it was renewed (below zero), then names and values of
+# the owner. Answers the new fence, or 0.
+CLAIM: Final = (
+    _AT
+    + """
 local head = 'rerail:run:' .. ARGV[1]
 local now = redis.call('HMGET', head, 'host', 'fence')
 if not now[2] or (now[1] and now[2] ~= ARGV[2]) then return 0 end
-redis.call('HSET', head, unpack(ARGV, 3))
+redis.call('HSET', head, 'renewed_at', at(ARGV[3]), unpack(ARGV, 4))
 return redis.call('HINCRBY', head, 'fence', 1)
 """
+)
 
-RENEW: Final = """
+RENEW: Final = (
+    _AT
+    + """
 local head = 'rerail:run:' .. ARGV[1]
 local now = redis.call('HMGET', head, 'host', 'fence')
 if not now[1] or now[2] ~= ARGV[2] then return 0 end
-redis.call('HSET', head, 'renewed_at', ARGV[3])
+redis.call('HSET', head, 'renewed_at', at(ARGV[3]))
 return 1
 """
+)
 
 RELEASE: Final = """
 local head = 'rerail:run:' .. ARGV[1]

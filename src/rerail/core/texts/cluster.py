@@ -65,6 +65,10 @@ CLUSTER: dict[str, dict[str, str]] = {
         "en": "run {run} is left to others: {why}",
         "zh": "任务 {run} 留给其他工作进程：{why}",
     },
+    "reason.work.waits": {
+        "en": "run {run} cannot be driven for now: {why}",
+        "zh": "任务 {run} 暂时无法继续：{why}",
+    },
     "reason.work.no_store": {
         "en": "the store is out of reach for now: {error}",
         "zh": "暂时无法访问存储：{error}",

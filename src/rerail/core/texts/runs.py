@@ -14,6 +14,11 @@ RUNS: dict[str, dict[str, str]] = {
     },
     "refuse.run.step_unknown": {"en": "run {run} has no step {step!r}", "zh": "任务 {run} 没有步骤 {step!r}"},
     "refuse.run.run_at_rest": {"en": "run {run} is {status}", "zh": "任务 {run} 的状态是 {status}"},
+    "refuse.run.moved": {"en": "run {run} was moved to {to}", "zh": "任务 {run} 已移到 {to}"},
+    "refuse.run.arriving": {
+        "en": "run {run} has not arrived whole: {owner} began to copy it here",
+        "zh": "任务 {run} 尚未完整到达：{owner} 正在把它复制到这里",
+    },
     "refuse.run.run_paused": {"en": "run {run} is paused already", "zh": "任务 {run} 已经暂停"},
     "refuse.run.run_live": {"en": "run {run} is being driven", "zh": "任务 {run} 正在执行"},
     "refuse.run.step_ended": {"en": "step {step!r} is {status} already", "zh": "步骤 {step!r} 已经是 {status}"},
@@ -170,6 +175,14 @@ RUNS: dict[str, dict[str, str]] = {
         "zh": "等它提出确认时再拒绝，或跳过：rerail skip {run} {step}",
     },
     "hint.run.run_at_rest": {"en": "use: rerail retry {run}", "zh": "使用：rerail retry {run}"},
+    "hint.run.moved": {
+        "en": "go on with it there: --store {to}",
+        "zh": "请在那里继续：--store {to}",
+    },
+    "hint.run.arriving": {
+        "en": "if the copy was cut off, type it again: rerail store copy FROM TO",
+        "zh": "如果复制中断了，请再执行一次：rerail store copy FROM TO",
+    },
     "hint.run.run_paused": {"en": "use: rerail resume {run}", "zh": "使用：rerail resume {run}"},
     "hint.run.run_live": {
         "en": "wait for it, or look on: rerail watch {run}",

@@ -79,6 +79,14 @@ STORES: dict[str, dict[str, str]] = {
         "en": "Redis at {where} writes to disk once a second: when its machine stops hard, the last second of history is lost. Set appendfsync always.",
         "zh": "位于 {where} 的 Redis 每秒写入一次磁盘：所在机器异常停止时会丢失最后一秒的历史。请设置 appendfsync always。",
     },
+    "warn.store.pg_unsafe": {
+        "en": "Postgres at {where} runs with {name} = off: when its machine stops hard, histories may be lost or damaged. Set {name} = on.",
+        "zh": "位于 {where} 的 Postgres 设置了 {name} = off：所在机器异常停止时，历史可能丢失或损坏。请设置 {name} = on。",
+    },
+    "reason.store.silent": {
+        "en": "the server has said nothing for {seconds} s",
+        "zh": "服务器已有 {seconds} 秒没有任何回应",
+    },
     "warn.store.redis_evicts": {
         "en": "Redis at {where} removes keys when its memory is full (maxmemory-policy {policy}): histories may lose parts. Set maxmemory-policy noeviction.",
         "zh": "位于 {where} 的 Redis 在内存不足时会删除键（maxmemory-policy {policy}）：历史可能不完整。请设置 maxmemory-policy noeviction。",
@@ -90,6 +98,18 @@ STORES: dict[str, dict[str, str]] = {
     "reason.copy.driven": {
         "en": "{owner} is driving it; wait until it is at rest, or pause it",
         "zh": "{owner} 正在运行它；请等它停下来，或先暂停",
+    },
+    "reason.copy.open": {
+        "en": "it is {status}, and would go on in both stores; --move takes it along and ends it here",
+        "zh": "它的状态是 {status}，复制后会在两个存储中继续；--move 会把它移过去，并在原处结束",
+    },
+    "reason.copy.moved": {
+        "en": "it was moved to {to}, and goes on there",
+        "zh": "它已移到 {to}，在那里继续",
+    },
+    "reason.copy.unreadable": {
+        "en": "its history cannot be read: {error}",
+        "zh": "无法读取它的历史：{error}",
     },
     "reason.copy.differs": {
         "en": "the target has another history under this id, from event {seq} on",
@@ -110,6 +130,10 @@ STORES: dict[str, dict[str, str]] = {
     "cli.arg.store.action": {"en": "copy.", "zh": "copy。"},
     "cli.arg.store.source": {"en": "The store to read from: a file or an address.", "zh": "要读取的存储：文件或地址。"},
     "cli.arg.store.target": {"en": "The store to write to: a file or an address.", "zh": "要写入的存储：文件或地址。"},
+    "cli.arg.store.move": {
+        "en": "Take runs along that are not at rest: they go on in the target, and end as cancelled here.",
+        "zh": "连同尚未结束的任务一起移动：它们在目标中继续，在原处则以 cancelled 结束。",
+    },
     "cli.arg.store.run": {"en": "Only this run; may be given several times.", "zh": "只复制这个任务；可以给出多次。"},
     "cli.store.action": {
         "en": "store has one action, copy, and no {action!r}: rerail store copy FROM TO",
@@ -120,7 +144,9 @@ STORES: dict[str, dict[str, str]] = {
     "cli.store.progress": {"en": "{n} runs …", "zh": "{n} 个任务……"},
     "cli.store.copied": {"en": "copied", "zh": "已复制"},
     "cli.store.same_there": {"en": "there already", "zh": "此前已在"},
+    "cli.store.moved": {"en": "moved", "zh": "已移动"},
     "cli.store.driven": {"en": "left out", "zh": "已略过"},
+    "cli.store.open": {"en": "left out", "zh": "已略过"},
     "cli.store.differs": {"en": "differs", "zh": "不一致"},
     "cli.store.damaged": {"en": "damaged", "zh": "已损坏"},
     "cli.store.expired": {
@@ -128,8 +154,8 @@ STORES: dict[str, dict[str, str]] = {
         "zh": "{n} 项内容此前已过期",
     },
     "cli.store.done": {
-        "en": "{copied:run|runs} copied and compared, {same} there already, {others} to look at",
-        "zh": "已复制并核对 {copied} 个任务，{same} 个此前已在，{others} 个需要查看",
+        "en": "{copied:run|runs} copied and compared, {moved} moved, {same} there already, {others} to look at",
+        "zh": "已复制并核对 {copied} 个任务，移动 {moved} 个，{same} 个此前已在，{others} 个需要查看",
     },
     "cli.head.outcome": {"en": "outcome", "zh": "结果"},
     "cli.head.reason": {"en": "reason", "zh": "原因"},

@@ -133,7 +133,7 @@ STORIES: dict[str, dict[str, str]] = {
         "en": "{time}  no more steps are started: {words} ({reason}) [{code}]",
         "zh": "{time}  不再启动步骤：{words}（{reason}）[{code}]",
     },
-    "why.cancelled": {"en": "{time}  cancelled by {by}", "zh": "{time}  {by} 取消了任务"},
+    "why.cancelled": {"en": "{time}  cancelled by {by}{reason}", "zh": "{time}  {by} 取消了任务{reason}"},
     "why.waiting": {"en": "{time}  waiting for: {on}", "zh": "{time}  等待：{on}"},
     "why.done": {"en": "{time}  {status}: {summary}", "zh": "{time}  {status}：{summary}"},
     "why.now": {"en": "Now: {status}{detail}", "zh": "现在：{status}{detail}"},
