@@ -215,7 +215,9 @@ async def test_two_workers_share_fifty_runs_and_one_is_killed(on_postgres: Share
             while (await engine.head(run)).owner is not None:  # noqa: ASYNC110 - it is about to be given back
                 await asyncio.sleep(0.02)
     paid = [line.split()[0] for line in lines(trace) if line.split()[1] == "pay"]
-    assert sorted(paid) == sorted(runs)
+    assert len(paid) == len(set(paid)), "paid twice"
+    # Whoever was killed between its word and its deed has paid nothing: that is what a doubt is about.
+    assert set(runs) - set(paid) <= {result.run_id for result in doubts}
     assert len(doubts) <= 4
     assert {line.split()[2] for line in lines(trace)} >= {str(first.pid), str(second.pid)}
 
