@@ -108,15 +108,14 @@ async def serve(
                     webbrowser.open(f"{url}#token={quote(token)}" if token else url)
 
             app = make_app(serving, host, files)
-            await _until_told(serve_app(app, listening, ready, **_web_options(table.max_readers)))
+            await _until_told(serve_app(app, listening, ready, **_WEB_OPTIONS))
     return 0
 
 
-def _web_options(readers: int) -> dict[str, Any]:
-    return {
-        "ws": "websockets-sansio", "ws_max_size": 1_000_000, "ws_per_message_deflate": False, "access_log": False,
-        "server_header": False, "proxy_headers": False, "limit_concurrency": readers + 100,
-    }  # fmt: skip
+_WEB_OPTIONS: dict[str, Any] = {
+    "ws": "websockets-sansio", "ws_max_size": 1_000_000, "ws_per_message_deflate": False, "access_log": False,
+    "server_header": False, "proxy_headers": False,
+}  # fmt: skip
 
 
 def _announce(out: Output, url: str, serving: Serving, *, built: bool) -> None:

@@ -3,6 +3,7 @@
 Rules of this file:
 - Only this machine is served unless the user says otherwise, and then only whoever knows the token.
 - The command minds the signals; the web server only serves, and gives requests under way a moment to end.
+- Whoever connects and says nothing is let go (silence.py).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from starlette.types import ASGIApp
 from rerail.adapters.executors.endings import finished
 from rerail.core.texts import tell
 from rerail.errors import RerailError
+from rerail.server.silence import Silence
 
 
 def listen(address: str, *, expose: bool, token: str) -> socket.socket:
@@ -59,10 +61,12 @@ def url_of(listening: socket.socket, path: str = "") -> str:
     return f"http://{shown}:{port}{path}"
 
 
-async def serve_app(app: ASGIApp, listening: socket.socket, ready: Callable[[], None], **options: Any) -> None:
+async def serve_app(
+    app: ASGIApp, listening: socket.socket, ready: Callable[[], None], silence: Silence | None = None, **options: Any
+) -> None:
     """Serve until cancelled; requests under way get a moment to end."""
     config = {"log_level": "warning", "lifespan": "on", "timeout_graceful_shutdown": 1, **options}
-    web = _Web(uvicorn.Config(app, **config))
+    web = _Web(uvicorn.Config(app, http=(silence or Silence()).protocol, **config))  # type: ignore[arg-type]
     serving = asyncio.ensure_future(web.serve(sockets=[listening]))
     ready()
     try:

@@ -65,6 +65,11 @@ SERVER: dict[str, dict[str, str]] = {
         "en": "set ray.address where the server is started",
         "zh": "在启动服务器处设置 ray.address",
     },
+    "refuse.server.busy": {
+        "en": "{limit} requests are under way already, and there may be no more",
+        "zh": "正在处理的请求已有 {limit} 个，达到上限",
+    },
+    "hint.server.busy": {"en": "try again in a moment", "zh": "请稍后再试"},
     "refuse.server.too_many": {
         "en": "{limit} streams and sockets are open already",
         "zh": "已打开 {limit} 个流和套接字连接，达到上限",
