@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from playwright.sync_api import Page, expect
@@ -147,6 +148,24 @@ def test_a_doubt_is_resolved(shared: Served, window: Open) -> None:
     run_is(page, "failed")
     is_now(page, "thank", "skipped")
     assert shared.count("send-lost") == 1
+
+
+def test_an_argument_that_is_deleted_is_gone(shared: Served, window: Open) -> None:
+    """H7, X7: a repair calls the step as it stands in the dialog, and not with what was taken out of it."""
+    args = {"name": "repaired", "message": "not this one"}
+    run = shared.begin([{"id": "a", "tool": "broken", "args": args}], "Too many words")
+    shared.wait(run, "failed")
+    page = window(address(shared.url, run, step="a"))
+    act(page, "step-repair")
+    typed = page.locator("dialog textarea")
+    expect(typed).to_have_value(re.compile("not this one"))
+    expect(page.locator("dialog [data-action='send']")).to_be_disabled()
+    typed.fill("[1]")
+    expect(page.locator("dialog [role=alert]")).to_contain_text("no JSON object")
+    typed.fill('{"name": "repaired"}')
+    send(page)
+    expect(drawer(page).locator(".card.bad")).to_contain_text("the key is missing")
+    assert shared.api("GET", f"/runs/{run}/steps/a")["args"] == {"name": "repaired"}
 
 
 def test_a_run_is_paused_resumed_added_to_and_cancelled(shared: Served, window: Open) -> None:

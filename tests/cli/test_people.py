@@ -187,6 +187,14 @@ def test_a_step_is_repaired_from_the_command_line(here: Here) -> None:
     assert here.place.calls == ["get", "use"]
 
 
+def test_an_argument_is_removed_from_the_command_line(here: Here) -> None:
+    """H7, X7: an argument that should not be there is taken away; one that is not there is a fault."""
+    run = here.run({"id": "use", "tool": "fail", "args": {"message": "mine", "category": "tool_error"}}, code=1)
+    assert "there are: message, category" in here("repair", run, "use", "--remove", "massage", code=2).err
+    done = here("repair", run, "use", "--remove", "message", "--json", code=1).json["steps"]["use"]
+    assert (done["error"]["message"], done["args"]) == ("it broke", {"category": "tool_error"})
+
+
 def test_the_report_tells_what_was_set_by_hand(here: Here) -> None:
     """V7, X7: nothing was called again, and the report does not say so."""
     steps = ({"id": "s", "tool": "send", "args": {"until": "never"}}, {"id": "b", "tool": "ok", "needs": ["s"]})

@@ -57,7 +57,7 @@ OPTIONS = {
     "resume": {"--take-over": "take_over"},
     "confirm": {"--refuse": "refuse", "--edit": "edit"},
     "resolve": {"--succeeded": "value", "--failed": "outcome", "--rerun": "outcome"},
-    "repair": {"--args": "args", "--tool": "tool", "--needs": "needs"},
+    "repair": {"--args": "args", "--remove": "remove", "--tool": "tool", "--needs": "needs"},
     "run": {"--objective": "objective", "--fallback": "fallback", "--parent": "parent", "--on": "on"},
     "start": {"--parent": "parent", "--queue": "queue"},
     "skip": {"--reason": "reason"},

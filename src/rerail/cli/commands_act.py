@@ -81,13 +81,15 @@ async def repair(
     /,
     *,
     args: str | None = None,
+    remove: Annotated[tuple[str, ...] | None, FLAG] = None,
     tool: str | None = None,
     needs: Annotated[tuple[str, ...] | None, FLAG] = None,
     common: Common = PLAIN,
     out: Annotated[Output, Hidden],
 ) -> int:
     """Change a step that failed, and do it and what depends on it again; what is done is kept."""
-    given: dict[str, Any] = {"args": as_mapping(args) if args is not None else None, "tool": tool, "needs": needs}
+    named = {"remove": remove, "tool": tool, "needs": needs}
+    given: dict[str, Any] = {"args": as_mapping(args) if args is not None else None, **named}
     changes = {name: value for name, value in given.items() if value is not None}
     return await _act(run, lambda engine, found: engine.repair(found, step, **changes), common, out)
 

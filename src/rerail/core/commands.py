@@ -221,7 +221,8 @@ def add(state: State, steps: Sequence[Step], tools: Tools, by: str, faults: Iter
 def repair(state: State, step: str, changes: Mapping[str, Any], tools: Tools, by: str) -> list[Event]:
     """A person's repair of a step that did not succeed: what changes of it, over what it was (H7).
 
-    It and what depends on it are done again, at rest in a new round. Arguments are given one by one; the others stay.
+    It and what depends on it are done again, at rest in a new round. Arguments are given one by one; the others stay,
+    unless `remove` names them. With another tool, `args` are all that it gets.
     """
     track = _track(state, step)
     status, _ = status_of(state, track)
@@ -246,10 +247,10 @@ def repair(state: State, step: str, changes: Mapping[str, Any], tools: Tools, by
 def _repaired(state: State, track: Track, changes: Mapping[str, Any], tools: Tools) -> Step:
     """The step with its changes; `Faulty` lists everything that is wrong with it, and the old one stays."""
     faults: list[Fault] = []
-    args = changes.get("args")
-    merged = dict(changes)
-    if isinstance(args, Mapping) and changes.get("tool", track.step.tool) == track.step.tool:
-        merged["args"] = {**track.step.args, **args}  # another tool has arguments of its own
+    merged = {name: value for name, value in changes.items() if name != "remove"}
+    args = _repaired_args(track, changes, faults)
+    if args is not None:
+        merged["args"] = args
     known = [other for other in state.tracks if other != track.id]
     read = read_steps([{**msgspec.to_builtins(track.step), **merged, "id": track.id}], faults, known=known)
     new = read[0] if read and not faults else track.step
@@ -259,6 +260,23 @@ def _repaired(state: State, track: Track, changes: Mapping[str, Any], tools: Too
     if faults:
         raise Faulty(faults)
     return new
+
+
+def _repaired_args(track: Track, changes: Mapping[str, Any], faults: list[Fault]) -> Any:
+    """The arguments after a change: those that are given over those that stay; None if nothing is said of them."""
+    given, remove = changes.get("args"), changes.get("remove") or ()
+    if given is not None and not isinstance(given, Mapping):
+        return given  # that it is none is found when it is read
+    another = changes.get("tool", track.step.tool) != track.step.tool  # which has arguments of its own
+    found = dict(track.step.args if given is None or not another else {})
+    for name in [remove] if isinstance(remove, str) else remove:
+        if name in (given or {}):
+            faults.append(Fault("BAD_VALUE", tell("refuse.run.repair_both", name=name), track.id))
+        elif name not in found:
+            told = tell("refuse.run.repair_no_arg", name=name, names=", ".join(found) or "-")
+            faults.append(Fault("BAD_VALUE", told, track.id))
+        found.pop(name, None)
+    return {**found, **(given or {})} if given is not None or remove else None
 
 
 def new_faults(state: State, steps: Sequence[Step], tools: Tools) -> list[Fault]:

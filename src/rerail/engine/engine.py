@@ -509,7 +509,10 @@ class Engine(Family):
         await self._act(run, Wish("add", by or self._by, steps=plain))
 
     async def repair(self, run: str, step: str, *, by: str | None = None, **changes: Any) -> None:
-        """Change a step that did not succeed (`tool`, `args`, `needs`, …) and do it, and what depends on it, again."""
+        """Change a step that did not succeed (`tool`, `args`, `needs`, …) and do it, and what depends on it, again.
+
+        Arguments are given one by one and the others stay; `remove` names those to do without.
+        """
         await self._act(run, Wish("repair", by or self._by, step, value=changes))
 
     async def _act(self, run: str, wish: Wish) -> None:

@@ -261,7 +261,9 @@ async def resolve(request: Request, run: RunPath, body: ResolveBody, by: By = No
 async def repair(request: Request, run: RunPath, body: RepairBody, by: By = None) -> Response:
     """Change a step that did not succeed, and do it and what depends on it again."""
     serving = _changing(request)
-    changes = {name: given for name in ("tool", "args", "needs") if (given := getattr(body, name)) is not None}
+    changes = {
+        name: given for name in ("tool", "args", "remove", "needs") if (given := getattr(body, name)) is not None
+    }
     await serving.engine.repair(run, body.step, by=by, **changes)
     return await _now(serving, run)
 

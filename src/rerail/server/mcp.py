@@ -397,8 +397,9 @@ async def add_steps(request: _Request) -> dict[str, Any]:
     ("run", "step"),
     run=_RUN,
     step=_STEP,
-    tool={"type": "string", "description": "Call this tool instead; it gets only the arguments given here."},
+    tool={"type": "string", "description": "Another tool; with args, it gets those and no others."},
     args={"type": "object", "description": "The arguments to change; the others stay as they are."},
+    remove={"type": "array", "items": {"type": "string"}, "description": "Names of arguments to do without."},
     needs={"type": "array", "items": {"type": ["string", "object"]}, "description": "The new needs, all of them."},
     wait_seconds=_WAIT,
 )
@@ -406,7 +407,8 @@ async def repair_step(request: _Request) -> dict[str, Any]:
     """Change a step that did not succeed (its tool, arguments or needs), and do it and what depends on it again. A
     change with faults is refused and the plan stays as it was."""
     run, step = request.args["run"], request.args["step"]
-    changes = {name: request.args[name] for name in ("tool", "args", "needs") if request.args.get(name) is not None}
+    said = ("tool", "args", "remove", "needs")
+    changes = {name: request.args[name] for name in said if request.args.get(name) is not None}
     await request.engine.repair(run, step, by=BY, **changes)
     return await _attended(request, await request.engine.find(run))
 

@@ -135,8 +135,11 @@ class RepairBody(_Body):
     """Changes of a step that did not succeed."""
 
     step: StepId
-    tool: Annotated[str | None, Field(min_length=1, description="Another tool.")] = None
+    tool: Annotated[
+        str | None, Field(min_length=1, description="Another tool; with args, it gets those and no others.")
+    ] = None
     args: Annotated[dict[str, Any] | None, Field(description="Arguments to change; the others stay.")] = None
+    remove: Annotated[list[str] | None, Field(max_length=1000, description="Arguments to do without.")] = None
     needs: Annotated[list[str | dict[str, Any]] | None, Field(description="The new needs, all of them.")] = None
 
 
