@@ -170,6 +170,36 @@ async def test_people_act_on_a_live_run(web: Web) -> None:
         assert kinds == ["accepted", "acted", "retry"]
 
 
+async def test_every_action_on_a_step_is_shown_before_it_happens(web: Web) -> None:
+    """R7, I7: a dry run of each tells what it would lead to, in the reader's language, and does nothing."""
+    async with web.client() as client:
+        run = await started(
+            client,
+            {"id": "gate", "tool": "echo", "confirm": "Really?"},
+            {"id": "doubt", "tool": "send"},
+            {"id": "bad", "tool": "needs_file", "args": {"name": "never"}, "retries": 0},
+            {"id": "after", "tool": "echo", "needs": ["bad", "doubt", "gate"]},
+        )
+        await rested(client, run, "waiting")
+        before = (await client.get(f"/runs/{run}/events")).json()
+        for action, body, becomes, runs in (
+            ("skip", {"step": "gate"}, {"gate": "skipped"}, []),
+            ("confirm", {}, {}, ["gate"]),
+            ("confirm", {"step": "gate", "refuse": True}, {"gate": "failed"}, []),
+            ("resolve", {"step": "doubt", "outcome": "succeeded", "value": 1}, {"doubt": "succeeded"}, []),
+            ("resolve", {"step": "doubt", "outcome": "rerun"}, {}, ["doubt"]),
+            ("repair", {"step": "bad", "args": {"name": "now"}}, {}, ["bad", "after"]),
+        ):
+            told = await client.post(f"/runs/{run}/{action}?lang=zh", json={**body, "dry_run": True})
+            found = told.json()
+            assert told.status_code == 200 and found["run_id"] == run, told.text
+            assert (found["becomes"], [row["step"] for row in found["rerun"]]) == (becomes, runs), action
+            assert all(row["why"] in ("按要求", "尚未执行") for row in found["rerun"])
+        refused = await client.post(f"/runs/{run}/repair", json={"step": "bad", "tool": "nowhere", "dry_run": True})
+        assert refused.status_code == 422
+        assert (await client.get(f"/runs/{run}/events")).json() == before
+
+
 async def test_a_run_is_cancelled_and_a_step_skipped(web: Web) -> None:
     """X7: the reason is kept; a skipped step is a hole, and the run goes on."""
     async with web.client() as client:
@@ -335,6 +365,8 @@ async def test_a_read_only_server_shows_and_changes_nothing(tmp_path: object) ->
         async with web.client() as client:
             assert (await client.get("/health")).json()["read_only"] is True
             assert (await client.post(f"/runs/{run}/retry", json={"dry_run": True})).json()["roots"] == ["x"]
+            skipped = await client.post(f"/runs/{run}/skip", json={"step": "x", "dry_run": True})
+            assert skipped.status_code == 200 and skipped.json()["becomes"] == {"x": "skipped"}
             for path, body in (
                 ("/runs", {"plan": {"steps": STEPS}}), (f"/runs/{run}/retry", {}), (f"/runs/{run}/cancel", {}),
                 (f"/runs/{run}/repair", {"step": "x", "args": {}}), (f"/runs/{run}/skip", {"step": "x"}),

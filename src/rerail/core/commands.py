@@ -289,7 +289,7 @@ def new_faults(state: State, steps: Sequence[Step], tools: Tools) -> list[Fault]
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a retry would do, before anything runs (R7)."""
+    """What a retry, or another action, would do before anything runs (R7)."""
 
     roots: tuple[str, ...]
     rerun: tuple[dict[str, str], ...]  # step and why
@@ -305,6 +305,8 @@ class Preview:
     mending: bool = False  # it is done for what follows it: that is what was asked for
     backs_up: tuple[str, ...] = ()  # files that are copied to a backup, and taken away, before a run starts over
     asks: tuple[str, ...] = ()  # steps that somebody will have to agree to once more
+    becomes: Mapping[str, str] = field(default_factory=dict)  # steps that would end at once, and how
+    leads_to: str = ""  # what the run would be then, if it is known
 
     def to_dict(self) -> dict[str, Any]:
         """The preview as plain data."""
@@ -313,6 +315,7 @@ class Preview:
             "once": list(self.once), "estimate": dict(self.estimate), "passed": list(self.passed),
             "stage": self.stage or None, "files": list(self.files), "damaged": dict(self.damaged),
             "backup": self.backup or None, "backs_up": list(self.backs_up), "asks": list(self.asks),
+            "becomes": dict(self.becomes), "leads_to": self.leads_to or None,
         }  # fmt: skip
 
 
@@ -599,10 +602,14 @@ def _preview(
             once.append(step_id)
     inside = set(chain)
     kept = tuple(step_id for step_id in state.tracks if step_id not in inside)
+    return Preview(tuple(roots), tuple(rerun), kept, tuple(once), estimated(state, chain), events, passed)
+
+
+def estimated(state: State, chain: Sequence[str]) -> dict[str, float]:
+    """How long these steps took the last time, and what they cost."""
     seconds = [state.tracks[step_id].elapsed for step_id in chain]
     cost = sum(state.tracks[step_id].cost for step_id in chain)
-    estimate = {"seconds": _longest(state, inside), "tool_seconds": sum(seconds), "cost": cost}
-    return Preview(tuple(roots), tuple(rerun), kept, tuple(once), estimate, events, passed)
+    return {"seconds": _longest(state, set(chain)), "tool_seconds": sum(seconds), "cost": cost}
 
 
 def acted_once(state: State) -> list[str]:

@@ -67,7 +67,11 @@ By = Annotated[
     AfterValidator(_named),
 ]
 _TAKEN = gives(RUN_EXAMPLE, "It was done; the run goes on.", 202)
-_PREVIEW = {"run_id": "ab12", "roots": ["greet"], "rerun": [{"step": "greet", "why": "…"}], "kept": [], "once": []}
+_PREVIEW = {
+    "run_id": "ab12", "roots": ["greet"], "rerun": [{"step": "greet", "why": "…"}], "kept": [], "once": [],
+    "becomes": {}, "leads_to": "running",
+}  # fmt: skip
+_FORESEEN = {**REFUSALS, **_TAKEN, **gives(_PREVIEW, "What a dry run tells.", 200)}
 
 
 async def given_plan(data: Any) -> Plan:
@@ -83,7 +87,7 @@ def _given_plan(data: Any) -> Plan:
 
 
 def foreseen(preview: Preview, lang: str) -> dict[str, Any]:
-    """What a retry would do, with its reasons in a language."""
+    """What a retry, or another action, would do, with its reasons in a language."""
     plain = preview.to_dict()
     plain["rerun"] = [{**row, "why": retold(row["why"], lang)} for row in plain["rerun"]]
     plain["damaged"] = {path: retold(why, lang) for path, why in plain["damaged"].items()}
@@ -95,10 +99,19 @@ async def _now(serving: Serving, run: str, status: int = 202, **more: Any) -> Re
     return Json({**await shown(serving.engine, found), **more}, status_code=status)
 
 
-def _changing(request: Request) -> Serving:
+def _changing(request: Request, *, dry_run: bool = False) -> Serving:
     serving = serving_of(request)
-    serving.may_change()
+    if not dry_run:
+        serving.may_change()
     return serving
+
+
+async def _acted(request: Request, run: str, preview: Preview | None) -> Response:
+    """The run as it is after an action; or what a dry run found."""
+    serving = serving_of(request)
+    if preview is None:
+        return await _now(serving, run)
+    return Json({"run_id": await serving.engine.find(run), **foreseen(preview, language(request))})
 
 
 def _need_cluster(serving: Serving) -> None:
@@ -170,11 +183,7 @@ async def start(request: Request, body: StartBody, by: By = None) -> Response:
     return answer
 
 
-@router.post(
-    "/runs/{run}/retry",
-    status_code=202,
-    responses={**REFUSALS, **_TAKEN, **gives(_PREVIEW, "What a dry run tells.", 200)},
-)
+@router.post("/runs/{run}/retry", status_code=202, responses=_FORESEEN)
 async def retry(request: Request, run: RunPath, body: RetryBody | None = None, by: By = None) -> Response:
     """Do again exactly what failed and what depends on it; with `dry_run`, tell what that would be."""
     serving, body = serving_of(request), body or RetryBody()
@@ -219,21 +228,24 @@ async def cancel(request: Request, run: RunPath, body: ReasonBody | None = None,
 # -- Steps ----------------------------------------------------------------------------------------------------------
 
 
-@router.post("/runs/{run}/skip", status_code=202, responses={**REFUSALS, **_TAKEN})
+@router.post("/runs/{run}/skip", status_code=202, responses=_FORESEEN)
 async def skip(request: Request, run: RunPath, body: SkipBody, by: By = None) -> Response:
     """Do without a step: those that need it go on, with nothing in its place."""
-    serving = _changing(request)
-    await serving.engine.skip(run, body.step, by=by, reason=body.reason)
-    return await _now(serving, run)
+    serving = _changing(request, dry_run=body.dry_run)
+    told = await serving.engine.skip(run, body.step, by=by, reason=body.reason, dry_run=body.dry_run)
+    return await _acted(request, run, told)
 
 
-@router.post("/runs/{run}/confirm", status_code=202, responses={**REFUSALS, **_TAKEN})
+@router.post("/runs/{run}/confirm", status_code=202, responses=_FORESEEN)
 async def confirm(request: Request, run: RunPath, body: ConfirmBody | None = None, by: By = None) -> Response:
     """Let a step run that waits for a person, or refuse it."""
-    serving, body = _changing(request), body or ConfirmBody()
+    body = body or ConfirmBody()
+    serving = _changing(request, dry_run=body.dry_run)
     edit = {name: _content(name, given) for name, given in body.edit.items()}
-    await serving.engine.confirm(run, body.step, refuse=body.refuse, edit=edit, by=by)
-    return await _now(serving, run)
+    told = await serving.engine.confirm(
+        run, body.step, refuse=body.refuse, edit=edit, by=by, dry_run=body.dry_run
+    )  # fmt: skip
+    return await _acted(request, run, told)
 
 
 def _content(name: str, given: str | Mapping[str, str]) -> bytes:
@@ -246,26 +258,27 @@ def _content(name: str, given: str | Mapping[str, str]) -> bytes:
         raise Refused(tell("refuse.server.edit_encoding", name=name), "USAGE") from None
 
 
-@router.post("/runs/{run}/resolve", status_code=202, responses={**REFUSALS, **_TAKEN})
+@router.post("/runs/{run}/resolve", status_code=202, responses=_FORESEEN)
 async def resolve(request: Request, run: RunPath, body: ResolveBody, by: By = None) -> Response:
     """Say what became of a step whose effect is in doubt, or give its output by hand."""
-    serving = _changing(request)
+    serving = _changing(request, dry_run=body.dry_run)
     succeeded = body.value if body.outcome == "succeeded" else ...
-    await serving.engine.resolve(
-        run, body.step, succeeded=succeeded, failed=body.outcome == "failed", rerun=body.outcome == "rerun", by=by
-    )
-    return await _now(serving, run)
+    told = await serving.engine.resolve(
+        run, body.step, succeeded=succeeded, failed=body.outcome == "failed", rerun=body.outcome == "rerun", by=by,
+        dry_run=body.dry_run,
+    )  # fmt: skip
+    return await _acted(request, run, told)
 
 
-@router.post("/runs/{run}/repair", status_code=202, responses={**REFUSALS, **_TAKEN})
+@router.post("/runs/{run}/repair", status_code=202, responses=_FORESEEN)
 async def repair(request: Request, run: RunPath, body: RepairBody, by: By = None) -> Response:
     """Change a step that did not succeed, and do it and what depends on it again."""
-    serving = _changing(request)
+    serving = _changing(request, dry_run=body.dry_run)
     changes = {
         name: given for name in ("tool", "args", "remove", "needs") if (given := getattr(body, name)) is not None
     }
-    await serving.engine.repair(run, body.step, by=by, **changes)
-    return await _now(serving, run)
+    told = await serving.engine.repair(run, body.step, by=by, dry_run=body.dry_run, **changes)
+    return await _acted(request, run, told)
 
 
 @router.post("/runs/{run}/add", status_code=202, responses={**REFUSALS, **_TAKEN})

@@ -20,6 +20,7 @@ StatusWord = Literal["pending", "running", "waiting", "completed", "failed", "ca
 Lang = Annotated[Literal["en", "zh"] | None, Query(description="The language of sentences; else Accept-Language.")]
 Words = Annotated[bool, Query(description="Say of each event, as `words`, what it says in the reader's language.")]
 StepId = Annotated[str, Field(min_length=1, max_length=1000, description="The id of a step.", examples=["fetch"])]
+DryRun = Annotated[bool, Field(description="Only tell what it would lead to.")]
 Reason = Annotated[str, Field(max_length=2000, description="Why, for the history.")]
 
 
@@ -107,6 +108,7 @@ class SkipBody(_Body):
 
     step: StepId
     reason: Reason = ""
+    dry_run: DryRun = False
 
 
 class ConfirmBody(_Body):
@@ -118,6 +120,7 @@ class ConfirmBody(_Body):
         dict[str, str | dict[str, str]],
         Field(description="Files that it reads → what they should say: a text, or {base64: …}.", max_length=100),
     ] = {}
+    dry_run: DryRun = False
 
 
 class ResolveBody(_Body):
@@ -129,6 +132,7 @@ class ResolveBody(_Body):
         Field(description="succeeded: value is its output; failed: it did not happen; rerun: call it again."),
     ]
     value: Annotated[Any, Field(description="The step's output, with succeeded: any JSON value.")] = None
+    dry_run: DryRun = False
 
 
 class RepairBody(_Body):
@@ -141,6 +145,7 @@ class RepairBody(_Body):
     args: Annotated[dict[str, Any] | None, Field(description="Arguments to change; the others stay.")] = None
     remove: Annotated[list[str] | None, Field(max_length=1000, description="Arguments to do without.")] = None
     needs: Annotated[list[str | dict[str, Any]] | None, Field(description="The new needs, all of them.")] = None
+    dry_run: DryRun = False
 
 
 class AddBody(_Body):

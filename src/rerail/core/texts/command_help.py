@@ -91,6 +91,7 @@ COMMAND_HELP: dict[str, dict[str, str]] = {
     "cli.arg.step": {"en": "The step.", "zh": "步骤。"},
     "cli.arg.plan": {"en": "A YAML or JSON file; - for stdin.", "zh": "YAML 或 JSON 文件；- 表示标准输入。"},
     "cli.arg.parent": {"en": "The run that this one follows up.", "zh": "本任务所接续的任务。"},
+    "cli.arg.dry_run": {"en": "Only show what it would lead to.", "zh": "只显示会带来什么结果。"},
     "cli.arg.reason": {"en": "Why, for the history.", "zh": "原因，写入历史。"},
     "cli.arg.store": {
         "en": "Where runs are kept: a file, or an address such as sqlite:///runs.db.",
