@@ -8,6 +8,7 @@ import { bad } from "../lib/toasts";
 import type { Json, StepDetail } from "../lib/types";
 import { Button, Dialog, Field } from "../parts/basics";
 import { Feet, useAct } from "./ActionDialog";
+import { Foreseen, isKnown, useForeseen } from "./Foreseen";
 
 /** Typed arguments: an object, or nothing if they are none. */
 function argsOf(typed: string): Args | undefined {
@@ -37,6 +38,7 @@ export function RepairDialog({ step, onClose }: { step: string; onClose: () => v
   const parsed = argsOf(args);
   const changes = before && parsed ? changesOf(before, { tool, args: parsed }) : {};
   const same = Object.keys(changes).length === 0;
+  const found = useForeseen("repair", same ? null : { step, ...changes });
   const send = (): void => {
     if (!same) void act({ step, ...changes });
   };
@@ -47,7 +49,8 @@ export function RepairDialog({ step, onClose }: { step: string; onClose: () => v
         <Field label={t("steps.tool")}><input className="mono" disabled={before === null} value={tool} spellCheck={false} onChange={(event) => setTool(event.target.value)} /></Field>
         <Field label={t("step.args")}><textarea className="mono" rows={10} disabled={before === null} value={args} spellCheck={false} aria-invalid={parsed === undefined} onChange={(event) => setArgs(event.target.value)} /></Field>
         {parsed === undefined && <p className="notice bad" role="alert">{t("common.not_object")}</p>}
-        <Feet onClose={onClose}><Button submit kind="primary" icon="wrench" disabled={busy || same || parsed === undefined} name="send">{t("action.repair")}</Button></Feet>
+        <Foreseen found={found} />
+        <Feet onClose={onClose}><Button submit kind="primary" icon="wrench" disabled={busy || !isKnown(found)} name="send">{t("action.repair")}</Button></Feet>
       </form>
     </Dialog>
   );

@@ -256,6 +256,9 @@ export interface Preview {
   files?: string[];
   damaged?: Record<string, string>;
   backup?: string | null;
+  asks?: string[];
+  becomes?: Record<string, StepStatus>;
+  leads_to?: RunStatus | null;
 }
 
 export interface Fault {
