@@ -16,7 +16,7 @@ from rerail.core.commands import topological
 from rerail.core.events import Record
 from rerail.core.fold import evolve
 from rerail.core.pipeline import failed_stage, shown_status
-from rerail.core.plan import When
+from rerail.core.plan import Effect, When
 from rerail.core.state import State
 from rerail.core.texts import retold
 from rerail.core.track import Phase, RunStatus, Status, Track
@@ -66,6 +66,11 @@ class Life:
                 self.spans[place] = {**span, "to": ended, "outcome": outcome, "code": code}
                 return
 
+    def answer(self, attempt: int, outcome: str) -> None:
+        """Somebody says what became of a call in doubt; a call that is in none came to what it came to."""
+        if any(span["attempt"] == attempt and span["outcome"] == "doubt" for span in self.spans):
+            self.end(attempt, None, outcome)
+
     def wait(self, at: float, until: float | None, why: str) -> None:
         """It waits, until a known moment or until somebody does something."""
         self.wait_over(at)
@@ -76,6 +81,15 @@ class Life:
         """Nothing is waited for any more."""
         if self.waits and (self.waits[-1]["until"] is None or self.waits[-1]["until"] > at):
             self.waits[-1] = {**self.waits[-1], "until": at}
+
+
+def outcome_of(event: ev.StepFailed, *, once: bool) -> str:
+    """What a call that did not succeed came to, in one word; ``once``: it must not happen twice."""
+    if event.error.code == "RUN_CANCELLED":
+        return "cancelled"
+    if event.lost:
+        return "doubt" if once else "failed"
+    return "failed" if event.not_now is None else "not_now"
 
 
 class Board:
@@ -131,17 +145,15 @@ class Board:
             case ev.StepSucceeded():
                 life.end(event.attempt, at, "succeeded")
             case ev.StepFailed() if event.called:
-                outcome = "failed" if event.error.code != "RUN_CANCELLED" else "cancelled"
-                if track.phase is Phase.DOUBT:
-                    outcome = "doubt"
-                life.end(event.attempt, at, outcome, event.error.code)
+                once = track.call is not None and track.call.effect is Effect.ONCE
+                life.end(event.attempt, at, outcome_of(event, once=once), event.error.code)
             case ev.StepVerified() if event.effect != "unknown":
                 outcome = "succeeded" if event.effect == "there" else "failed"
                 life.end(
                     event.attempt, None, outcome, track.error.code if track.error and outcome == "failed" else None
                 )
             case ev.Acted(action="resolve", outcome="succeeded" | "failed" as outcome):
-                life.end(track.attempt, None, outcome)
+                life.answer(track.attempt, outcome)
             case ev.RetryScheduled():
                 why = "not_now" if event.asked else "crashed" if event.crashed else "backoff"
                 life.wait(at, min(event.until, at + event.delay), why)
