@@ -130,6 +130,31 @@ def test_budgets_say_what_is_spent_of_what() -> None:
     assert view["counts"]["succeeded"] == 1 and "used" not in view["exec"]
 
 
+def test_an_interrupted_run_spends_no_time() -> None:
+    """I4, H4: nobody drives it, so its budget of time stands where its history ends; one that is driven goes on."""
+
+    async def main() -> list[Record]:
+        what = {"steps": [{"id": "a", "tool": "t"}]}
+        world = World(t=[Took(1000, 1)])
+        async with Engine(
+            "memory://", world.tools(what), {"run": {"max_seconds": 100}}, clock=VirtualClock()
+        ) as engine:
+            run = await engine.start(what, run_id="r")
+            await asyncio.sleep(5)
+            return await engine.events(run)
+
+    records = virtual_run(main)
+    board, last = Board.of("r", records), records[-1].at
+
+    def spent(now: float, *, interrupted: bool) -> tuple[float, float]:
+        view = run_view(board, now, interrupted=interrupted)
+        [row] = [row for row in view["budgets"] if row["name"] == "time"]
+        return row["used"], view["elapsed"]
+
+    assert spent(last + 50, interrupted=True) == spent(last, interrupted=True) == spent(last, interrupted=False)
+    assert spent(last + 50, interrupted=False)[0] == spent(last, interrupted=False)[0] + 50
+
+
 def test_the_critical_path_is_the_longest_by_time() -> None:
     """I4: not the one with most steps."""
     world = World(slow=[Took(50, 1)], quick=[Took(1, 1)])

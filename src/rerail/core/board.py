@@ -277,7 +277,8 @@ def header(board: Board, now: float, lang: str = "en", *, interrupted: bool = Fa
     """The run without its steps."""
     state = board.state
     found, status = verdict(state), run_status(state)
-    spent = statistics(state, found, now if state.rest is None else state.at)
+    until = now if state.rest is None and not interrupted else state.at  # time that nobody spends is not spent
+    spent = statistics(state, found, until)
     return {
         "run_id": state.run,
         "objective": state.objective,
@@ -310,9 +311,9 @@ def header(board: Board, now: float, lang: str = "en", *, interrupted: bool = Fa
         "paused": state.paused,
         "judge": found.judge,
         "judgement": _judgement(state),
-        "budgets": budgets(state, now),
+        "budgets": budgets(state, until),
         "actions": run_actions(state, interrupted=interrupted),
-        "critical": critical_path(state, now),
+        "critical": critical_path(state, until),
         "retry_history": list(state.retry_history),
         "stages": list(dict.fromkeys(t.step.stage for t in state.tracks.values() if t.step.stage)),
     }
@@ -332,7 +333,7 @@ def _judgement(state: State) -> dict[str, Any] | None:
 def budgets(state: State, now: float) -> list[dict[str, Any]]:
     """What the run may spend, and how much of it is spent; ``of`` is None where nothing bounds it (H4, R6)."""
     policy = state.policy
-    seconds = state.seconds(now if state.rest is None else state.at)
+    seconds = state.seconds(now)
     again = sum(track.calls - 1 for track in state.tracks.values() if track.calls > 1)
     repairs = sum(track.heal.repairs for track in state.tracks.values() if track.heal is not None)
     rows: tuple[tuple[str, float, float | None, str], ...] = (
