@@ -26,6 +26,7 @@ from rerail.core.plan import Fault, servers_of
 from rerail.core.texts import retold, tell
 from rerail.errors import PlanError, Refused
 from rerail.plans import Plan, parse_data, steps_in
+from rerail.server import answers
 from rerail.server.looking import shown
 from rerail.server.plain import Json
 from rerail.server.serving import Serving, language, serving_of
@@ -66,12 +67,12 @@ By = Annotated[
     Header(alias="X-Rerail-By", max_length=200, description="Who does it, for the history."),
     AfterValidator(_named),
 ]
-_TAKEN = gives(RUN_EXAMPLE, "It was done; the run goes on.", 202)
+_TAKEN = gives(RUN_EXAMPLE, "It was done; the run goes on.", answers.RUN, 202)
 _PREVIEW = {
     "run_id": "ab12", "roots": ["greet"], "rerun": [{"step": "greet", "why": "…"}], "kept": [], "once": [],
     "becomes": {}, "leads_to": "running",
 }  # fmt: skip
-_FORESEEN = {**REFUSALS, **_TAKEN, **gives(_PREVIEW, "What a dry run tells.", 200)}
+_FORESEEN = {**REFUSALS, **_TAKEN, **gives(_PREVIEW, "What a dry run tells.", answers.PREVIEW)}
 
 
 async def given_plan(data: Any) -> Plan:
@@ -124,7 +125,10 @@ def _need_cluster(serving: Serving) -> None:
 # -- Plans ----------------------------------------------------------------------------------------------------------
 
 
-@router.post("/plans/check", responses={**REFUSALS, **gives({"ok": True, "faults": [], "steps": 1}, "The faults.")})
+@router.post(
+    "/plans/check",
+    responses={**REFUSALS, **gives({"ok": True, "faults": [], "steps": 1}, "The faults.", answers.CHECK)},
+)
 async def check(request: Request, body: PlanBody, lang: Lang = None) -> Response:
     """Every fault of a plan at once, and warnings; nothing is run."""
     serving, said = serving_of(request), language(request)
@@ -151,7 +155,7 @@ def _told(fault: Fault, serving: Serving, lang: str) -> dict[str, Any]:
     return {**fault.to_dict(), "message": fault.said(lang), "hint": hint}
 
 
-@router.post("/plans", responses={**REFUSALS, **gives({"plan": {}, "by": "model"}, "A plan.")})
+@router.post("/plans", responses={**REFUSALS, **gives({"plan": {}, "by": "model"}, "A plan.", answers.PLAN)})
 async def plan(request: Request, body: ObjectiveBody) -> Response:
     """A plan for an objective, made by the model and checked; nothing is run."""
     planned = await _changing(request).engine.plan(body.objective)
@@ -163,7 +167,9 @@ async def plan(request: Request, body: ObjectiveBody) -> Response:
 # -- Runs -----------------------------------------------------------------------------------------------------------
 
 
-@router.post("/runs", status_code=201, responses={**REFUSALS, **gives(RUN_EXAMPLE, "The run was started.", 201)})
+@router.post(
+    "/runs", status_code=201, responses={**REFUSALS, **gives(RUN_EXAMPLE, "The run was started.", answers.RUN, 201)}
+)
 async def start(request: Request, body: StartBody, by: By = None) -> Response:
     """Start a run of a plan, or of one that the model makes. The server drives it, or leaves it to others."""
     serving = _changing(request)
@@ -291,7 +297,9 @@ async def add(request: Request, run: RunPath, body: AddBody, by: By = None) -> R
     return await _now(serving, run)
 
 
-@router.delete("/memory", responses={**REFUSALS, **gives({"memory": []}, "Nothing is remembered.")}, tags=["setup"])
+@router.delete(
+    "/memory", responses={**REFUSALS, **gives({"memory": []}, "Nothing is remembered.", answers.MEMORY)}, tags=["setup"]
+)
 async def forget(request: Request, by: By = None) -> Response:
     """Clear the failure memory: only what happens from now on is learnt from."""
     serving = _changing(request)

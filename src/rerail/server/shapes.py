@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal
 from fastapi import Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 
+from rerail.server.answers import Shape, filled
+
 MOST = 2**53 - 1  # the largest whole number that every JSON reader keeps
 
 RunPath = Annotated[
@@ -227,7 +229,7 @@ ROW_EXAMPLE = {
 EVENT_EXAMPLE = {"seq": 3, "run": "ab12cd34ef", "at": 1763280000.5, "type": "step_started", "step": "greet"}
 
 
-def gives(example: Any, description: str, status: int = 200, kind: str = "object") -> dict[int | str, dict[str, Any]]:
+def gives(example: Any, description: str, schema: Shape, status: int = 200) -> dict[int | str, dict[str, Any]]:
     """What a route answers, for its description."""
-    content = {"application/json": {"schema": {"type": kind}, "example": example}}
+    content = {"application/json": {"schema": schema, "example": filled(example, schema)}}
     return {status: {"description": description, "content": content}}
