@@ -270,6 +270,11 @@ async def test_plans_may_use_what_the_server_was_started_with(web: Web) -> None:
         checked = (await client.post("/plans/check", json={"plan": {"steps": steps}})).json()
         assert not checked["ok"] and len(checked["faults"]) >= 4
         assert "--allow shell" in next(one["hint"] for one in checked["faults"] if one["step"] == "l")
+        # A step that is called like a tool has its own faults, and no option helps.
+        odd = {"plan": {"steps": [{"id": "list", "tool": "echo", "args": {"x": 1}}]}}
+        [fault] = (await client.post("/plans/check", json=odd)).json()["faults"]
+        assert (fault["code"], fault["hint"]) == ("BAD_ARGS", "") and "'list'" in fault["message"]
+        assert "--allow" not in (await client.post("/runs", json=odd)).json()["hint"]
         refused = await client.post("/runs", json={"plan": {"steps": steps}})
         assert refused.status_code == 422 and refused.headers["content-type"] == "application/problem+json"
         assert refused.json()["code"] == "PLAN_INVALID" and len(refused.json()["faults"]) == len(checked["faults"])
@@ -298,6 +303,10 @@ async def test_what_is_wrong_is_told_as_a_problem(web: Web) -> None:
         for body in (b"{", b"[1]", b'{"plan": "\\ud800"}', b"\xff", b'{"plan": ' + b"[" * 5000 + b"]" * 5000 + b"}"):
             answer = await client.post("/runs", content=body, headers={"content-type": "application/json"})
             assert answer.status_code in (400, 422), answer.text
+        for kind in ("text/plain", "application/x-www-form-urlencoded", "", "multipart/form-data; boundary=x"):
+            answer = await client.post("/runs", content=b'{"plan": {}}', headers={"content-type": kind})
+            assert answer.status_code == 400 and "has to be JSON" in answer.json()["detail"], answer.text
+            assert "application/json" in answer.json()["hint"]
         assert (await client.get("/runs", params={"limit": 0})).status_code == 400
         assert (await client.put("/runs")).status_code == 405
         assert (await client.get("/nothing")).json()["code"] == "NOT_FOUND"

@@ -91,11 +91,12 @@ async def serve(
     if not is_local(host) and not token:
         message = tell("refuse.mcp.exposed", host=host)
         raise RerailError(message, "USAGE", hint=tell("hint.server.exposed"))
+    config = describe(session.settings, session.sources)  # as they were given, before anything is withheld
     tools, withheld = _offered(session, {*table.allow, *allow})
     shown = f"[{host}]" if ":" in host else host
     with listen(f"{shown}:{port}", expose=True, token=token) as listening:
         async with _engine(common, out, session, tools) as engine:
-            files, config = Files(), describe(session.settings, session.sources)
+            files = Files()
             serving = Serving(
                 engine, table, token, read_only=read_only, withheld=withheld, config=config,
                 sources=_sources(session, engine), lang=out.lang,

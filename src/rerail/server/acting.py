@@ -29,6 +29,7 @@ from rerail.plans import Plan, parse_data, steps_in
 from rerail.server import answers
 from rerail.server.looking import shown
 from rerail.server.plain import Json
+from rerail.server.problems import allow_hint
 from rerail.server.serving import Serving, language, serving_of
 from rerail.server.shapes import (
     REFUSALS,
@@ -150,8 +151,7 @@ async def check(request: Request, body: PlanBody, lang: Lang = None) -> Response
 
 
 def _told(fault: Fault, serving: Serving, lang: str) -> dict[str, Any]:
-    kinds = [kind for name, kind in serving.withheld.items() if repr(name) in fault.message]
-    hint = tell("hint.server.withheld", option=f"--allow {kinds[0]}") if kinds else ""
+    hint = retold(allow_hint([fault], serving.withheld), lang)
     return {**fault.to_dict(), "message": fault.said(lang), "hint": hint}
 
 

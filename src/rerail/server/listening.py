@@ -57,8 +57,23 @@ def is_local(host: str) -> bool:
 def url_of(listening: socket.socket, path: str = "") -> str:
     """The address that a socket is reached at."""
     host, port = listening.getsockname()[:2]
+    host = _openable(host)
     shown = f"[{host}]" if ":" in host else host
     return f"http://{shown}:{port}{path}"
+
+
+def _openable(host: str) -> str:
+    """An address that people can open: of a server that listens on all of a machine's, the one it is seen at."""
+    if not ipaddress.ip_address(host).is_unspecified:
+        return host
+    family, elsewhere = (socket.AF_INET6, "2001:db8::1") if ":" in host else (socket.AF_INET, "192.0.2.1")
+    with socket.socket(family, socket.SOCK_DGRAM) as way:
+        try:
+            way.connect((elsewhere, 9))  # nothing is sent: it only asks which way it would go
+            found: str = way.getsockname()[0]
+        except OSError:  # no way out: only this machine can be meant
+            return "::1" if ":" in host else "127.0.0.1"
+    return found
 
 
 async def serve_app(

@@ -19,13 +19,14 @@ from urllib.parse import urlsplit
 
 from fastapi import HTTPException
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rerail.core.texts import Told, tell
 from rerail.server.listening import is_local
 from rerail.server.plain import encode
 from rerail.server.problems import MEDIA, problem
-from rerail.server.serving import LANGS, Serving
+from rerail.server.serving import Serving, chosen_language
 
 API = "/api/"
 OPEN_PATHS = frozenset({"/api/v1/health"})
@@ -111,7 +112,7 @@ class Gate:
             await _invite(send, self._guest(headers))  # a browser asks without the token whether it may send it
             return
         if refused is not None:
-            await _refuse(scope, receive, send, refused, _lang(headers, self._serving.lang))
+            await _refuse(scope, receive, send, refused, self._lang(scope))
             return
         if scope["type"] == "websocket":
             await self._app(scope, receive, send)
@@ -123,10 +124,12 @@ class Gate:
         except TooLarge as error:  # what is behind the gate may not know what to make of it
             if dressed.begun:
                 raise
-            lang = _lang(headers, self._serving.lang)
-            await _refuse(scope, receive, send, ("BODY_TOO_LARGE", error.detail, ""), lang)
+            await _refuse(scope, receive, send, ("BODY_TOO_LARGE", error.detail, ""), self._lang(scope))
         finally:
             self._under_way -= 1
+
+    def _lang(self, scope: Scope) -> str:
+        return chosen_language(HTTPConnection(scope)) or self._serving.lang
 
     def _guest(self, headers: Headers) -> str:
         """The page of another address that asks, if it is one that may."""
@@ -180,11 +183,6 @@ async def _invite(send: Send, origin: str) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
-def _lang(headers: Headers, otherwise: str) -> str:
-    word = headers.get("accept-language", "")[:2].lower()
-    return word if word in LANGS else otherwise
-
-
 async def _refuse(scope: Scope, receive: Receive, send: Send, refused: tuple[str, Told, Any], lang: str) -> None:
     code, told, hint = refused
     found = problem(code, told, hint, lang)
@@ -199,7 +197,8 @@ async def _refuse(scope: Scope, receive: Receive, send: Send, refused: tuple[str
         headers.append((b"connection", b"close"))  # nobody reads the rest
     if found["status"] == 503:
         headers.append((b"retry-after", b"2"))
-    headers += [(name.encode(), value.encode()) for name, value in _ALWAYS.items()]
+    always = {**_ALWAYS, "content-security-policy": DATA_POLICY}
+    headers += [(name.encode(), value.encode()) for name, value in always.items()]
     await send({"type": "http.response.start", "status": found["status"], "headers": headers})
     await send({"type": "http.response.body", "body": encode(found)})
 

@@ -85,6 +85,14 @@ SERVER: dict[str, dict[str, str]] = {
         "en": "the request is not as it should be: {problems}",
         "zh": "请求不符合要求：{problems}",
     },
+    "refuse.server.no_json": {
+        "en": "the body has to be JSON, and is said to be {kind!r}",
+        "zh": "请求正文必须是 JSON，但声明的类型是 {kind!r}",
+    },
+    "hint.server.no_json": {
+        "en": "send the header content-type: application/json",
+        "zh": "请发送请求头 content-type: application/json",
+    },
     "refuse.server.internal": {"en": "the server made a mistake", "zh": "服务器内部出错"},
     "refuse.server.store": {"en": "the server cannot use its store", "zh": "服务器无法使用它的存储"},
     "hint.server.internal": {"en": "its log tells more", "zh": "详情见服务器日志"},
