@@ -76,7 +76,7 @@ def test_a_step_is_skipped(shared: Served, window: Open) -> None:
     preview = page.locator("[data-preview=ready]")
     expect(preview.locator("[data-becomes=skipped]")).to_contain_text("stuck")
     expect(preview.locator(".rerun li").nth(1)).to_contain_text("end")
-    expect(preview.locator("h3 .chip")).to_have_text("run running")
+    expect(preview.locator("h3 .chip")).to_have_text("run: running")
     assert [one["type"] for one in shared.api("GET", f"/runs/{run}/events")["events"]].count("acted") == 0
     page.locator("dialog input").fill("nobody wants it")
     send(page)
@@ -105,7 +105,7 @@ def test_a_gate_shows_the_call_that_waits(shared: Served, window: Open) -> None:
     expect(agree).to_contain_text("If you agree")
     expect(agree.locator(".rerun li")).to_contain_text("post")
     expect(refuse.locator("[data-becomes=failed]")).to_contain_text("post")
-    expect(refuse.locator("h3 .chip")).to_have_text("run failed")
+    expect(refuse.locator("h3 .chip")).to_have_text("run: failed")
     assert shared.count("send-agreed") == 0
     send(page)
     run_is(page, "completed")

@@ -51,7 +51,6 @@ export function Foreseen({ found, title, children }: { found: Foresight; title?:
         <div className="card bad">
           <p className="card-head"><code>{problem.code}</code></p>
           <p className="message">{problem.message || t("problem.unreachable")}</p>
-          {problem.faults.map((fault, n) => <p key={n} className="message">{fault.message}</p>)}
           {problem.hint && <p className="muted">{problem.hint}</p>}
         </div>
       )}
