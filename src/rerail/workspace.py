@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from rerail.core.plan import RESERVED, path_fault
 
@@ -144,10 +144,12 @@ def stamp(now: float) -> str:
 def put_aside(folder: Path, names: Iterable[str], label: str, *, copy: bool = False, leftover: str = "") -> list[str]:
     """Move a step's old files into the archive, or ``copy`` them, each under its own name; returns those there were.
 
-    With what an attempt that did not succeed wrote to its own folder, ``leftover``, if there is any.
+    With what an attempt that did not succeed wrote to its own folder, ``leftover``, if there is any, and with whatever
+    lies where one of them needs a folder.
     """
     target, moved = None, []
-    for name in names:
+    names = list(names)
+    for name in [*([] if copy else _in_the_way(folder, names)), *names]:
         path = entry(folder, name)
         if not os.path.lexists(path):
             continue
@@ -162,6 +164,12 @@ def put_aside(folder: Path, names: Iterable[str], label: str, *, copy: bool = Fa
     if leftover and (folder / leftover).is_dir():
         (folder / leftover).replace(_new_folder(folder / ARCHIVE, f"{label}-unfinished"))
     return moved
+
+
+def _in_the_way(folder: Path, names: Iterable[str]) -> list[str]:
+    """What is no folder, and lies where one is needed for a file."""
+    above = dict.fromkeys(str(parent) for name in names for parent in PurePath(plain_name(name)).parents)
+    return [name for name in above if os.path.lexists(folder / name) and not (folder / name).is_dir()]
 
 
 def _label(text: str) -> str:

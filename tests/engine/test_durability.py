@@ -1004,3 +1004,26 @@ def test_a_follow_up_is_not_lost_with_its_process() -> None:
     virtual_run(first)
     assert virtual_run(second).success
     assert world.order == ["a", "f"]
+
+
+def test_a_run_that_died_before_its_plan_was_there_is_started_again_whatever_was_tried_on_it() -> None:
+    """E1, X7: nothing can be done to it, nothing is written to it, and its name can be used."""
+
+    async def main() -> None:
+        store = MemoryStore()
+        gone = Owner("elsewhere", 1, 1.0)
+        await store.create(Head("r", 0, "pending", "o", "", 0.0, 0.0, gone, 1, 0.0))
+        async with Engine(store, World().tools({"steps": [{"id": "a", "tool": "a"}]}), clock=VirtualClock()) as engine:
+            tried = [
+                engine.begin_resume("r"), engine.begin_retry("r"), engine.begin_retry("r", clean=True),
+                engine.pause("r"), engine.cancel("r"), engine.skip("r", "a"), engine.confirm("r"),
+                engine.add("r", [{"id": "b", "tool": "a"}]), engine.repair("r", "a", args={}),
+            ]  # fmt: skip
+            for wish in tried:
+                with pytest.raises(Refused, match="before its plan"):
+                    await wish
+            assert await engine.events("r") == []
+            assert await engine.start({"steps": [{"id": "a", "tool": "a"}]}, run_id="r") == "r"
+            assert (await engine.wait("r")).success
+
+    virtual_run(main)

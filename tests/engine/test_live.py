@@ -1365,6 +1365,37 @@ def test_clean_up_that_ran_keeps_its_result_when_its_need_is_mended_later() -> N
     assert (world.calls_of("clean"), world.calls_of("always"), world.calls_of("next")) == (1, 2, 1)
 
 
+def test_clean_up_that_ran_does_not_run_again_when_a_clean_start_goes_well() -> None:
+    """P2, T4: nothing of before counts; what is undone only if it fails is not undone because it failed once."""
+    world = World(a=[BROKE, {"v": 1}])
+
+    async def act(engine: Engine, run: str) -> Any:
+        await engine.wait(run)
+        return await engine.retry(run, clean=True)
+
+    result, _ = live(world, CLEAN_UP, act, settings=PLAIN)
+    assert result.success and not result.degraded
+    assert (world.calls_of("clean"), world.calls_of("after_clean"), world.calls_of("next")) == (1, 1, 1)
+    for name in ("clean", "after_clean"):
+        assert (result.steps[name].status, result.steps[name].code) == ("skipped", "SKIP_CONDITION")
+
+
+def test_a_run_that_is_retried_and_cancelled_is_told_alike_everywhere() -> None:
+    """V1, V2: nothing was left to do, and somebody ended it all the same: no success, in any event."""
+    world = World()
+
+    async def act(engine: Engine, run: str) -> Any:
+        await engine.wait(run)
+        world.script["a"] = [Took(50, {"v": 2})]
+        await engine.begin_retry(run, ["a"], force=True)
+        await engine.cancel(run)
+        return await engine.wait(run)
+
+    result, events = live(world, {"steps": [{"id": "a", "tool": "a"}]}, act, settings=PLAIN)
+    assert (result.status, result.success) == ("cancelled", False)
+    assert [of(events, name)[-1].success for name in ("evaluation", "done")] == [False, False]
+
+
 def test_failure_means_failed_not_skipped() -> None:
     """P2: behind a step that was only skipped, `failure` is void and `done` is met."""
     what = plan(("a",), ("b", "a"))

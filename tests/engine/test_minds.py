@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from rerail.adapters.stores.memory import MemoryStore
-from rerail.errors import ToolError
+from rerail.errors import RateLimited, ToolError
 from rerail.ports import Answer, Consultation, Sample
 from rerail.testing.models import ScriptedModel, Stall
 from rerail.testing.scripted import ScriptedMind, Took, World
@@ -691,3 +691,21 @@ def test_large_adjusted_arguments_survive_a_crash() -> None:
     assert first.waiting_on[0]["args"] == {"text": LARGE, "source": "ds_001", "count": 1}
     assert second.success
     assert world.calls[-1].args["source"] == "ds_001" and world.calls[-1].args["text"] == LARGE
+
+
+def test_a_new_plan_does_not_shorten_the_time_that_a_tool_asked_for() -> None:
+    """H3, H8: another step's failure changes the plan; the tool that wanted to be left alone is."""
+    world = World(a=[RateLimited("later", retry_after=250), {"v": 1}], b=[ToolError("no", category="tool_error")])
+    plan = {"steps": [{"id": "a", "tool": "a", "title": "old"}, {"id": "b", "tool": "b", "retries": 0}]}
+    mind = ScriptedMind(replan={"steps": [{"id": "a", "tool": "a"}, {"id": "c", "tool": "c"}], "reason": "without b"})
+    settings = {"retry": {"max_wait": 600, "max_retry_rounds": 0}, "reflection": {"max_step_retries": 0}}
+
+    async def main() -> list[Any]:
+        async with world.engine(plan, model=mind, settings=settings) as engine:
+            result = await engine.run(plan)
+            assert result.success, result.summary
+            return [record for record in await engine.events(result.run_id) if record.type == "step_started"]
+
+    world.option("c")
+    first, second = [record.at for record in virtual_run(main) if record.event.step == "a"]
+    assert second - first >= 250

@@ -72,7 +72,11 @@ class World:
             if len(Path(path).read_bytes()) % 2 == 0:
                 raise ValueError("an even number of bytes")
 
-        return [write, send, read, hang, is_short, is_odd]
+        @rerail.tool(effect="read")
+        async def first_word(path: str) -> str:
+            return Path(path).read_text().partition(" ")[0]
+
+        return [write, send, read, hang, is_short, is_odd, first_word]
 
     def engine(self, **rest: Any) -> rerail.Engine:
         store = f"sqlite:///{self.folder}/runs.db"
@@ -142,6 +146,8 @@ def test_a_file_is_one_steps_alone(world: World) -> None:
         ({"path": "a.txt", "check": "is_short"}, "x" * 50, "the check 'is_short' says no"),
         ({"path": "a.txt", "check": "is_odd"}, "even", "an even number of bytes"),
         ({"path": "a.txt", "check": "is_odd"}, "odd", None),
+        ({"path": "a.txt", "check": "first_word"}, "one two", None),
+        ({"path": "a.txt", "check": "first_word"}, " two", "the check 'first_word' says no"),
     ],
 )  # fmt: skip
 def test_what_makes_a_file_valid(world: World, file: dict[str, Any], text: str, said: str | None) -> None:

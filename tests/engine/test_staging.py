@@ -75,6 +75,36 @@ def test_a_file_is_in_place_once_its_step_succeeded_and_not_before(tmp_path: Pat
     assert result.steps["a"].output == str(folder / "sub" / "a.json")
 
 
+def test_a_file_where_a_folder_is_needed_is_put_aside(tmp_path: Path) -> None:
+    """T1: before the step is called, so that its file has a place; what lay there is in the archive, whole."""
+
+    @rerail.tool
+    async def stray(ctx: rerail.Context) -> None:
+        (ctx.workspace / "sub").write_text("kept")
+        (ctx.workspace / "gone").symlink_to("nowhere")
+
+    @rerail.tool
+    async def make(ctx: rerail.Context) -> None:
+        ctx.write_text("sub/deep/a.txt", "made")
+        ctx.write_text("gone/b.txt", "made")
+
+    steps = [
+        {"id": "s", "tool": "stray"},
+        {"id": "a", "tool": "make", "needs": ["s"], "produces": ["sub/deep/a.txt", "gone/b.txt"]},
+    ]
+
+    async def main() -> rerail.RunResult:
+        async with engine_in(tmp_path, stray, make) as engine:
+            return await engine.run({"steps": steps})
+
+    result = virtual_run(main)
+    folder = tmp_path / "work" / result.run_id
+    assert result.success, result.summary
+    assert (folder / "sub" / "deep" / "a.txt").read_text() == (folder / "gone" / "b.txt").read_text() == "made"
+    (archive,) = (folder / ".rerail" / "archive").iterdir()
+    assert (archive / "sub").read_text() == "kept" and (archive / "gone").is_symlink()
+
+
 def test_whoever_was_killed_between_record_and_file_is_no_loss(tmp_path: Path) -> None:
     """T1, E1: the success is on record, the file still where it was written: it is put in place, nothing runs again."""
 

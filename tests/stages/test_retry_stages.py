@@ -123,6 +123,8 @@ def test_corrupt(failed: Failed, name: str, stage: str, rot: str) -> None:
     assert all(counts[STEPS[early]] == 1 for early in ORDER[:again])
     assert task.task_json()["status"] == "completed"
     assert task.task_json()["feedback_status"] == "completed"
+    if maker in ("extracting", "retrieving", "generating"):
+        assert f"{name} could not be kept: " in task("why", task.run).out
 
 
 def test_nobody_agrees_to_a_file_that_was_changed(failed: Failed) -> None:
@@ -310,6 +312,23 @@ def test_confirm_with_an_edited_file(tmp_path: Path) -> None:
     assert [section["topic"] for section in plan["sections"]] == ["press"]
     assert task.calls()["extract"] == 1  # it is not made again because it was changed
     assert old in task.contents()
+
+
+def test_an_edit_that_a_retry_would_undo_is_named(tmp_path: Path) -> None:
+    """T3, T4, R7: before anything runs, and when it runs; where the file is kept, nothing is said, and nothing lost."""
+    task = waiting(tmp_path)
+    mine = '{"objective": "less", "topics": ["press"], "budget": 5}'
+    (task.folder / "requirements.json").write_text(mine)
+    task("confirm", task.run, "--edit", "requirements.json", "--wait", code=0)
+    later = task("retry", task.run, "--force", "--stage", "generating", "--dry-run", "--json", code=0).json
+    assert later["edited"] == []
+    again = ("retry", task.run, "--force", "--stage", "extracting")
+    assert task(*again, "--dry-run", "--json", code=0).json["edited"] == ["requirements.json"]
+    assert "Edited by somebody" in task(*again, "--dry-run", code=0).out
+    told = task(*again, "--wait", code=0)
+    assert "Edited by somebody" in told.err and "requirements.json" in told.err
+    assert mine.encode() in task.contents()
+    assert task(*again, "--dry-run", "--json", code=0).json["edited"] == []  # it is the step's own once more
 
 
 # -- From every state (T5) ----------------------------------------------------------------------------------------

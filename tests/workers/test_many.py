@@ -103,6 +103,23 @@ def test_a_run_that_somebody_else_mended_meanwhile_is_no_failure(here: Here) -> 
     assert rows == {first: ("completed", 0), second: ("completed", 0)} and process.returncode == 0, err
 
 
+def test_a_notice_that_takes_its_time_keeps_no_run_waiting(here: Here) -> None:
+    """T4, T10: the worker goes on with the next run; it stays until everybody was told, and that is on record."""
+    runs = failed(here.place, *[mendable() for _ in range(4)])
+    here.place.touch("fix")
+    folder = here.place.folder
+    wait = f"echo x >> {folder}/told; while [ ! -e {folder}/heard ]; do sleep 0.05; done"
+    setting = "notify.command=" + json.dumps(["sh", "-c", wait])
+    code, rows, err = retry_all(here.place, "--jobs", "1", "--set", setting, "--set", "notify.timeout=100")
+    assert code == 0 and [rows[run]["status"] for run in runs] == ["completed"] * 4, err
+    here.place.until(lambda: (folder / "told").read_text().count("x") == 4)
+    here.place.touch("heard")
+    here.place.until(lambda: not workers_in(folder))
+    for run in runs:
+        told = [one for one in here("logs", run, "--json", code=0).json if one["type"] == "notified"]
+        assert [(one["ok"], one["about"]) for one in told] == [(True, "done")]
+
+
 def test_follow_ups_are_included(here: Here) -> None:
     """T4, T6: a failed follow-up of a completed run is retried; one that a retry starts is driven to its end."""
     child = {"objective": "child", "steps": [{"id": "f", "tool": "needs_file", "args": {"name": "more"}}]}

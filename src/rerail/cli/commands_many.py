@@ -132,7 +132,9 @@ class _Many:
                     hand = None
             if hand is not None:
                 hand.dismiss()
-                await hand.ended()
+                await hand.left()
+                hand.forget()
+                hand = None
         finally:
             if hand is not None:
                 await hand.end()

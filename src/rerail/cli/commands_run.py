@@ -19,7 +19,7 @@ from rerail.cli.launch import detach, detaches, other_run, under
 from rerail.cli.options import FLAG, PLAIN, Common
 from rerail.cli.output import Output, clean
 from rerail.cli.picture import Picture
-from rerail.cli.render import once_warning, preview_lines
+from rerail.cli.render import preview_lines, warnings
 from rerail.cli.retry_report import RetryReport, refusal
 from rerail.cli.session import Session, ownership
 from rerail.core.commands import Preview
@@ -218,8 +218,8 @@ async def _retry_here(session: Session, run: str, wanted: _Wanted, *, yes: bool,
             return await handed_over(engine, out, target, owner)
         if preview is not None:
             _say_passed(out, preview)
-        if preview is not None and preview.once and not wanted.clean:  # said, and asked, before a clean one
-            out.note(once_warning(out, preview.once))
+        if preview is not None and not wanted.clean:  # said, and asked, before a clean one
+            out.note(*warnings(out, preview.once, preview.edited))
         if target != found:
             out.note(other_run(out, found, target))
             told = below.get(target, 0)  # what happened to it earlier is no news
@@ -307,8 +307,7 @@ async def _confirmed(engine: Engine, out: Output, run: str, wanted: _Wanted, *, 
             tell("cli.clean.no_terminal", run=run), "CONFIRM_NEEDED", hint=f"rerail retry {run} --clean --yes"
         )
     out.note(Text(out.say("cli.clean.about", run=run, count=len(preview.rerun))))
-    if preview.once:
-        out.note(once_warning(out, preview.once))
+    out.note(*warnings(out, preview.once, preview.edited))
     out.err.print(out.say("cli.clean.ask"), end=" ")
     if (await _line()).strip().lower() not in ("y", "yes", "是"):
         raise Refused(tell("cli.clean.declined"), "CONFIRM_NEEDED")

@@ -59,6 +59,7 @@ class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
     driven: bool = True  # false: the wish was handed to the run's owner, or only written down
     passed: tuple[str, ...] = ()
     once: tuple[str, ...] = ()
+    edited: tuple[str, ...] = ()
     status: str = ""
     code: int = 0
     hint: str = ""

@@ -21,7 +21,7 @@ from rich.text import Text
 
 from rerail.cli.jobs import Job, Reply
 from rerail.cli.output import Output, clean
-from rerail.cli.render import once_warning
+from rerail.cli.render import warnings
 from rerail.cli.retry_report import RetryReport, refusal
 from rerail.cli.session import Session
 from rerail.errors import Refused
@@ -29,6 +29,8 @@ from rerail.errors import Refused
 # -P: a file in the working folder that is named like a standard module must not be taken for it.
 COMMAND = (sys.executable, "-P", "-m", "rerail.cli.worker")
 LEAVING = 8.0  # seconds that a worker has to leave its run behind in order
+PARTING = 1.0  # seconds that a worker has to end by itself while somebody waits
+LOOK = 0.02  # seconds between two looks whether it has ended
 TAIL = 20  # lines
 
 
@@ -89,10 +91,17 @@ class Hand:
         while self._process.poll() is None:
             if waited >= seconds:
                 self._process.kill()
-            await asyncio.sleep(0.02)
-            waited += 0.02
+            await asyncio.sleep(LOOK)
+            waited += LOOK
         known = {-number: number.name for number in signal.Signals}
         return known.get(self._process.returncode, str(self._process.returncode))
+
+    async def left(self) -> None:
+        """Give it a moment to end after its last job. It may have notices on their way, and goes on without us then."""
+        for _ in range(round(PARTING / LOOK)):
+            if self._process.poll() is not None:
+                return
+            await asyncio.sleep(LOOK)
 
     async def end(self) -> None:
         """Let it leave its run as a crash would, and wait for that."""
@@ -166,8 +175,7 @@ def other_run(out: Output, run: str, target: str) -> str:
 def _accepted(out: Output, pid: int, said: Reply, report: RetryReport | None = None) -> int:
     if said.passed and report is None:
         out.note(Text(out.say("cli.retry.passed", checks=", ".join(said.passed)), "yellow"))
-    if said.once:
-        out.note(once_warning(out, said.once))
+    out.note(*warnings(out, said.once, said.edited))
     if said.asked and report is None:
         out.note(other_run(out, said.asked, said.run))
     if out.json:

@@ -289,8 +289,7 @@ def preview_lines(out: Output, picture: Picture, preview: Preview) -> list[Text]
     if preview.asks:
         steps = ", ".join(one_line(step, 48) for step in preview.asks[:SHOWN])
         lines.append(Text(out.say("cli.preview.asks", steps=steps)))
-    if preview.once:
-        lines.append(once_warning(out, preview.once))
+    lines += warnings(out, preview.once, preview.edited)
     if preview.passed:
         lines.append(Text(out.say("cli.retry.passed", checks=", ".join(preview.passed)), "yellow"))
     estimate = preview.estimate
@@ -309,14 +308,22 @@ def outlook_lines(out: Output, picture: Picture, preview: Preview) -> list[Text]
     if preview.asks:
         steps = ", ".join(one_line(step, 48) for step in preview.asks[:SHOWN])
         lines.append(Text(out.say("cli.outlook.asks", steps=steps)))
-    return [*lines, once_warning(out, preview.once)] if preview.once else lines
+    return [*lines, *warnings(out, preview.once, preview.edited)]
 
 
 def _kept(out: Output, state: State, step: str) -> Text:
     return _named(out, status_of(state, state.tracks[step])[0], step, "")
 
 
-def once_warning(out: Output, steps: Sequence[str]) -> Text:
-    """The effects that must not happen twice, and would."""
-    names = ", ".join(one_line(step, 48) for step in steps[:20])
-    return Text(out.say("cli.preview.once", steps=names), "bold yellow")
+def warnings(out: Output, once: Sequence[str], edited: Sequence[str]) -> list[Text]:
+    """The effects that must not happen twice, and would; the files that somebody wrote, and would be made again."""
+    lines = []
+    if once:
+        lines.append(Text(out.say("cli.preview.once", steps=_names(once, 48)), "bold yellow"))
+    if edited:
+        lines.append(Text(out.say("cli.preview.edited", files=_names(edited, 200)), "bold yellow"))
+    return lines
+
+
+def _names(names: Sequence[str], width: int) -> str:
+    return ", ".join(one_line(name, width) for name in names[:20])

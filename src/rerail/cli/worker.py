@@ -5,7 +5,8 @@ Started by `rerail start`, `retry`, `resume` and `confirm` as `python -m rerail.
 Rules of this file:
 - Jobs come in by stdin, a line each; replies go out by what was stdout. Both ends may go away at any time.
 - It alone claims the run, checks the wish and writes its events: who started it only repeats what it says.
-- Whatever is printed here goes to the run's log. One run at a time, so that it is clear whose words they are.
+- Whatever is printed here goes to the run's log. One run at a time, so that it is clear whose words they are; only
+  the notices of those that are over may still be on their way.
 - TERM ends it as a crash would: calls cancelled, the lease given back, the run can be resumed.
 """
 
@@ -20,6 +21,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -37,6 +39,7 @@ from rerail.plans import Plan
 from rerail.wiring import Engine
 
 TERMINATED = 128 + signal.SIGTERM
+LINGERERS = 20  # runs that are over, whose notices may still be on their way while the next one is driven
 LINGERING = 5.0  # seconds that threads which a tool left behind may keep the process alive
 
 
@@ -48,6 +51,9 @@ class Worker:
         self._driving = ""
         self._english = _output("en")  # of the log: whoever reads it is told in a language of their own (T12)
         self._scribe = Scribe(self._english)
+        self._serving: asyncio.Task[Any] | None = None
+        self._open: set[asyncio.Task[None]] = set()  # jobs, the last of which may be at work
+        self._leavable = 0
 
     async def serve(self) -> int:
         """Work until there are no more jobs; returns the exit code."""
@@ -55,34 +61,58 @@ class Worker:
         reader = asyncio.StreamReader(limit=2**30)
         pipe = os.fdopen(self._jobs, "rb", buffering=0)
         transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+        self._serving = asyncio.current_task()
         try:
             while (line := await reader.readline()).endswith(b"\n"):  # half a line: who wrote it died
-                await self._do(msgspec.json.decode(line, type=Job))
+                await self._drive_through(msgspec.json.decode(line, type=Job))
+            await self._closed(0)
         except asyncio.CancelledError:
+            for task in self._open:
+                task.cancel()
+            await asyncio.gather(*self._open, return_exceptions=True)
             return TERMINATED
         finally:
             transport.close()
         return 0
 
+    async def _drive_through(self, job: Job) -> None:
+        """Do a job until its run is over; what is still on its way then, such as notices, keeps nobody waiting."""
+        over = asyncio.Event()
+        task = asyncio.create_task(self._do(job, over))
+        task.add_done_callback(lambda _: over.set())
+        self._open.add(task)
+        await over.wait()
+        await self._closed(LINGERERS)
+
+    async def _closed(self, most: int) -> None:
+        """Wait until at most so many jobs are not closed; what nobody foresaw ends the worker."""
+        while True:
+            for task in [task for task in self._open if task.done()]:
+                self._open.discard(task)
+                task.result()
+            if len(self._open) <= most:
+                return
+            await asyncio.wait(self._open, return_when=asyncio.FIRST_COMPLETED)
+
     @contextlib.contextmanager
     def _terminable(self) -> Iterator[None]:
         """While a run may be ours, TERM means to leave it in order; before and after, the process just ends."""
-        loop, task, leaving = asyncio.get_running_loop(), asyncio.current_task(), False
-        assert task is not None
-
-        def leave() -> None:
-            nonlocal leaving
-            if not leaving:  # a second signal must not disturb the leaving
-                leaving = True
-                task.cancel()
-
-        loop.add_signal_handler(signal.SIGTERM, leave)
+        loop = asyncio.get_running_loop()
+        self._leavable += 1
+        loop.add_signal_handler(signal.SIGTERM, self._leave)
         try:
             yield
         finally:
-            loop.remove_signal_handler(signal.SIGTERM)
+            self._leavable -= 1
+            if not self._leavable:
+                loop.remove_signal_handler(signal.SIGTERM)
 
-    async def _do(self, job: Job) -> None:
+    def _leave(self) -> None:
+        if self._serving is not None:  # a second signal must not disturb the leaving
+            self._serving.cancel()
+            self._serving = None
+
+    async def _do(self, job: Job, over: asyncio.Event) -> None:
         """Do one job; what goes wrong is said, and ends nothing but the job."""
         out = _output(job.lang)
         self._driving = ""
@@ -91,24 +121,28 @@ class Worker:
             os.chdir(job.cwd)  # a tool of an earlier run may have gone elsewhere
         try:
             with contextlib.ExitStack() as ready:
-                ended = await self._done(job, out, ready)
+                await self._done(job, out, ready, over)
         except RerailError as error:
-            ended = self._failed(out, error)
+            if not over.is_set():  # else it was said what became of the run, and only its closing went wrong
+                self._end(self._failed(out, error))
         except asyncio.CancelledError:
-            if self._driving:
+            if self._driving and not over.is_set():
                 words = self._english.say("cli.worker.terminated", run=self._driving, where=out.where)
                 self._scribe.word(self._driving, words)
             raise
-        self._scribe.turn_back()  # not if the worker ends of something else: its last words belong to the run
-        self._reply(ended)
 
-    async def _done(self, job: Job, out: Output, ready: contextlib.ExitStack) -> Reply:
+    async def _done(self, job: Job, out: Output, ready: contextlib.ExitStack, over: asyncio.Event) -> None:
         session = Session(job.common(), out, worker=True, observe=self._scribe.observe)
         async with self._opened(session, job) as (engine, run):
             ready.enter_context(self._terminable())  # until the engine is closed
             self._scribe.place = lambda run: log_file(engine.workspace(run))
             engine.notice = lambda told: self._notice(run or "-", told, out.lang)
-            return await self._drive(engine, out, *await self._begin(engine, run, job))
+            self._end(await self._drive(engine, out, *await self._begin(engine, run, job)))
+            over.set()
+
+    def _end(self, ended: Reply) -> None:
+        self._scribe.turn_back()  # not if the worker ends of something else: its last words belong to the run
+        self._reply(ended)
 
     @asynccontextmanager
     async def _opened(self, session: Session, job: Job) -> AsyncIterator[tuple[Engine, str]]:
@@ -164,10 +198,11 @@ class Worker:
         self._driving = run
         driven = engine.drives(run)
         self._scribe.word(run, self._english.say("cli.worker.began", pid=os.getpid(), run=run))
-        passed, once = (preview.passed, preview.once) if preview is not None else ((), ())
+        warned = (preview.passed, preview.once, preview.edited) if preview is not None else ((), (), ())
+        passed, once, edited = warned
         self._reply(
             Reply("accepted", run=run, asked=asked if asked != run else "", log=str(log_file(engine.workspace(run))),
-                  driven=driven, passed=passed, once=once)
+                  driven=driven, passed=passed, once=once, edited=edited)
         )  # fmt: skip
         if (first := self._scribe.unknown_from(run)) is not None:
             before = [record for record in await engine.events(run) if record.seq < first]

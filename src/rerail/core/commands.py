@@ -305,6 +305,7 @@ class Preview:
     mending: bool = False  # it is done for what follows it: that is what was asked for
     backs_up: tuple[str, ...] = ()  # files that are copied to a backup, and taken away, before a run starts over
     asks: tuple[str, ...] = ()  # steps that somebody will have to agree to once more
+    edited: tuple[str, ...] = ()  # files that a person wrote, and steps would make again
     becomes: Mapping[str, str] = field(default_factory=dict)  # steps that would end at once, and how
     leads_to: str = ""  # what the run would be then, if it is known
 
@@ -315,7 +316,7 @@ class Preview:
             "once": list(self.once), "estimate": dict(self.estimate), "passed": list(self.passed),
             "stage": self.stage or None, "files": list(self.files), "damaged": dict(self.damaged),
             "backup": self.backup or None, "backs_up": list(self.backs_up), "asks": list(self.asks),
-            "becomes": dict(self.becomes), "leads_to": self.leads_to or None,
+            "edited": list(self.edited), "becomes": dict(self.becomes), "leads_to": self.leads_to or None,
         }  # fmt: skip
 
 
@@ -602,7 +603,16 @@ def _preview(
             once.append(step_id)
     inside = set(chain)
     kept = tuple(step_id for step_id in state.tracks if step_id not in inside)
-    return Preview(tuple(roots), tuple(rerun), kept, tuple(once), estimated(state, chain), events, passed)
+    edited = edited_files(state, chain)
+    return Preview(
+        tuple(roots), tuple(rerun), kept, tuple(once), estimated(state, chain), events, passed, edited=edited
+    )
+
+
+def edited_files(state: State, chain: Sequence[str]) -> tuple[str, ...]:
+    """The files of these steps that a person wrote."""
+    made = [result for step_id in chain if (result := state.tracks[step_id].result) is not None]
+    return tuple(path for result in made for path in result.edited)
 
 
 def estimated(state: State, chain: Sequence[str]) -> dict[str, float]:

@@ -300,7 +300,7 @@ def _done(state: State, found: Verdict, now: float) -> Event:
     else:
         status = RunStatus.COMPLETED if found.success else RunStatus.FAILED
     return ev.Done(
-        str(status), found.success and status is not RunStatus.CANCELLED, found.complete, found.degraded,
+        str(status), found.success, found.complete, found.degraded,
         statistics(state, found, now),
         found.failed_steps, summary(state, found), state.stopped,
     )  # fmt: skip

@@ -221,6 +221,10 @@ def _step_skipped(state: State, event: ev.StepSkipped, at: float) -> None:
     else:  # a consequence: derived, not stored; only that it was said is noted
         track.announced = event.code
         state.announce.pop(track.n, None)
+        if event.code == "SKIP_CONDITION" and track.again:  # what it made when it was needed is not for this time
+            track.again = track.root = False
+            track.result = None
+            state.refresh(track)
 
 
 def _step_kept(state: State, event: ev.StepKept, at: float) -> None:
@@ -252,6 +256,8 @@ def _retry_scheduled(state: State, event: ev.RetryScheduled, at: float) -> None:
         heal.crashes += track.error is not None and track.error.code == "ANSWER_LOST"
         if track.call is not None and track.call.rung is not Rung.FALLBACK:
             track.calls -= 1  # a call that was told "not now", and waits for it, counts for nothing
+    if track.heal is not None:
+        track.heal.wished = track.call.tool if event.asked and track.call is not None else ""
     heapq.heappush(state.timers, (track.until, track.n, track.attempt))
     state.move(track, Phase.BACKOFF)
 
@@ -480,6 +486,7 @@ def _acted(state: State, event: ev.Acted, at: float) -> None:
     elif event.action == "resolve" and event.outcome == "succeeded" and track is not None:
         result = Result(event.output, event.digest, event.size, event.blob, track.attempt)
         result.by, result.files = event.by or "person", {file.path: file.digest for file in event.files}
+        result.edited = tuple(result.files)
         for file in event.files:
             state.drafts.pop(file.path, None)  # what lies in its place counts, or else what an attempt left
             if file.draft:
@@ -503,6 +510,7 @@ def _edited(state: State, event: ev.Acted) -> None:
         track = state.tracks.get(file.step)
         if track is not None and track.result is not None:
             track.result.files = {**track.result.files, file.path: file.digest}
+            track.result.edited = (*(path for path in track.result.edited if path != file.path), file.path)
             if file.draft:
                 state.drafts[file.path] = file
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rerail.core.commands import Preview, acted_once, estimated
+from rerail.core.commands import Preview, acted_once, edited_files, estimated
 from rerail.core.decide import Note, decide
 from rerail.core.events import Event
 from rerail.core.fold import evolve
@@ -52,7 +52,7 @@ def outlook(state: State, tools: Tools, step: str, events: Sequence[Event], now:
     return Preview(
         roots=(step,) if step in inside else (), rerun=tuple(rows), kept=tuple(kept),
         once=tuple(name for name in acted if name in inside), estimate=estimated(state, chain), events=tuple(events),
-        asks=tuple(asks), becomes=becomes, leads_to=str(run_status(state)),
+        asks=tuple(asks), edited=edited_files(state, chain), becomes=becomes, leads_to=str(run_status(state)),
     )  # fmt: skip
 
 

@@ -290,7 +290,7 @@ class State:
         if phase is PENDING:
             if track.dead:
                 return Standing.BLOCKED_OPEN if track.dead_open else Standing.BLOCKED
-            if track.void and not track.open and not track.again:
+            if track.void and _needless(track):
                 return Standing.VOID
         elif phase is Phase.FAILED:
             permanent = track.error is not None and track.error.category is Category.PERMANENT
@@ -313,8 +313,9 @@ class State:
                 self._places[place][track.n] = track
 
     def _place_of(self, track: Track) -> Place:
-        if track.dead or (track.void and not track.open and not track.again):
-            if track.again or track.announced:
+        needless = track.void and _needless(track)
+        if track.dead or needless:
+            if track.announced or (track.again and not needless):
                 return NOWHERE
             return Place.ANNOUNCE
         track.announced = ""
@@ -501,6 +502,7 @@ class State:
         if automatic and track.phase is Phase.DOUBT:
             return  # nobody knows whether its effect happened; nothing automatic may repeat it
         done_once = track.result is not None and track.result.effect is Effect.ONCE and track.phase is not Phase.FAILED
+        waits = automatic and track.phase is Phase.BACKOFF and track.heal is not None and track.heal.wished
         track.again = track.result is not None
         track.root = track.root or (root and not (automatic and done_once))
         track.automatic = automatic
@@ -515,7 +517,8 @@ class State:
             track.heal, track.calls = None, 0
         if root or new_round:
             track.probe = None
-        self.move(track, PENDING)
+        if not (waits and waits == self.tool_of(track)):  # a tool that asked for time gets it, whatever else changes
+            self.move(track, PENDING)
 
     # -- What folds share -----------------------------------------------------------------------------------------
 
@@ -551,6 +554,14 @@ class State:
         """The run has come to rest, or waits for a person: its seconds do not count."""
         self.active = self.seconds(at)
         self.active_since = None
+
+
+def _needless(track: Track) -> bool:
+    """Whether a step does not run, since what one of its needs is for did not come about.
+
+    One that ran before, when it was needed, keeps its result; unless that is to be earned anew: it is not needed now.
+    """
+    return not track.open and (track.root or not track.again)
 
 
 def _edge(track: Track, when: When) -> tuple[Track, When]:

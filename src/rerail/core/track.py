@@ -115,6 +115,7 @@ class Result(msgspec.Struct, eq=False, gc=False):
     fingerprint: str = ""
     unverified: bool = False
     files: dict[str, str] = {}  # path → digest of what it left in the workspace
+    edited: tuple[str, ...] = ()  # those of them that a person wrote
 
     @property
     def made(self) -> str:
@@ -144,6 +145,7 @@ class Heal:
         "tool",
         "tried",
         "waited",
+        "wished",
     )
 
     def __init__(self) -> None:
@@ -157,6 +159,7 @@ class Heal:
         self.producer = False
         self.fallback = False
         self.waited = 0.0
+        self.wished = ""  # the tool that asked to be left alone for a while, during that
         self.not_now: float | None = None
         self.category: Category | None = None
         self.failures: list[dict[str, Any]] = []  # the latest failed attempts, as a mind gets to see them

@@ -144,8 +144,10 @@ def verdict(state: State) -> Verdict:
     bad, degraded, failed, consequences, never, counts, attempted, well = state.tally[1]
     judged = state.judged
     complete = not bad and (judged is None or judged.complete)
+    # What somebody ended is no success, even if nothing was left to do.
+    success = not bad and state.stopped != "RUN_CANCELLED"
     return Verdict(
-        not bad, complete, degraded or bool(state.fallback), failed, consequences, never, counts, attempted, well,
+        success, complete, degraded or bool(state.fallback), failed, consequences, never, counts, attempted, well,
         judged.judge if judged else "none", judged.missing if judged else (),
     )  # fmt: skip
 

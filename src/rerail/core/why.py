@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -275,7 +276,12 @@ class _Teller:
 
     def round(self, event: ev.RetryBegin, time: str) -> list[str]:
         roots = ", ".join(event.roots[:8]) or event.operation
-        return [self.say("why.round", time=time, round=event.round, by=event.by, roots=roots, size=event.chain_size)]
+        line = self.say("why.round", time=time, round=event.round, by=event.by, roots=roots, size=event.chain_size)
+        spoilt = [
+            self.say("why.damaged", path=path, reason=self.told(reason))
+            for path, reason in itertools.islice(event.damaged.items(), 8)
+        ]
+        return [line, *spoilt]
 
     def acted(self, event: ev.Acted, time: str) -> list[str]:
         what = f" {event.step}" if event.step else ""

@@ -26,7 +26,7 @@ from rerail.core.tools import ToolSpec
 from rerail.core.track import RunStatus
 from rerail.core.views import RunResult
 from rerail.engine.family import follow_up_id
-from rerail.engine.foreseeing import Foreseer, refusals
+from rerail.engine.foreseeing import Foreseer, refusals, refuse_without_plan
 from rerail.engine.keeping import (
     Edit,
     Snapshot,
@@ -556,6 +556,7 @@ class Engine(Foreseer):
         """Grant a wish on a run nobody drives, and drive it on if its tools are here."""
         loop = await self._take(run)
         try:
+            refuse_without_plan(loop.state)
             if wish.action not in CALLS_NOTHING:
                 await self._refuse_kin(run, outlived=True)
             await cleared(self._host, loop.state)  # whoever was to do it may have been killed before
@@ -657,6 +658,7 @@ class Engine(Foreseer):
     async def _aimed(self, run: str, asked: dict[str, Any], *, take_over: bool) -> Aim:
         """What a retry is about: the run, or the one that it follows if that is spoilt, and what cannot be kept."""
         clean, state = asked.get("clean", False), await self.state(run)
+        refuse_without_plan(state)
         await self._refuse_below(run)
         above = await self._above(state)
         if above is not None and not clean and await damage_above(self._host, state, above):
@@ -823,12 +825,7 @@ class Engine(Foreseer):
             await asyncio.wait(tasks, timeout=seconds)
 
     def _refuse_resume(self, state: State) -> None:
-        if not state.revision:
-            raise Refused(
-                tell("refuse.run.run_without_plan", run=state.run),
-                "RUN_UNKNOWN",
-                hint=tell("hint.run.run_without_plan"),
-            )
+        refuse_without_plan(state)
         with refusals():
             commands.not_at_rest(state)
         if state.waiting and not state.paused:

@@ -11,12 +11,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from rerail.core.commands import Faulty, Preview, Refusal
+from rerail.core.state import State
 from rerail.core.texts import tell
 from rerail.core.tools import ToolSpec
 from rerail.engine.family import Family
 from rerail.engine.today import pretend_mended, unseen
 from rerail.engine.wishes import Wish, error_for, foresee, grant
-from rerail.errors import PlanError
+from rerail.errors import PlanError, Refused
 
 
 class Foreseer(Family):
@@ -29,6 +30,7 @@ class Foreseer(Family):
         if run in self._live or self._driven_elsewhere(await self.head(run)):
             specs = {**unseen(state), **specs}
         else:
+            refuse_without_plan(state)
             await self._refuse_below(run)
             pretend_mended(state)
         with refusals():
@@ -55,3 +57,13 @@ def refusals() -> Iterator[None]:
         yield
     except (Refusal, Faulty) as problem:
         raise error_for(problem) from None
+
+
+def refuse_without_plan(state: State) -> None:
+    """A run whose process died before its plan was there is started again; nothing else can be done to it."""
+    if not state.revision:
+        raise Refused(
+            tell("refuse.run.run_without_plan", run=state.run),
+            "RUN_UNKNOWN",
+            hint=tell("hint.run.run_without_plan"),
+        )

@@ -304,7 +304,7 @@ class Performer:
             async with asyncio.timeout(VERIFY_TIMEOUT):
                 with self._outside(not getattr(tool, "is_async", False)):
                     said = await tool.call({"path": str(path)}, ctx)
-            reason = "" if said or said is None else str(said)
+            reason = "" if said or said is None else repr(said)  # no, in whatever way: False, an empty text, 0
             if not reason and (says_failed(said) or (said is not None and suspect(said) is not None)):
                 reason = str(said)
         except TimeoutError:

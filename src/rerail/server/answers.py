@@ -104,7 +104,7 @@ PLAN = shape("plan:o by:s")
 PREVIEW = shape(
     "run_id:s estimate:o stage:s? damaged:o backup:s? becomes:o leads_to:s?",
     roots=_TEXTS, rerun=each(shape("step:s why:s")), kept=_TEXTS, once=_TEXTS, passed=_TEXTS, files=_TEXTS,
-    backs_up=_TEXTS, asks=_TEXTS,
+    backs_up=_TEXTS, asks=_TEXTS, edited=_TEXTS,
 )  # fmt: skip
 MANY = shape(
     "dry_run:b left:i", runs=each(shape("run_id:s objective:s before:s ok:b preview:o? problem:o?"))

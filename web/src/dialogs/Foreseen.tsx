@@ -98,9 +98,15 @@ export function Again({ preview }: { preview: Preview }): ReactNode {
   );
 }
 
+/** What nobody would want to find out afterwards: effects that happen twice, and files of one's own that are made again. */
 function Twice({ preview }: { preview: Preview }): ReactNode {
-  if (preview.once.length === 0) return null;
-  return <p className="notice warn" role="alert"><b>{t("retry.once", { n: preview.once.length })}</b> <span className="mono">{preview.once.join(", ")}</span></p>;
+  const edited = preview.edited ?? [];
+  return (
+    <>
+      {preview.once.length > 0 && <p className="notice warn" role="alert"><b>{t("retry.once", { n: preview.once.length })}</b> <span className="mono">{preview.once.join(", ")}</span></p>}
+      {edited.length > 0 && <p className="notice warn">{t("retry.edited")} <span className="mono">{edited.join(", ")}</span></p>}
+    </>
+  );
 }
 
 function Rows({ preview, verb }: { preview: Preview; verb?: string }): ReactNode {

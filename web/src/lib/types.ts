@@ -257,6 +257,7 @@ export interface Preview {
   damaged?: Record<string, string>;
   backup?: string | null;
   asks?: string[];
+  edited?: string[];
   becomes?: Record<string, StepStatus>;
   leads_to?: RunStatus | null;
 }

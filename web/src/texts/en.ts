@@ -309,6 +309,7 @@ export const en = {
   "retry.estimate": "about {span}",
   "retry.root": "root",
   "retry.once": "{n} {n|effect|effects} would happen again:",
+  "retry.edited": "Files that somebody edited would be made again:",
   "retry.kept": "{n} {n|step|steps} kept",
   "retry.backup": "Everything is copied first: {path}",
   "retry.do": "Run {n} {n|step|steps} again",

@@ -311,6 +311,7 @@ export const zh: Record<keyof typeof en, string> = {
   "retry.estimate": "约 {span}",
   "retry.root": "起因",
   "retry.once": "{n} 个一次性操作会再次发生：",
+  "retry.edited": "有人编辑过的文件会重新生成：",
   "retry.kept": "保留 {n} 个步骤",
   "retry.backup": "会先备份全部内容：{path}",
   "retry.do": "重新执行 {n} 个步骤",

@@ -212,6 +212,10 @@ COMMANDS: dict[str, dict[str, str]] = {
         "en": "Would happen again, and must not happen twice: {steps}",
         "zh": "将再次发生、但不应发生两次：{steps}",
     },
+    "cli.preview.edited": {
+        "en": "Edited by somebody, and would be made again (the archive keeps the edited ones): {files}",
+        "zh": "以下文件经人工修改，将被重新生成（修改后的版本保留在归档中）：{files}",
+    },
     "cli.preview.estimate": {
         "en": "estimate from the last time: {seconds} ({tools} of tools' time)",
         "zh": "按上次估计：{seconds}（工具用时 {tools}）",

@@ -122,6 +122,10 @@ STORIES: dict[str, dict[str, str]] = {
         "en": "{time}  retry round {round} by {by}: {roots}; {size:step|steps} in the chain",
         "zh": "{time}  {by} 发起第 {round} 轮重试：{roots}；链上共 {size} 步",
     },
+    "why.damaged": {
+        "en": "          {path} could not be kept: {reason}",
+        "zh": "          {path} 无法保留：{reason}",
+    },
     "why.acted": {"en": "{time}  {by}: {action}{what}", "zh": "{time}  {by}：{action}{what}"},
     "why.taken_up": {"en": "{time}  taken up by {by}", "zh": "{time}  {by} 接手了任务"},
     "why.resumed": {"en": "{time}  resumed by {by}{lost}", "zh": "{time}  {by} 恢复了任务{lost}"},
