@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from playwright.sync_api import Page, expect
@@ -72,6 +73,11 @@ def test_a_step_is_skipped(shared: Served, window: Open) -> None:
     page = window(address(shared.url, run, step="stuck"))
     act(page, "step-skip")
     expect(page.locator("dialog")).to_contain_text("1 step needs it: end")
+    preview = page.locator("[data-preview=ready]")
+    expect(preview.locator("[data-becomes=skipped]")).to_contain_text("stuck")
+    expect(preview.locator(".rerun li").nth(1)).to_contain_text("end")
+    expect(preview.locator("h3 .chip")).to_have_text("run: running")
+    assert [one["type"] for one in shared.api("GET", f"/runs/{run}/events")["events"]].count("acted") == 0
     page.locator("dialog input").fill("nobody wants it")
     send(page)
     is_now(page, "stuck", "skipped")
@@ -94,6 +100,12 @@ def test_a_gate_shows_the_call_that_waits(shared: Served, window: Open) -> None:
     expect(page.locator(".waiting-card")).to_contain_text("Send it?")
     act(page, "waiting-confirm")
     expect(page.locator("dialog .value")).to_contain_text('"text": "Dear Ada"')
+    expect(page.locator("[data-preview=ready]")).to_have_count(2)
+    agree, refuse = page.locator("[data-preview=ready]").all()
+    expect(agree).to_contain_text("If you agree")
+    expect(agree.locator(".rerun li")).to_contain_text("post")
+    expect(refuse.locator("[data-becomes=failed]")).to_contain_text("post")
+    expect(refuse.locator("h3 .chip")).to_have_text("run: failed")
     assert shared.count("send-agreed") == 0
     send(page)
     run_is(page, "completed")
@@ -125,6 +137,11 @@ def test_a_doubt_is_resolved(shared: Served, window: Open) -> None:
     page = window(address(shared.url, doubt("happened")))
     is_now(page, "pay", "in_doubt")
     act(page, "waiting-in_doubt")
+    expect(page.locator("dialog input:checked")).to_have_count(0)
+    expect(page.locator("dialog [data-action='send']")).to_be_disabled()
+    expect(page.locator("dialog [data-preview]")).to_be_hidden()
+    page.get_by_label("It happened").check()
+    expect(page.locator("[data-preview=ready] [data-becomes=succeeded]")).to_contain_text("pay")
     page.get_by_role("textbox").fill('{"sent": "by hand"}')
     send(page)
     run_is(page, "completed")
@@ -135,7 +152,8 @@ def test_a_doubt_is_resolved(shared: Served, window: Open) -> None:
     page.goto(address(shared.url, doubt("again"), step="pay"))
     act(page, "step-resolve")
     page.get_by_label("call it again").check()
-    expect(page.locator("dialog .notice.warn")).to_be_visible()
+    expect(page.locator("dialog .notice.warn").first).to_be_visible()
+    expect(page.locator("[data-preview=ready] [role=alert]")).to_contain_text("pay")
     send(page)
     run_is(page, "completed")
     assert shared.count("send-again") == 2
@@ -143,10 +161,34 @@ def test_a_doubt_is_resolved(shared: Served, window: Open) -> None:
     page.goto(address(shared.url, doubt("lost"), step="pay"))
     act(page, "step-resolve")
     page.get_by_label("count as failed").check()
+    expect(page.locator("[data-preview=ready] [data-becomes=skipped]")).to_contain_text("thank")
     send(page)
     run_is(page, "failed")
     is_now(page, "thank", "skipped")
     assert shared.count("send-lost") == 1
+
+
+def test_an_argument_that_is_deleted_is_gone(shared: Served, window: Open) -> None:
+    """H7, X7: a repair calls the step as it stands in the dialog, and not with what was taken out of it."""
+    args = {"name": "repaired", "message": "not this one"}
+    run = shared.begin([{"id": "a", "tool": "broken", "args": args}], "Too many words")
+    shared.wait(run, "failed")
+    page = window(address(shared.url, run, step="a"))
+    act(page, "step-repair")
+    typed = page.locator("dialog textarea")
+    expect(typed).to_have_value(re.compile("not this one"))
+    expect(page.locator("dialog [data-action='send']")).to_be_disabled()
+    typed.fill("[1]")
+    expect(page.locator("dialog [role=alert]")).to_contain_text("no JSON object")
+    typed.fill('{"name": "repaired", "massage": 1}')
+    expect(page.locator("[data-preview=refused]")).to_contain_text("massage")
+    expect(page.locator("dialog [data-action='send']")).to_be_disabled()
+    typed.fill('{"name": "repaired"}')
+    expect(page.locator("[data-preview=ready] .rerun li")).to_contain_text("a")
+    assert shared.count("repaired") == 1, "nothing has happened yet"
+    send(page)
+    expect(drawer(page).locator(".card.bad")).to_contain_text("the key is missing")
+    assert shared.api("GET", f"/runs/{run}/steps/a")["args"] == {"name": "repaired"}
 
 
 def test_a_run_is_paused_resumed_added_to_and_cancelled(shared: Served, window: Open) -> None:

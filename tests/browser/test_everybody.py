@@ -27,6 +27,24 @@ def stuck(shared: Served) -> str:
     return run
 
 
+def test_the_tools_of_the_graph_cover_no_step(shared: Served, window: Open) -> None:
+    """I4: on a phone a long plan is fitted between its tools and its key, under neither."""
+    steps = [{"id": f"s{n}", "tool": "note", "needs": [f"s{n - 1}"] if n else []} for n in range(14)]
+    run = shared.begin(steps, "A long way down")
+    shared.wait(run, "completed")
+    page = window(address(shared.url, run), phone=True)
+    is_now(page, "s13", "succeeded")
+    page.wait_for_function(
+        """() => {
+            const of = (one) => one.getBoundingClientRect();
+            const nodes = [...document.querySelectorAll(".step-node")].map(of);
+            const panels = [...document.querySelectorAll(".graph-tools, .legend")].map(of);
+            const apart = (a, b) => a.bottom <= b.top || b.bottom <= a.top || a.right <= b.left || b.right <= a.left;
+            return nodes.length === 14 && panels.length === 2 && nodes.every((a) => panels.every((b) => apart(a, b)));
+        }"""
+    )
+
+
 @pytest.mark.parametrize("tab", TABS)
 def test_everything_has_a_role_and_a_name(shared: Served, window: Open, stuck: str, tab: str) -> None:
     """I4: one main part, one first heading, a name for whatever can be used, a status that is spoken."""

@@ -187,6 +187,37 @@ def test_a_step_is_repaired_from_the_command_line(here: Here) -> None:
     assert here.place.calls == ["get", "use"]
 
 
+def test_an_argument_is_removed_from_the_command_line(here: Here) -> None:
+    """H7, X7: an argument that should not be there is taken away; one that is not there is a fault."""
+    run = here.run({"id": "use", "tool": "fail", "args": {"message": "mine", "category": "tool_error"}}, code=1)
+    assert "there are: message, category" in here("repair", run, "use", "--remove", "massage", code=2).err
+    done = here("repair", run, "use", "--remove", "message", "--json", code=1).json["steps"]["use"]
+    assert (done["error"]["message"], done["args"]) == ("it broke", {"category": "tool_error"})
+
+
+def test_an_action_is_shown_before_it_is_done(here: Here) -> None:
+    """R7, I7: a dry run calls nothing and writes nothing; it says what ends, what runs, and what the run would be."""
+    steps = (
+        {"id": "bad", "tool": "fail"}, {"id": "next", "tool": "ok", "needs": ["bad"]},
+        {"id": "last", "tool": "ok", "needs": ["next"], "confirm": "Really?"},
+    )  # fmt: skip
+    run = here.run(*steps, code=1)
+    before = here("show", run, "--json", code=0).json
+    told = here("skip", run, "bad", "--dry-run", code=0).out
+    for words in ("nothing has happened yet; the run would be running", "Would end at once", "Would run",
+                  "Would wait for somebody to agree: last"):  # fmt: skip
+        assert words in told
+    assert "尚未执行任何操作" in here("repair", run, "bad", "--tool", "ok", "--dry-run", "--lang", "zh", code=0).out
+    found = here("repair", run, "bad", "--remove", "x", "--dry-run", "--json", code=2).json
+    assert found["error"]["faults"][0]["code"] == "BAD_VALUE"
+    done = here("resolve", run, "bad", "--succeeded", "7", "--dry-run", "--json", code=0).json
+    assert (done["becomes"], done["leads_to"], done["run_id"]) == ({"bad": "succeeded"}, "running", run)
+    assert here("show", run, "--json", code=0).json == before
+    here("skip", run, "bad", code=3)
+    assert "the run would be failed" in here("confirm", run, "--refuse", "--dry-run", code=0).out
+    assert here.place.calls == ["bad", "next"]
+
+
 def test_the_report_tells_what_was_set_by_hand(here: Here) -> None:
     """V7, X7: nothing was called again, and the report does not say so."""
     steps = ({"id": "s", "tool": "send", "args": {"until": "never"}}, {"id": "b", "tool": "ok", "needs": ["s"]})

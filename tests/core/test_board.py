@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
+
 from rerail.core.board import Board, Changes, critical_path, run_view
 from rerail.core.events import Record
 from rerail.core.tries import difference, revisions, step_detail
@@ -14,6 +16,7 @@ from rerail.testing import Took, VirtualClock, World, virtual_run
 from rerail.wiring import Engine
 
 Act = Callable[[Engine, str], Awaitable[None]]
+LOST = ToolError("gone", lost=True)
 
 
 def lived(world: World, *steps: dict[str, Any], act: Act | None = None, **settings: Any) -> list[Record]:
@@ -42,7 +45,7 @@ def test_attempts_and_waits_are_spans_of_time() -> None:
     world = World(t=[Took(2, ConnectionRefusedError("down")), RateLimited("later", retry_after=5), Took(1, 7)])
     step = seen(world, {"id": "a", "tool": "t"}, retry={"jitter": False, "backoff_base": 3})["steps"]["a"]
     assert [(one["attempt"], one["outcome"], one["code"]) for one in step["spans"]] == [
-        (1, "failed", "TOOL_FAILED"), (2, "failed", "RATE_LIMITED"), (3, "succeeded", None),
+        (1, "failed", "TOOL_FAILED"), (2, "not_now", "RATE_LIMITED"), (3, "succeeded", None),
     ]  # fmt: skip
     assert [round(one["to"] - one["from"]) for one in step["spans"]] == [2, 0, 1]
     assert [(one["why"], round(one["until"] - one["from"])) for one in step["waits"]] == [
@@ -90,6 +93,33 @@ def test_a_doubt_asks_for_an_answer() -> None:
     assert seen(world, {"id": "a", "tool": "t"}, act=answer)["steps"]["a"]["spans"][0]["outcome"] == "succeeded"
 
 
+@pytest.mark.parametrize(
+    ("script", "answer", "outcomes"),
+    [
+        ([LOST], {"succeeded": 1}, ["succeeded"]),
+        ([LOST], {"failed": True}, ["failed"]),
+        ([LOST, 1], {"rerun": True}, ["doubt", "succeeded"]),
+        ([ToolError("no")], {"succeeded": 1}, ["failed"]),  # it failed, whatever stands for its output since
+        ([RateLimited("later", retry_after=5), 1], None, ["not_now", "succeeded"]),
+    ],
+)
+def test_timeline_and_attempts_tell_the_same(script: list[Any], answer: Any, outcomes: list[str]) -> None:
+    """I4, E3: what a call came to has one word; a person's answer is that of the call in doubt, and makes no other."""
+
+    async def act(engine: Engine, run: str) -> None:
+        await engine.wait(run)
+        if answer is not None:
+            await engine.resolve(run, "a", **answer)
+
+    world = World(t=script).option("t", effect="once")
+    plain = {"retry": {"max_retry_rounds": 0}, "reflection": {"max_step_retries": 1}}
+    records = lived(world, {"id": "a", "tool": "t", "retries": 0 if answer else 1}, act=act, **plain)
+    board = Board.of("r", records)
+    detail = step_detail(board, board.state.tracks["a"], records, {})
+    assert [span["outcome"] for span in board.lives["a"].spans] == outcomes
+    assert [one["outcome"] for one in detail["tries"]] == outcomes
+
+
 def test_budgets_say_what_is_spent_of_what() -> None:
     """I4, H4: retries, tokens, cost, time and replans, each with its bound or none."""
     world = World(t=[ConnectionRefusedError("down"), 1])
@@ -98,6 +128,31 @@ def test_budgets_say_what_is_spent_of_what() -> None:
     assert found["attempts"] == (2, 9) and found["retries"] == (0, 3) and found["step_retries"] == (1, None)
     assert found["tokens"] == (0, None) and found["time"][1] == 100 and found["replans"] == (0, 1)
     assert view["counts"]["succeeded"] == 1 and "used" not in view["exec"]
+
+
+def test_an_interrupted_run_spends_no_time() -> None:
+    """I4, H4: nobody drives it, so its budget of time stands where its history ends; one that is driven goes on."""
+
+    async def main() -> list[Record]:
+        what = {"steps": [{"id": "a", "tool": "t"}]}
+        world = World(t=[Took(1000, 1)])
+        async with Engine(
+            "memory://", world.tools(what), {"run": {"max_seconds": 100}}, clock=VirtualClock()
+        ) as engine:
+            run = await engine.start(what, run_id="r")
+            await asyncio.sleep(5)
+            return await engine.events(run)
+
+    records = virtual_run(main)
+    board, last = Board.of("r", records), records[-1].at
+
+    def spent(now: float, *, interrupted: bool) -> tuple[float, float]:
+        view = run_view(board, now, interrupted=interrupted)
+        [row] = [row for row in view["budgets"] if row["name"] == "time"]
+        return row["used"], view["elapsed"]
+
+    assert spent(last + 50, interrupted=True) == spent(last, interrupted=True) == spent(last, interrupted=False)
+    assert spent(last + 50, interrupted=False)[0] == spent(last, interrupted=False)[0] + 50
 
 
 def test_the_critical_path_is_the_longest_by_time() -> None:

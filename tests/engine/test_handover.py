@@ -245,6 +245,32 @@ def test_a_person_repairs_a_step_of_a_failed_run() -> None:
     assert (acted.action, acted.by, acted.step) == ("repair", "ann", "pay")
 
 
+@pytest.mark.parametrize(
+    ("changes", "args"),
+    [
+        ({"remove": ["to"]}, {"amount": "x"}),
+        ({"remove": ["to"], "args": {"amount": 7}}, {"amount": 7}),
+        ({"remove": ["to"], "args": {"for": "tea"}}, {"amount": "x", "for": "tea"}),
+        ({"remove": ["to"], "tool": "tell"}, {"amount": "x"}),
+        ({"args": {"for": "tea"}, "tool": "tell"}, {"for": "tea"}),
+        ({"tool": "tell"}, {"amount": "x", "to": "ann"}),
+    ],
+)
+def test_a_repair_removes_arguments(changes: Any, args: Any) -> None:
+    """H7, X7: what is named is gone, the others stay; another tool gets the arguments that are given, if any are."""
+    what = {"steps": [{"id": "pay", "tool": "pay", "args": {"amount": "x", "to": "ann"}}]}
+    world = World(pay=[lambda **said: {} if said != what["steps"][0]["args"] else ToolError("no")], tell=[{}])
+
+    async def main() -> Any:
+        async with world.engine(what, settings=PLAIN) as engine:
+            run = (await engine.run(what)).run_id
+            await engine.repair(run, "pay", **changes)
+            return await engine.wait(run)
+
+    result = virtual_run(main)
+    assert (result.success, result.steps["pay"].args) == (True, args)
+
+
 def test_a_repair_of_a_live_run_ends_a_backoff() -> None:
     """H7, X7: fresh retries, and no waiting for a call that cannot work."""
     what = {"steps": [{"id": "a", "tool": "a", "args": {"n": 1}}]}
@@ -272,10 +298,15 @@ def test_a_repair_of_a_live_run_ends_a_backoff() -> None:
         ("pay", {"tool": "nowhere"}, "PLAN_INVALID"),
         ("pay", {"needs": ["tell"]}, "PLAN_INVALID"),
         ("pay", {"argz": {}}, "PLAN_INVALID"),
+        ("pay", {"remove": ["two"]}, "PLAN_INVALID"),
+        ("pay", {"remove": ["to"], "args": {"to": "bob"}}, "PLAN_INVALID"),
+        ("pay", {"remove": ["to"], "args": {}, "tool": "tell"}, "PLAN_INVALID"),
+        ("pay", {"remove": [{}]}, "VALUE_INVALID"),
     ],
 )
 def test_a_bad_repair_is_refused_and_the_old_plan_stays(step: str, changes: Any, code: str) -> None:
-    """P5, H7: a finished step, a step nobody knows, nothing new, an unknown tool, a circle, an unknown key."""
+    """P5, H7: a finished step, a step nobody knows, nothing new, an unknown tool, a circle, an unknown key,
+    arguments to remove that are not there or are given as well, and no names at all."""
     world = World(get=[{"body": {"value": 7}}])
 
     async def main() -> None:

@@ -170,6 +170,36 @@ async def test_people_act_on_a_live_run(web: Web) -> None:
         assert kinds == ["accepted", "acted", "retry"]
 
 
+async def test_every_action_on_a_step_is_shown_before_it_happens(web: Web) -> None:
+    """R7, I7: a dry run of each tells what it would lead to, in the reader's language, and does nothing."""
+    async with web.client() as client:
+        run = await started(
+            client,
+            {"id": "gate", "tool": "echo", "confirm": "Really?"},
+            {"id": "doubt", "tool": "send"},
+            {"id": "bad", "tool": "needs_file", "args": {"name": "never"}, "retries": 0},
+            {"id": "after", "tool": "echo", "needs": ["bad", "doubt", "gate"]},
+        )
+        await rested(client, run, "waiting")
+        before = (await client.get(f"/runs/{run}/events")).json()
+        for action, body, becomes, runs in (
+            ("skip", {"step": "gate"}, {"gate": "skipped"}, []),
+            ("confirm", {}, {}, ["gate"]),
+            ("confirm", {"step": "gate", "refuse": True}, {"gate": "failed"}, []),
+            ("resolve", {"step": "doubt", "outcome": "succeeded", "value": 1}, {"doubt": "succeeded"}, []),
+            ("resolve", {"step": "doubt", "outcome": "rerun"}, {}, ["doubt"]),
+            ("repair", {"step": "bad", "args": {"name": "now"}}, {}, ["bad", "after"]),
+        ):
+            told = await client.post(f"/runs/{run}/{action}?lang=zh", json={**body, "dry_run": True})
+            found = told.json()
+            assert told.status_code == 200 and found["run_id"] == run, told.text
+            assert (found["becomes"], [row["step"] for row in found["rerun"]]) == (becomes, runs), action
+            assert all(row["why"] in ("按要求", "尚未执行") for row in found["rerun"])
+        refused = await client.post(f"/runs/{run}/repair", json={"step": "bad", "tool": "nowhere", "dry_run": True})
+        assert refused.status_code == 422
+        assert (await client.get(f"/runs/{run}/events")).json() == before
+
+
 async def test_a_run_is_cancelled_and_a_step_skipped(web: Web) -> None:
     """X7: the reason is kept; a skipped step is a hole, and the run goes on."""
     async with web.client() as client:
@@ -240,6 +270,11 @@ async def test_plans_may_use_what_the_server_was_started_with(web: Web) -> None:
         checked = (await client.post("/plans/check", json={"plan": {"steps": steps}})).json()
         assert not checked["ok"] and len(checked["faults"]) >= 4
         assert "--allow shell" in next(one["hint"] for one in checked["faults"] if one["step"] == "l")
+        # A step that is called like a tool has its own faults, and no option helps.
+        odd = {"plan": {"steps": [{"id": "list", "tool": "echo", "args": {"x": 1}}]}}
+        [fault] = (await client.post("/plans/check", json=odd)).json()["faults"]
+        assert (fault["code"], fault["hint"]) == ("BAD_ARGS", "") and "'list'" in fault["message"]
+        assert "--allow" not in (await client.post("/runs", json=odd)).json()["hint"]
         refused = await client.post("/runs", json={"plan": {"steps": steps}})
         assert refused.status_code == 422 and refused.headers["content-type"] == "application/problem+json"
         assert refused.json()["code"] == "PLAN_INVALID" and len(refused.json()["faults"]) == len(checked["faults"])
@@ -268,6 +303,10 @@ async def test_what_is_wrong_is_told_as_a_problem(web: Web) -> None:
         for body in (b"{", b"[1]", b'{"plan": "\\ud800"}', b"\xff", b'{"plan": ' + b"[" * 5000 + b"]" * 5000 + b"}"):
             answer = await client.post("/runs", content=body, headers={"content-type": "application/json"})
             assert answer.status_code in (400, 422), answer.text
+        for kind in ("text/plain", "application/x-www-form-urlencoded", "", "multipart/form-data; boundary=x"):
+            answer = await client.post("/runs", content=b'{"plan": {}}', headers={"content-type": kind})
+            assert answer.status_code == 400 and "has to be JSON" in answer.json()["detail"], answer.text
+            assert "application/json" in answer.json()["hint"]
         assert (await client.get("/runs", params={"limit": 0})).status_code == 400
         assert (await client.put("/runs")).status_code == 405
         assert (await client.get("/nothing")).json()["code"] == "NOT_FOUND"
@@ -335,6 +374,8 @@ async def test_a_read_only_server_shows_and_changes_nothing(tmp_path: object) ->
         async with web.client() as client:
             assert (await client.get("/health")).json()["read_only"] is True
             assert (await client.post(f"/runs/{run}/retry", json={"dry_run": True})).json()["roots"] == ["x"]
+            skipped = await client.post(f"/runs/{run}/skip", json={"step": "x", "dry_run": True})
+            assert skipped.status_code == 200 and skipped.json()["becomes"] == {"x": "skipped"}
             for path, body in (
                 ("/runs", {"plan": {"steps": STEPS}}), (f"/runs/{run}/retry", {}), (f"/runs/{run}/cancel", {}),
                 (f"/runs/{run}/repair", {"step": "x", "args": {}}), (f"/runs/{run}/skip", {"step": "x"}),

@@ -288,6 +288,8 @@ async def test_a_step_is_repaired_by_whoever_asks(place: Place) -> None:
             ({"tool": "noisi"}, "UNKNOWN_TOOL"),
             ({"needs": ["z"]}, "UNKNOWN_NEED"),
             ({}, "BAD_VALUE"),
+            ({"remove": ["nobody"]}, "BAD_VALUE"),
+            ({"remove": ["name"]}, "BAD_ARGS"),
         ):
             error = (await ask(client, "repair_step", refused=True, run=run, step="b", **change))["error"]
             assert [fault["code"] for fault in error["faults"]] == [code]

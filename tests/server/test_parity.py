@@ -55,12 +55,12 @@ OPTIONS = {
     "retry": {"--step": "steps", "--stage": "stage", "--clean": "clean", "--force": "force", "--dry-run": "dry_run",
               "--yes": "confirmed", "--take-over": "take_over"},
     "resume": {"--take-over": "take_over"},
-    "confirm": {"--refuse": "refuse", "--edit": "edit"},
-    "resolve": {"--succeeded": "value", "--failed": "outcome", "--rerun": "outcome"},
-    "repair": {"--args": "args", "--tool": "tool", "--needs": "needs"},
+    "confirm": {"--refuse": "refuse", "--edit": "edit", "--dry-run": "dry_run"},
+    "resolve": {"--succeeded": "value", "--failed": "outcome", "--rerun": "outcome", "--dry-run": "dry_run"},
+    "repair": {"--args": "args", "--remove": "remove", "--tool": "tool", "--needs": "needs", "--dry-run": "dry_run"},
     "run": {"--objective": "objective", "--fallback": "fallback", "--parent": "parent", "--on": "on"},
     "start": {"--parent": "parent", "--queue": "queue"},
-    "skip": {"--reason": "reason"},
+    "skip": {"--reason": "reason", "--dry-run": "dry_run"},
     "cancel": {"--reason": "reason"},
 }  # fmt: skip
 # What is about processes, not about runs: the server is one, and its answer never waits.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -269,8 +270,9 @@ async def test_a_changed_file_is_named_and_not_where_it_lies(web: Web) -> None:
 async def test_nobody_reaches_withheld_tools_through_a_runs_owner(web: Web) -> None:
     """I4: a run that somebody drives from a terminal has tools that the server does not lend to its callers."""
     folder = web.place.folder
-    plan = '{"steps": [{"id": "h", "tool": "hold", "args": {"name": "let go"}}, {"id": "own", "tool": "fails"}]}'
-    (folder / "mine.json").write_text(plan)
+    held = {"id": "h", "tool": "hold", "args": {"name": "let go"}}
+    plan = {"steps": [held, {"id": "own", "tool": "fails"}, {"id": "later", "tool": "echo", "needs": ["h"]}]}
+    (folder / "mine.json").write_text(json.dumps(plan))
     process = web.place.spawn("run", "mine.json", "--tools", "tools.py")
     try:
         async with web.client() as client:
@@ -282,7 +284,7 @@ async def test_nobody_reaches_withheld_tools_through_a_runs_owner(web: Web) -> N
             added = await client.post(f"/runs/{run}/add", json={"steps": [{"id": "x", "tool": "hello"}]})
             other = {"id": "y", "tool": "echo", "alternatives": ["hello"]}
             hidden = await client.post(f"/runs/{run}/add", json={"steps": [other]})
-            bent = await client.post(f"/runs/{run}/repair", json={"step": "h", "tool": "hello"})
+            bent = await client.post(f"/runs/{run}/repair", json={"step": "later", "tool": "hello"})
             turned = await client.post(f"/runs/{run}/repair", json={"step": "own", "args": {"more": "1"}})
             for answer in (added, hidden, bent, turned):
                 assert answer.status_code == 422, answer.text

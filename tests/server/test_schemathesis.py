@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx
+import jsonschema
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
@@ -57,11 +58,41 @@ def test_the_description_is_whole(web: Web) -> None:
             for code in good:
                 for kind in operation["responses"][code].get("content", {}).values():
                     assert "example" in kind or kind["schema"].get("format") == "binary", where
+                    if kind["schema"]["type"] != "string":
+                        jsonschema.validate(kind["example"], kind["schema"])
             if not path.endswith("/health"):
                 problems = [code for code in operation["responses"] if code.startswith(("4", "5"))]
                 assert {"400", "401", "421"} <= set(problems), where
                 content = operation["responses"]["400"]["content"]
                 assert content["application/problem+json"]["example"]["code"], where
+
+
+@pytest.mark.parametrize("run", ["done", "failed", "waiting"])
+def test_answers_have_the_fields_that_are_described(web: Web, run: str) -> None:
+    """I4: every field of an answer is in the description, of that kind; none is missing."""
+    paths = httpx.get(f"{web.url}openapi.json").json()["paths"]
+    step = {"done": "b", "failed": "x", "waiting": "g"}[run]
+    dry = {"dry_run": True}
+    asked: list[tuple[str, str, Any]] = [
+        ("get", path, None)
+        for path, operations in paths.items()
+        if "get" in operations and not path.endswith(("/stream", "/live", "{name}"))
+    ]
+    asked += [("post", "/api/v1/plans/check", {"plan": {"steps": STEPS}}), ("post", "/api/v1/retry", dry)]
+    if run == "failed":
+        asked += [("post", f"/api/v1/runs/{{run}}/{action}", {**body, **dry}) for action, body in (
+            ("retry", {}), ("skip", {"step": step}), ("repair", {"step": step, "args": {"name": "yes"}}),
+            ("resolve", {"step": step, "outcome": "succeeded", "value": 1}),
+        )]  # fmt: skip
+    if run == "waiting":
+        asked += [("post", "/api/v1/runs/{run}/confirm", dry), ("post", "/api/v1/runs/{run}/pause", None)]
+    for method, path, body in asked:
+        url = web.url.rstrip("/") + path.replace("{run}", run).replace("{step}", step)
+        answer = httpx.request(method, url, json=body, params={"id": step} if path.endswith("/step") else {})
+        assert answer.is_success, answer.text
+        schema = paths[path][method]["responses"][str(answer.status_code)]["content"]["application/json"]["schema"]
+        jsonschema.validate(answer.json(), schema)
+        assert schema["type"] == "array" or set(answer.json()) <= set(schema["properties"]), path
 
 
 @pytest.mark.parametrize("label", [label for label in OPERATIONS if not label.endswith(ENDLESS)])

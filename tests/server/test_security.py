@@ -43,6 +43,7 @@ async def test_a_public_address_with_a_token_is_served(tmp_path: Path) -> None:
             named = await client.get("/runs", headers={"host": f"{socket.gethostname()}:{port}"})
             assert named.status_code == 200
             assert (await client.get("/runs", headers={"host": "rebound.example"})).status_code == 421
+            assert "0.0.0.0" not in web.url, "that is no address that anybody could open"
 
 
 @pytest.mark.parametrize("said", ["", "Bearer", "Bearer wrong", "Basic correct horse", "Bearer correct hors\xe9"])
@@ -57,6 +58,8 @@ async def test_a_wrong_token_is_no_token(web: Web, said: str) -> None:
         posted = await client.post("api/v1/runs", json={"plan": {"steps": STEPS}}, headers=headers)  # type: ignore[arg-type]
         assert posted.status_code == 401
         assert (await client.get("api/v1/health")).json()["ok"] is True
+        chinese = await client.get("api/v1/runs?lang=zh", headers={**headers, "accept-language": "en"})  # type: ignore[arg-type]
+        assert "令牌" in chinese.json()["detail"]
         assert (await client.get(f"api/v1/runs?token={web.token}")).status_code == 401  # addresses end up in logs
 
 
@@ -159,7 +162,11 @@ async def test_answers_say_what_a_browser_must_not_do(web: Web) -> None:
         assert "script-src 'self'" in policy and "unsafe" not in policy and "default-src 'none'" in policy
         assert "frame-ancestors 'none'" in policy and "connect-src 'self'" in policy
         assert "sandbox" in data.headers["content-security-policy"] and data.headers["cache-control"] == "no-store"
-        for answer in (page, data, await client.get("api/v1/nothing")):
+        strange = [{"authorization": "wrong"}, {"host": "evil.example"}, {"origin": "https://evil.example"}]
+        refused = [await client.get("api/v1/runs", headers=headers) for headers in strange]
+        assert [answer.status_code for answer in refused] == [401, 421, 403]
+        assert all("sandbox" in answer.headers["content-security-policy"] for answer in refused)
+        for answer in (page, data, await client.get("api/v1/nothing"), *refused):
             assert answer.headers["x-content-type-options"] == "nosniff"
             assert answer.headers["x-frame-options"] == "DENY" and "set-cookie" not in answer.headers
             assert "server" not in answer.headers
@@ -214,6 +221,8 @@ async def test_shell_tools_are_offered_if_the_server_was_told_so(tmp_path: Path)
             run = await started(client, {"id": "s", "tool": "hello"})
             assert (await rested(client, run))["steps"]["s"]["output"]["stdout"].strip() == "hello"
             assert (await client.get("/tools")).json()["withheld"] == [{"name": "get", "kind": "http"}]
+            shown = {row["key"]: row["value"] for row in (await client.get("/settings")).json()["settings"]}
+            assert "hello" in shown["tools.shell"] and "get" in shown["tools.http"], "as they were given"
     with serving(place, RERAIL_SERVER_ALLOW='["http", "shell"]') as web:
         async with web.client() as client:
             assert (await client.get("/tools")).json()["withheld"] == []

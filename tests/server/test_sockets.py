@@ -15,7 +15,14 @@ from typing import Any
 import aiohttp
 import pytest
 import socketio
+from starlette.types import Receive, Scope, Send
 from tests.server.web import Place, Web, rested, serving, started
+
+import rerail
+from rerail.core.tool_messages import ToolMessages
+from rerail.server.listening import listen, serve_app, url_of
+from rerail.server.serving import Serving
+from rerail.server.sockets import Sockets
 
 pytestmark = [
     pytest.mark.anyio,
@@ -289,3 +296,110 @@ async def test_those_who_know_no_token_leave_room_for_those_who_do(tmp_path: Pat
                 await one.close()
         async with connected(web) as heard:
             assert heard.client.connected
+
+
+# -- Let go in the middle -----------------------------------------------------------------------------------------
+
+
+class Polling:
+    """A client that asks again and again, by hand: it takes something only when it wants to."""
+
+    def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
+        self._session, self._url, self._sid = session, f"{url}socket.io/?EIO=4&transport=polling", ""
+
+    async def poll(self) -> list[str]:
+        """What the server has for us."""
+        async with self._session.get(self._url + self._sid) as answer:
+            assert answer.status == 200
+            return (await answer.text()).split("\x1e")
+
+    async def say(self, packet: str) -> None:
+        """Say something."""
+        async with self._session.post(self._url + self._sid, data=packet) as answer:
+            assert answer.status == 200
+
+    async def connect(self) -> None:
+        """Begin a session."""
+        [opened] = await self.poll()
+        self._sid = "&sid=" + json.loads(opened[1:])["sid"]
+        await self.say("40")
+        assert (await self.poll())[0].startswith("40")
+
+    async def heard(self) -> list[tuple[str, dict[str, Any]]]:
+        """What was told since, without what the wire says about itself."""
+        found = []
+        for packet in await self.poll():
+            if packet.startswith("42"):
+                name, said = json.loads(packet[2:])
+                found.append((name, said))
+            elif packet == "2":
+                await self.say("3")
+        return found
+
+
+@rerail.tool
+async def fails() -> None:
+    """Fail."""
+    raise rerail.ToolError("no", category="permanent_error")
+
+
+async def nothing(scope: Scope, receive: Receive, send: Send) -> None:
+    """Beside the sockets there is nothing."""
+
+
+@asynccontextmanager
+async def impatient(engine: rerail.Engine) -> AsyncIterator[str]:
+    """Sockets that wait for nobody, and where."""
+    shared = Serving(engine)
+    sockets = Sockets(shared, patience=0.1)
+    with listen("127.0.0.1:0", expose=False, token="") as listening:
+        ready = asyncio.Event()
+        app = serve_app(sockets.app(nothing), listening, ready.set, lifespan="off")
+        task = asyncio.create_task(app)
+        await ready.wait()
+        try:
+            yield url_of(listening, "/")
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await shared.tails.close()
+
+
+@pytest.mark.parametrize("protocol", ["both", "tools", "events"])
+async def test_who_is_let_go_in_the_middle_of_an_event_hears_the_rest_once(protocol: str) -> None:
+    """I3: `dropped` says how far one got, to the very message; coming back there gives everything once, in order."""
+    root = {"id": "bad", "tool": "fails", "retries": 0}
+    steps = [root, *({"id": f"after{n}", "tool": "fails", "needs": ["bad"]} for n in range(30))]
+    async with rerail.Engine(store="memory://", tools=[fails]) as engine:
+        run = (await engine.run(rerail.Plan.load({"steps": steps}))).run_id
+        told, whole = ToolMessages(run), []
+        for record in await engine.events(run):
+            said = told.feed(record) if protocol != "events" else []
+            whole += [(message.name, record.seq, number) for number, message in enumerate(said, 1)]
+            whole += [("event", record.seq, 0)] if protocol != "tools" else []
+        async with impatient(engine) as url, aiohttp.ClientSession() as session, asyncio.timeout(60):
+            heard, places = await _slowly(session, url, {"run": run, "protocol": protocol}, len(whole))
+    assert [(name, said["seq"], said.get("part", 0)) for name, said in heard] == whole
+    assert len(places) > 1
+    assert protocol == "events" or any(part is not None for _, part in places), "nobody was let go in the middle"
+
+
+async def _slowly(
+    session: aiohttp.ClientSession, url: str, wanted: dict[str, Any], count: int
+) -> tuple[list[tuple[str, dict[str, Any]]], list[tuple[int, int | None]]]:
+    """All that somebody hears who takes things late, is let go, and comes back to where it was; and where that was."""
+    heard: list[tuple[str, dict[str, Any]]] = []
+    places: list[tuple[int, int | None]] = []
+    client = Polling(session, url)
+    await client.connect()
+    await client.say("42" + json.dumps(["subscribe", wanted]))
+    while len(heard) < count:
+        await asyncio.sleep(0.3)  # longer than anybody is waited for
+        for name, said in await client.heard():
+            if name == "dropped":
+                places.append((said["seq"], said["part"]))
+                back = {**wanted, "after": said["seq"], "part": said["part"]}
+                await client.say("42" + json.dumps(["subscribe", back]))
+            else:
+                heard.append((name, said))
+    return heard, places

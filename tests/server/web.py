@@ -192,7 +192,7 @@ def _address(process: subprocess.Popen[str]) -> str:
             line = process.stderr.readline()
             said += line
             if found := re.search(r"http://\S+", line):
-                return found[0].replace("0.0.0.0", "127.0.0.1")
+                return found[0]
             if not line:
                 break
     process.kill()

@@ -246,7 +246,7 @@ def a_new_plan_brings_back_what_a_person_skipped(patch: Patch) -> None:
 @bug
 def a_run_without_a_plan_is_acted_on(patch: Patch) -> None:
     """Found by the simulation itself."""
-    patch.setattr(engine, "_refuse_without_plan", lambda _: None)
+    patch.setattr(engine, "refuse_without_plan", lambda _: None)
 
 
 @bug

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { diffLines, diffRevisions, inOrder, inPairs } from "../src/lib/diff";
+import { changesOf, diffLines, diffRevisions, inOrder, inPairs } from "../src/lib/diff";
 
 const drawn = (left: string, right: string): string =>
   diffLines(left.split(""), right.split("")).map((line) => ({ same: " ", gone: "-", new: "+" })[line.kind] + line.text).join("");
@@ -49,5 +49,18 @@ describe("two revisions", () => {
   it("in another order lose nothing", () => {
     const rows = diffRevisions([{ id: "a" }, { id: "b" }, { id: "gone" }], [{ id: "b" }, { id: "a" }]);
     expect(rows.map((row) => row.id).sort()).toEqual(["a", "b", "gone"]);
+  });
+});
+
+describe("what makes one call of another", () => {
+  const before = { tool: "pay", args: { amount: 7, to: { name: "ann" }, note: null } };
+  it("names what changed, and what is gone", () => {
+    expect(changesOf(before, before)).toEqual({});
+    expect(changesOf(before, { tool: "pay", args: { amount: 7, to: { name: "bob" }, note: null } })).toEqual({ args: { to: { name: "bob" } } });
+    expect(changesOf(before, { tool: "pay", args: { amount: 7, to: { name: "ann" } } })).toEqual({ remove: ["note"] });
+    expect(changesOf(before, { tool: "pay", args: { amount: 8, more: 1 } })).toEqual({ args: { amount: 8, more: 1 }, remove: ["to", "note"] });
+  });
+  it("gives another tool all that it gets", () => {
+    expect(changesOf(before, { tool: "send", args: { amount: 7 } })).toEqual({ tool: "send", args: { amount: 7 } });
   });
 });

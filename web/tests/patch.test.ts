@@ -79,6 +79,9 @@ describe("a row of the list", () => {
     expect(fits(row, { status: "failed", q: "bread" })).toBe(true);
     expect(fits(row, { status: "", q: "C12" })).toBe(true);
     expect(fits(row, { status: "running", q: "" })).toBe(false);
+    const left = { ...row, status: "running" as const, interrupted: true };
+    expect(fits(left, { status: "running", q: "" })).toBe(false);
+    expect(fits(left, { status: "interrupted", q: "" })).toBe(true);
     expect(fits(row, { status: "", q: "cake" })).toBe(false);
   });
 });

@@ -18,11 +18,13 @@ from rerail.cli.launch import detach, detaches, under
 from rerail.cli.options import FLAG, PLAIN, Common
 from rerail.cli.output import Output, one_line
 from rerail.cli.picture import Picture
+from rerail.cli.render import outlook_lines
 from rerail.cli.session import Session, ownership
+from rerail.core.commands import Preview
 from rerail.core.texts import tell
 from rerail.wiring import Engine
 
-Action = Callable[[Engine, str], Awaitable[None]]
+Action = Callable[[Engine, str], Awaitable[Preview | None]]
 
 
 async def confirm(
@@ -32,6 +34,7 @@ async def confirm(
     *,
     refuse: Annotated[bool, FLAG] = False,
     edit: Annotated[tuple[str, ...], FLAG] = (),
+    dry_run: Annotated[bool, FLAG] = False,
     wait: Annotated[bool, FLAG] = False,
     detached: Annotated[bool, DETACH] = False,
     common: Common = PLAIN,
@@ -41,13 +44,14 @@ async def confirm(
     if edit and refuse:
         return out.usage(out.say("cli.confirm.edit_or_refuse"), f"rerail confirm {run} --refuse")
     session, edits = Session(common, out), read_edits(edit)
-    if await detaches(session, run, wait=wait, detach=detached) and not await _owner(session, run):
+    behind = not dry_run and await detaches(session, run, wait=wait, detach=detached)
+    if behind and not await _owner(session, run):
         return await detach(session, under(session, "confirm", run=run, step=step, refuse=refuse, edit=edits))
 
-    async def act(engine: Engine, found: str) -> None:
-        await engine.confirm(found, step, refuse=refuse, edit=edits)
+    async def act(engine: Engine, found: str) -> Preview | None:
+        return await engine.confirm(found, step, refuse=refuse, edit=edits, dry_run=dry_run)
 
-    return await _act(run, act, common, out)
+    return await _act(run, act, common, out, dry_run=dry_run)
 
 
 async def resolve(
@@ -58,6 +62,7 @@ async def resolve(
     succeeded: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     failed: Annotated[bool, FLAG] = False,
     rerun: Annotated[bool, FLAG] = False,
+    dry_run: Annotated[bool, FLAG] = False,
     common: Common = PLAIN,
     out: Annotated[Output, Hidden],
 ) -> int:
@@ -69,10 +74,10 @@ async def resolve(
     if isinstance(value, str) and value == succeeded and value.lstrip()[:1] in ("{", "["):
         out.note(Text(out.say("cli.resolve.as_text", value=one_line(value, 80)), "yellow"))
 
-    async def act(engine: Engine, found: str) -> None:
-        await engine.resolve(found, step, succeeded=value, failed=failed, rerun=rerun)
+    async def act(engine: Engine, found: str) -> Preview | None:
+        return await engine.resolve(found, step, succeeded=value, failed=failed, rerun=rerun, dry_run=dry_run)
 
-    return await _act(run, act, common, out)
+    return await _act(run, act, common, out, dry_run=dry_run)
 
 
 async def repair(
@@ -81,22 +86,40 @@ async def repair(
     /,
     *,
     args: str | None = None,
+    remove: Annotated[tuple[str, ...] | None, FLAG] = None,
     tool: str | None = None,
     needs: Annotated[tuple[str, ...] | None, FLAG] = None,
+    dry_run: Annotated[bool, FLAG] = False,
     common: Common = PLAIN,
     out: Annotated[Output, Hidden],
 ) -> int:
     """Change a step that failed, and do it and what depends on it again; what is done is kept."""
-    given: dict[str, Any] = {"args": as_mapping(args) if args is not None else None, "tool": tool, "needs": needs}
+    named = {"remove": remove, "tool": tool, "needs": needs}
+    given: dict[str, Any] = {"args": as_mapping(args) if args is not None else None, **named}
     changes = {name: value for name, value in given.items() if value is not None}
-    return await _act(run, lambda engine, found: engine.repair(found, step, **changes), common, out)
+
+    async def act(engine: Engine, found: str) -> Preview | None:
+        return await engine.repair(found, step, dry_run=dry_run, **changes)
+
+    return await _act(run, act, common, out, dry_run=dry_run)
 
 
 async def skip(
-    run: str, step: str, /, *, reason: str = "", common: Common = PLAIN, out: Annotated[Output, Hidden]
+    run: str,
+    step: str,
+    /,
+    *,
+    reason: str = "",
+    dry_run: Annotated[bool, FLAG] = False,
+    common: Common = PLAIN,
+    out: Annotated[Output, Hidden],
 ) -> int:
     """Do without a step: those that need it go on, with nothing in its place."""
-    return await _act(run, lambda engine, found: engine.skip(found, step, reason=reason), common, out)
+
+    async def act(engine: Engine, found: str) -> Preview | None:
+        return await engine.skip(found, step, reason=reason, dry_run=dry_run)
+
+    return await _act(run, act, common, out, dry_run=dry_run)
 
 
 async def add(run: str, steps_file: str, /, *, common: Common = PLAIN, out: Annotated[Output, Hidden]) -> int:
@@ -121,8 +144,12 @@ async def cancel(run: str, /, *, reason: str = "", common: Common = PLAIN, out: 
     return 0 if code == exit_code("cancelled") else code
 
 
-async def _act(run: str, act: Action, common: Common, out: Output, *, patient: bool = False) -> int:
+async def _act(
+    run: str, act: Action, common: Common, out: Output, *, patient: bool = False, dry_run: bool = False
+) -> int:
     """Act on a run; if nobody else drives it, stay with it."""
+    if dry_run:
+        return await _foreseen(run, act, common, out)
     async with Session(common, out).acting(run, patient=patient) as (engine, found, owner):
         picture = Picture.of(found, await engine.events(found))
         await act(engine, found)
@@ -131,6 +158,18 @@ async def _act(run: str, act: Action, common: Common, out: Output, *, patient: b
         if await _is_driven_here(engine, found):
             return await stay(engine, out, picture, handed_to=None)
         return await _recorded(engine, out, found)
+
+
+async def _foreseen(run: str, act: Action, common: Common, out: Output) -> int:
+    """Show what an action would lead to."""
+    async with Session(common, out).reopened(run) as (engine, found):
+        preview = await act(engine, found)
+        assert preview is not None
+        if out.json:
+            out.document({"run_id": found, **preview.to_dict()})
+        else:
+            out.print(*outlook_lines(out, Picture.of(found, await engine.events(found)), preview))
+    return 0
 
 
 async def _owner(session: Session, run: str) -> str:

@@ -91,11 +91,12 @@ async def serve(
     if not is_local(host) and not token:
         message = tell("refuse.mcp.exposed", host=host)
         raise RerailError(message, "USAGE", hint=tell("hint.server.exposed"))
+    config = describe(session.settings, session.sources)  # as they were given, before anything is withheld
     tools, withheld = _offered(session, {*table.allow, *allow})
     shown = f"[{host}]" if ":" in host else host
     with listen(f"{shown}:{port}", expose=True, token=token) as listening:
         async with _engine(common, out, session, tools) as engine:
-            files, config = Files(), describe(session.settings, session.sources)
+            files = Files()
             serving = Serving(
                 engine, table, token, read_only=read_only, withheld=withheld, config=config,
                 sources=_sources(session, engine), lang=out.lang,
@@ -108,15 +109,14 @@ async def serve(
                     webbrowser.open(f"{url}#token={quote(token)}" if token else url)
 
             app = make_app(serving, host, files)
-            await _until_told(serve_app(app, listening, ready, **_web_options(table.max_readers)))
+            await _until_told(serve_app(app, listening, ready, **_WEB_OPTIONS))
     return 0
 
 
-def _web_options(readers: int) -> dict[str, Any]:
-    return {
-        "ws": "websockets-sansio", "ws_max_size": 1_000_000, "ws_per_message_deflate": False, "access_log": False,
-        "server_header": False, "proxy_headers": False, "limit_concurrency": readers + 100,
-    }  # fmt: skip
+_WEB_OPTIONS: dict[str, Any] = {
+    "ws": "websockets-sansio", "ws_max_size": 1_000_000, "ws_per_message_deflate": False, "access_log": False,
+    "server_header": False, "proxy_headers": False,
+}  # fmt: skip
 
 
 def _announce(out: Output, url: str, serving: Serving, *, built: bool) -> None:

@@ -297,6 +297,20 @@ def preview_lines(out: Output, picture: Picture, preview: Preview) -> list[Text]
     return [*lines, Text(words + (f", {estimate['cost']:g}" if estimate["cost"] else ""), "dim")]
 
 
+def outlook_lines(out: Output, picture: Picture, preview: Preview) -> list[Text]:
+    """What another action would lead to, before anything happens (R7)."""
+    lines = [Text(out.say("cli.outlook.title", status=out.say(f"status.{preview.leads_to}")), "bold")]
+    ends = [_named(out, status, step, out.say(f"status.{status}")) for step, status in preview.becomes.items()]
+    lines += _section(out, "cli.outlook.becomes", ends)
+    runs = [_named(out, "retry", row["step"], out.told(row["why"])) for row in preview.rerun]
+    lines += _section(out, "cli.outlook.runs", runs)
+    lines += _section(out, "cli.preview.kept", [_kept(out, picture.state, step) for step in preview.kept])
+    if preview.asks:
+        steps = ", ".join(one_line(step, 48) for step in preview.asks[:SHOWN])
+        lines.append(Text(out.say("cli.outlook.asks", steps=steps)))
+    return [*lines, *warnings(out, preview.once, preview.edited)]
+
+
 def _kept(out: Output, state: State, step: str) -> Text:
     return _named(out, status_of(state, state.tracks[step])[0], step, "")
 

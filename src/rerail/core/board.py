@@ -16,7 +16,7 @@ from rerail.core.commands import topological
 from rerail.core.events import Record
 from rerail.core.fold import evolve
 from rerail.core.pipeline import failed_stage, shown_status
-from rerail.core.plan import When
+from rerail.core.plan import Effect, When
 from rerail.core.state import State
 from rerail.core.texts import retold
 from rerail.core.track import Phase, RunStatus, Status, Track
@@ -66,6 +66,11 @@ class Life:
                 self.spans[place] = {**span, "to": ended, "outcome": outcome, "code": code}
                 return
 
+    def answer(self, attempt: int, outcome: str) -> None:
+        """Somebody says what became of a call in doubt; a call that is in none came to what it came to."""
+        if any(span["attempt"] == attempt and span["outcome"] == "doubt" for span in self.spans):
+            self.end(attempt, None, outcome)
+
     def wait(self, at: float, until: float | None, why: str) -> None:
         """It waits, until a known moment or until somebody does something."""
         self.wait_over(at)
@@ -76,6 +81,15 @@ class Life:
         """Nothing is waited for any more."""
         if self.waits and (self.waits[-1]["until"] is None or self.waits[-1]["until"] > at):
             self.waits[-1] = {**self.waits[-1], "until": at}
+
+
+def outcome_of(event: ev.StepFailed, *, once: bool) -> str:
+    """What a call that did not succeed came to, in one word; ``once``: it must not happen twice."""
+    if event.error.code == "RUN_CANCELLED":
+        return "cancelled"
+    if event.lost:
+        return "doubt" if once else "failed"
+    return "failed" if event.not_now is None else "not_now"
 
 
 class Board:
@@ -131,17 +145,15 @@ class Board:
             case ev.StepSucceeded():
                 life.end(event.attempt, at, "succeeded")
             case ev.StepFailed() if event.called:
-                outcome = "failed" if event.error.code != "RUN_CANCELLED" else "cancelled"
-                if track.phase is Phase.DOUBT:
-                    outcome = "doubt"
-                life.end(event.attempt, at, outcome, event.error.code)
+                once = track.call is not None and track.call.effect is Effect.ONCE
+                life.end(event.attempt, at, outcome_of(event, once=once), event.error.code)
             case ev.StepVerified() if event.effect != "unknown":
                 outcome = "succeeded" if event.effect == "there" else "failed"
                 life.end(
                     event.attempt, None, outcome, track.error.code if track.error and outcome == "failed" else None
                 )
             case ev.Acted(action="resolve", outcome="succeeded" | "failed" as outcome):
-                life.end(track.attempt, None, outcome)
+                life.answer(track.attempt, outcome)
             case ev.RetryScheduled():
                 why = "not_now" if event.asked else "crashed" if event.crashed else "backoff"
                 life.wait(at, min(event.until, at + event.delay), why)
@@ -265,7 +277,8 @@ def header(board: Board, now: float, lang: str = "en", *, interrupted: bool = Fa
     """The run without its steps."""
     state = board.state
     found, status = verdict(state), run_status(state)
-    spent = statistics(state, found, now if state.rest is None else state.at)
+    until = now if state.rest is None and not interrupted else state.at  # time that nobody spends is not spent
+    spent = statistics(state, found, until)
     return {
         "run_id": state.run,
         "objective": state.objective,
@@ -298,9 +311,9 @@ def header(board: Board, now: float, lang: str = "en", *, interrupted: bool = Fa
         "paused": state.paused,
         "judge": found.judge,
         "judgement": _judgement(state),
-        "budgets": budgets(state, now),
+        "budgets": budgets(state, until),
         "actions": run_actions(state, interrupted=interrupted),
-        "critical": critical_path(state, now),
+        "critical": critical_path(state, until),
         "retry_history": list(state.retry_history),
         "stages": list(dict.fromkeys(t.step.stage for t in state.tracks.values() if t.step.stage)),
     }
@@ -320,7 +333,7 @@ def _judgement(state: State) -> dict[str, Any] | None:
 def budgets(state: State, now: float) -> list[dict[str, Any]]:
     """What the run may spend, and how much of it is spent; ``of`` is None where nothing bounds it (H4, R6)."""
     policy = state.policy
-    seconds = state.seconds(now if state.rest is None else state.at)
+    seconds = state.seconds(now)
     again = sum(track.calls - 1 for track in state.tracks.values() if track.calls > 1)
     repairs = sum(track.heal.repairs for track in state.tracks.values() if track.heal is not None)
     rows: tuple[tuple[str, float, float | None, str], ...] = (

@@ -129,7 +129,10 @@ ALL: dict[str, Code] = {
         Code("ORIGIN_FOREIGN", "The request was made by a page of another address."),
         Code("READ_ONLY", "The server was started to look only."),
         Code("BODY_TOO_LARGE", "The request's body is larger than server.max_body."),
-        Code("TOO_MANY_READERS", "As many streams and sockets are open as server.max_readers allows."),
+        Code(
+            "TOO_MANY_READERS",
+            "As many streams and sockets are open as server.max_readers allows, or too many requests.",
+        ),
         Code("NOT_FOUND", "There is nothing at that address."),
         Code("METHOD_NOT_ALLOWED", "The address does not take that method."),
         Code("INTERNAL", "A fault of the server itself; its log tells more."),

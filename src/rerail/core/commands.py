@@ -228,7 +228,8 @@ def add(state: State, steps: Sequence[Step], tools: Tools, by: str, faults: Iter
 def repair(state: State, step: str, changes: Mapping[str, Any], tools: Tools, by: str) -> list[Event]:
     """A person's repair of a step that did not succeed: what changes of it, over what it was (H7).
 
-    It and what depends on it are done again, at rest in a new round. Arguments are given one by one; the others stay.
+    It and what depends on it are done again, at rest in a new round. Arguments are given one by one; the others stay,
+    unless `remove` names them. With another tool, `args` are all that it gets.
     """
     track = _track(state, step)
     status, _ = status_of(state, track)
@@ -253,10 +254,10 @@ def repair(state: State, step: str, changes: Mapping[str, Any], tools: Tools, by
 def _repaired(state: State, track: Track, changes: Mapping[str, Any], tools: Tools) -> Step:
     """The step with its changes; `Faulty` lists everything that is wrong with it, and the old one stays."""
     faults: list[Fault] = []
-    args = changes.get("args")
-    merged = dict(changes)
-    if isinstance(args, Mapping) and changes.get("tool", track.step.tool) == track.step.tool:
-        merged["args"] = {**track.step.args, **args}  # another tool has arguments of its own
+    merged = {name: value for name, value in changes.items() if name != "remove"}
+    args = _repaired_args(track, changes, faults)
+    if args is not None:
+        merged["args"] = args
     known = [other for other in state.tracks if other != track.id]
     read = read_steps([{**msgspec.to_builtins(track.step), **merged, "id": track.id}], faults, known=known)
     new = read[0] if read and not faults else track.step
@@ -266,6 +267,23 @@ def _repaired(state: State, track: Track, changes: Mapping[str, Any], tools: Too
     if faults:
         raise Faulty(faults)
     return new
+
+
+def _repaired_args(track: Track, changes: Mapping[str, Any], faults: list[Fault]) -> Any:
+    """The arguments after a change: those that are given over those that stay; None if nothing is said of them."""
+    given, remove = changes.get("args"), changes.get("remove") or ()
+    if given is not None and not isinstance(given, Mapping):
+        return given  # that it is none is found when it is read
+    another = changes.get("tool", track.step.tool) != track.step.tool  # which has arguments of its own
+    found = dict(track.step.args if given is None or not another else {})
+    for name in [remove] if isinstance(remove, str) else remove:
+        if name in (given or {}):
+            faults.append(Fault("BAD_VALUE", tell("refuse.run.repair_both", name=name), track.id))
+        elif name not in found:
+            told = tell("refuse.run.repair_no_arg", name=name, names=", ".join(found) or "-")
+            faults.append(Fault("BAD_VALUE", told, track.id))
+        found.pop(name, None)
+    return {**found, **(given or {})} if given is not None or remove else None
 
 
 def new_faults(state: State, steps: Sequence[Step], tools: Tools) -> list[Fault]:
@@ -278,7 +296,7 @@ def new_faults(state: State, steps: Sequence[Step], tools: Tools) -> list[Fault]
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a retry would do, before anything runs (R7)."""
+    """What a retry, or another action, would do before anything runs (R7)."""
 
     roots: tuple[str, ...]
     rerun: tuple[dict[str, str], ...]  # step and why
@@ -295,6 +313,8 @@ class Preview:
     backs_up: tuple[str, ...] = ()  # files that are copied to a backup, and taken away, before a run starts over
     asks: tuple[str, ...] = ()  # steps that somebody will have to agree to once more
     edited: tuple[str, ...] = ()  # files that a person wrote, and steps would make again
+    becomes: Mapping[str, str] = field(default_factory=dict)  # steps that would end at once, and how
+    leads_to: str = ""  # what the run would be then, if it is known
 
     def to_dict(self) -> dict[str, Any]:
         """The preview as plain data."""
@@ -303,7 +323,7 @@ class Preview:
             "once": list(self.once), "estimate": dict(self.estimate), "passed": list(self.passed),
             "stage": self.stage or None, "files": list(self.files), "damaged": dict(self.damaged),
             "backup": self.backup or None, "backs_up": list(self.backs_up), "asks": list(self.asks),
-            "edited": list(self.edited),
+            "edited": list(self.edited), "becomes": dict(self.becomes), "leads_to": self.leads_to or None,
         }  # fmt: skip
 
 
@@ -591,12 +611,23 @@ def _preview(
             once.append(step_id)
     inside = set(chain)
     kept = tuple(step_id for step_id in state.tracks if step_id not in inside)
+    edited = edited_files(state, chain)
+    return Preview(
+        tuple(roots), tuple(rerun), kept, tuple(once), estimated(state, chain), events, passed, edited=edited
+    )
+
+
+def edited_files(state: State, chain: Sequence[str]) -> tuple[str, ...]:
+    """The files of these steps that a person wrote."""
+    made = [result for step_id in chain if (result := state.tracks[step_id].result) is not None]
+    return tuple(path for result in made for path in result.edited)
+
+
+def estimated(state: State, chain: Sequence[str]) -> dict[str, float]:
+    """How long these steps took the last time, and what they cost."""
     seconds = [state.tracks[step_id].elapsed for step_id in chain]
     cost = sum(state.tracks[step_id].cost for step_id in chain)
-    estimate = {"seconds": _longest(state, inside), "tool_seconds": sum(seconds), "cost": cost}
-    made = [result for step_id in chain if (result := state.tracks[step_id].result) is not None]
-    edited = tuple(path for result in made for path in result.edited)
-    return Preview(tuple(roots), tuple(rerun), kept, tuple(once), estimate, events, passed, edited=edited)
+    return {"seconds": _longest(state, set(chain)), "tool_seconds": sum(seconds), "cost": cost}
 
 
 def acted_once(state: State) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from rerail.core import events as ev
-from rerail.core.board import Board, step_view
+from rerail.core.board import Board, outcome_of, step_view
 from rerail.core.events import Course, Record
 from rerail.core.plan import Step
 from rerail.core.policy import Rung
@@ -55,8 +55,8 @@ def tries(
             case ev.StepVerified() if last is not None:
                 last["verified"] = {"effect": event.effect, "reason": retold(event.reason, lang)}
                 last["outcome"] = {"there": "succeeded", "absent": "failed"}.get(event.effect, last["outcome"])
-            case ev.Acted(action="resolve") if last is not None and last["outcome"] == "doubt":
-                last["outcome"] = {"rerun": "doubt"}.get(event.outcome, event.outcome)
+            case ev.Acted(action="resolve", outcome="succeeded") if last is not None and last["outcome"] == "doubt":
+                last["outcome"] = event.outcome  # that it failed is told by the failure, with its error
             case ev.Reflected():
                 rung = str(event.rung)
                 if last is not None:
@@ -102,10 +102,7 @@ def _failed(
         found.append({**_begun(started, at, None, {}, "", ""), "called": False})
     elif not found or found[-1]["attempt"] != event.attempt:
         return
-    doubt = event.lost and found[-1]["effect"] == "once"
-    outcome = "cancelled" if error.code == "RUN_CANCELLED" else "doubt" if doubt else "failed"
-    if event.not_now is not None and outcome == "failed":
-        outcome = "not_now"
+    outcome = outcome_of(event, once=found[-1]["effect"] == "once")
     found[-1].update(ended_at=at, outcome=outcome, error=told, elapsed=event.elapsed)
 
 

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import secrets
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ import msgspec
 
 from rerail.core import commands
 from rerail.core import events as ev
-from rerail.core.commands import Faulty, Preview, Refusal
+from rerail.core.commands import Preview
 from rerail.core.decide import Call, decide
 from rerail.core.memory import preferred
 from rerail.core.pipeline import last_files
@@ -26,7 +26,8 @@ from rerail.core.texts import say, tell
 from rerail.core.tools import ToolSpec
 from rerail.core.track import RunStatus
 from rerail.core.views import RunResult
-from rerail.engine.family import Family, follow_up_id
+from rerail.engine.family import follow_up_id
+from rerail.engine.foreseeing import Foreseer, refusals, refuse_without_plan
 from rerail.engine.keeping import (
     Edit,
     Snapshot,
@@ -46,7 +47,7 @@ from rerail.engine.pace import Pace
 from rerail.engine.reading import AT_REST, FORGOTTEN, Live, store_errors
 from rerail.engine.taking import reaching, unheard
 from rerail.engine.today import Today, fingerprints, pretend_mended
-from rerail.engine.wishes import Wish, encode_answer, error_for, grant, raise_answer, storable
+from rerail.engine.wishes import Wish, encode_answer, raise_answer, storable
 from rerail.errors import PlanError, Refused, RerailError, StoreError
 from rerail.mind import plan as planning
 from rerail.mind.questions import consulted
@@ -87,7 +88,7 @@ class Aim:
     asked: dict[str, Any]
 
 
-class Engine(Family):
+class Engine(Foreseer):
     """Runs plans durably; everything people can do to a run goes through here."""
 
     def __init__(
@@ -438,9 +439,11 @@ class Engine(Family):
         """End the run: calls under way are cancelled, nothing more starts."""
         await self._act(run, Wish("cancel", by or self._by, reason=reason))
 
-    async def skip(self, run: str, step: str, *, by: str | None = None, reason: str = "") -> None:
-        """Do without a step."""
-        await self._act(run, Wish("skip", by or self._by, step, reason=reason))
+    async def skip(
+        self, run: str, step: str, *, by: str | None = None, reason: str = "", dry_run: bool = False
+    ) -> Preview | None:
+        """Do without a step; with `dry_run`, as for the actions below, only tell what that would lead to."""
+        return await self._act(run, Wish("skip", by or self._by, step, reason=reason), dry_run=dry_run)
 
     async def confirm(
         self,
@@ -450,38 +453,38 @@ class Engine(Family):
         refuse: bool = False,
         edit: Mapping[str, bytes] | None = None,
         by: str | None = None,
-    ) -> None:
+        dry_run: bool = False,
+    ) -> Preview | None:
         """Let a gated step run, or refuse it; ``edit`` gives files that it reads another content first."""
         wish = Wish("refuse" if refuse else "confirm", by or self._by, step)
         run = await self.find(run)
         await self._refuse_superseded(run)
         if refuse:
-            await self._act(run, wish)
-            return
+            return await self._act(run, wish, dry_run=dry_run)
         state = await self.state(run)
-        with _refusals():
+        with refusals():
             gate = commands.gate(state, step)
         await refuse_unseen(self._host, state, gate, edit or {})
-        if not edit:
-            await self._act(run, wish)
-            return
-        edits = [Edit(self._host, state, gate, name) for name in edit]
+        edits = [Edit(self._host, state, gate, name) for name in edit or {}]
+        if not edit or dry_run:
+            return await self._act(run, wish, dry_run=dry_run)
         try:
             files = [await one.draft(edit[one.name]) for one in edits]
             # The owner puts them in their place, once it is on record that they are what was agreed to.
-            await self._act(run, msgspec.structs.replace(wish, step=gate.id, files=tuple(files)))
+            return await self._act(run, msgspec.structs.replace(wish, step=gate.id, files=tuple(files)))
         except RerailError:
             for one in edits:
                 one.discard()
             raise
 
-    async def _files_of(self, run: str, step: str) -> tuple[ev.FileMade, ...]:
+    async def _files_of(self, run: str, step: str, *, dry_run: bool) -> tuple[ev.FileMade, ...]:
         """The files that a step declared by hand to have succeeded left behind; `Refused` if they do not do (T1)."""
         state = await self.state(await self.find(run))
         track = state.tracks.get(step)
         if track is None or not track.step.produces:
             return ()
-        await cleared(self._host, state)  # else what a run that starts over is to lose would be taken for this step's
+        if not dry_run:
+            await cleared(self._host, state)  # else what a run that starts over is to lose would be taken for its own
         return await left_behind(self._host, state, track)
 
     async def resolve(
@@ -493,7 +496,8 @@ class Engine(Family):
         failed: bool = False,
         rerun: bool = False,
         by: str | None = None,
-    ) -> None:
+        dry_run: bool = False,
+    ) -> Preview | None:
         """Answer a doubt, or mark a step succeeded by hand with a value."""
         chosen = [
             name for name, given in (("succeeded", succeeded is not ...), ("failed", failed), ("rerun", rerun)) if given
@@ -501,42 +505,37 @@ class Engine(Family):
         if len(chosen) != 1:
             raise Refused(tell("refuse.run.resolve_how"), "STEP_NOT_WAITING")
         value = succeeded if succeeded is not ... else None
-        files = await self._files_of(run, step) if chosen[0] == "succeeded" else ()
-        await self._act(run, Wish("resolve", by or self._by, step, outcome=chosen[0], value=value, files=files))
+        files = await self._files_of(run, step, dry_run=dry_run) if chosen[0] == "succeeded" else ()
+        wish = Wish("resolve", by or self._by, step, outcome=chosen[0], value=value, files=files)
+        return await self._act(run, wish, dry_run=dry_run)
 
     async def add(self, run: str, steps: Sequence[Any], *, by: str | None = None) -> None:
         """Add steps to a live run; a bad change is refused and the old plan stays."""
         plain = tuple(msgspec.to_builtins(step) if isinstance(step, Step) else step for step in steps)
         await self._act(run, Wish("add", by or self._by, steps=plain))
 
-    async def repair(self, run: str, step: str, *, by: str | None = None, **changes: Any) -> None:
-        """Change a step that did not succeed (`tool`, `args`, `needs`, …) and do it, and what depends on it, again."""
-        await self._act(run, Wish("repair", by or self._by, step, value=changes))
+    async def repair(
+        self, run: str, step: str, *, by: str | None = None, dry_run: bool = False, **changes: Any
+    ) -> Preview | None:
+        """Change a step that did not succeed (`tool`, `args`, `needs`, …) and do it, and what depends on it, again.
 
-    async def _act(self, run: str, wish: Wish) -> None:
+        Arguments are given one by one and the others stay; `remove` names those to do without.
+        """
+        return await self._act(run, Wish("repair", by or self._by, step, value=changes), dry_run=dry_run)
+
+    async def _act(self, run: str, wish: Wish, *, dry_run: bool = False) -> Preview | None:
         """Bring a wish to the run's owner; with no living owner, apply it here (T7)."""
         run = await self.find(run)
-        with _refusals():
+        with refusals():
             wish = storable(wish)
         if self.lends_only and wish.action in ("add", "repair"):
             await self._refuse_foreign(run, wish)
+        if dry_run:
+            return await self._outlook(run, wish)
         for _ in range(5):  # the owner may let go while we knock
             if await self._handed_over(run, wish):
-                return
+                return None
         raise StoreError(tell("refuse.run.changes_hands", run=run))
-
-    async def _refuse_foreign(self, run: str, wish: Wish) -> None:
-        """Refuse to bring a change that uses tools which are not here: the run's owner would not know who asks (I4)."""
-        state = await self.state(run)
-        try:
-            grant(state, self._host.specs_of(state), wish)
-        except Faulty as faulty:
-            changed = [fault for fault in faulty.faults if fault.step == wish.step or fault.step not in state.tracks]
-            foreign = [fault for fault in changed if fault.code in ("UNKNOWN_TOOL", "UNKNOWN_ALTERNATIVE")]
-            if foreign:
-                raise PlanError(tell("refuse.run.foreign"), foreign) from None
-        except Refusal:
-            return  # whoever has the run says why
 
     async def _handed_over(self, run: str, wish: Wish) -> bool:
         """Whether the wish was granted, by whoever has the run now; False if that one let go meanwhile."""
@@ -560,12 +559,12 @@ class Engine(Family):
         """Grant a wish on a run nobody drives, and drive it on if its tools are here."""
         loop = await self._take(run)
         try:
-            _refuse_without_plan(loop.state)
+            refuse_without_plan(loop.state)
             if wish.action not in CALLS_NOTHING:
                 await self._refuse_kin(run, outlived=True)
             await cleared(self._host, loop.state)  # whoever was to do it may have been killed before
             loop.note(*self._today.mending(loop.state, self._by))
-            with _refusals():
+            with refusals():
                 loop.apply(wish)
             await loop.commit()  # what was granted is there, whatever dies next
             if await self._can_drive(loop.state):
@@ -662,7 +661,7 @@ class Engine(Family):
     async def _aimed(self, run: str, asked: dict[str, Any], *, take_over: bool) -> Aim:
         """What a retry is about: the run, or the one that it follows if that is spoilt, and what cannot be kept."""
         clean, state = asked.get("clean", False), await self.state(run)
-        _refuse_without_plan(state)
+        refuse_without_plan(state)
         await self._refuse_below(run)
         above = await self._above(state)
         if above is not None and not clean and await damage_above(self._host, state, above):
@@ -716,7 +715,7 @@ class Engine(Family):
 
     def _foreseen(self, state: State, who: str, asked: Mapping[str, Any]) -> Preview:
         """What a retry would do to a run."""
-        with _refusals():
+        with refusals():
             return commands.retry(state, who, **asked, **self._today.changes(state))
 
     async def _retry_live(
@@ -726,7 +725,7 @@ class Engine(Family):
             raise self._is_live(head, tell("hint.run.driven_by", run=run))
         if dry_run:
             state = await self.state(run)
-            with _refusals():
+            with refusals():
                 return commands.retry(state, by, steps=steps, force=force)
         await self._act(run, Wish("retry", by, steps=tuple(steps), force=force))
         return None
@@ -840,8 +839,8 @@ class Engine(Family):
             await asyncio.wait(tasks, timeout=seconds)
 
     def _refuse_resume(self, state: State) -> None:
-        _refuse_without_plan(state)
-        with _refusals():
+        refuse_without_plan(state)
+        with refusals():
             commands.not_at_rest(state)
         if state.waiting and not state.paused:
             if state.gates:
@@ -850,7 +849,7 @@ class Engine(Family):
                     "RUN_WAITS_CONFIRM",
                     hint=tell("hint.run.run_waits_confirm", run=state.run),
                 )
-            with _refusals():
+            with refusals():
                 commands.refuse_doubt(state)
 
     # -- What a run needs -----------------------------------------------------------------------------------------
@@ -868,16 +867,6 @@ class Engine(Family):
         self._today.need_tools(state, {row["step"] for row in preview.rerun} if preview is not None else ())
 
 
-def _refuse_without_plan(state: State) -> None:
-    """A run whose process died before its plan was there is started again; nothing else can be done to it."""
-    if not state.revision:
-        raise Refused(
-            tell("refuse.run.run_without_plan", run=state.run),
-            "RUN_UNKNOWN",
-            hint=tell("hint.run.run_without_plan"),
-        )
-
-
 def _usable_id(run: str) -> str:
     """A caller's own id for a run; it becomes a folder's name, and people type it."""
     if (
@@ -893,12 +882,3 @@ def _usable_id(run: str) -> str:
             hint=tell("hint.run.run_id_invalid", limit=MAX_RUN_ID),
         )
     return run
-
-
-@contextlib.contextmanager
-def _refusals() -> Iterator[None]:
-    """What the core refuses, as the exception that callers catch."""
-    try:
-        yield
-    except (Refusal, Faulty) as problem:
-        raise error_for(problem) from None

@@ -107,6 +107,10 @@ class Reader:
         live = self._live.get(run)
         if live is not None and live.loop.durable:
             return live.loop.state  # else it is ahead of what is written down for good
+        return await self._folded(run)
+
+    async def _folded(self, run: str) -> State:
+        """The same, as a state of one's own, which may be changed."""
         state = State(run)
         async for record in self._records(run):
             evolve(state, record.event, record.at, record.seq)

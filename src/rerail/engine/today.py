@@ -94,6 +94,12 @@ def pretend_mended(state: State) -> None:
             evolve(state, event, state.at, state.seq)
 
 
+def unseen(state: State) -> dict[str, ToolSpec]:
+    """Stand-ins for a run's tools, where another process has them: of those nothing is known but their names."""
+    steps = [track.step for track in state.tracks.values()]
+    return {name: ToolSpec(name) for step in steps for name in (step.tool, *step.alternatives)}
+
+
 def _stale(state: State, now: Mapping[str, str]) -> tuple[str, ...]:
     """Finished steps whose tool's definition changed since (E5): kept, and marked stale."""
     changed = {name for name, value in now.items() if state.fingerprints.get(name, value) != value}

@@ -9,9 +9,10 @@ import msgspec
 
 from rerail.core import commands
 from rerail.core import events as ev
-from rerail.core.commands import Faulty, Refusal
+from rerail.core.commands import Faulty, Preview, Refusal
 from rerail.core.dialects import read_steps
 from rerail.core.events import Event
+from rerail.core.outlook import outlook
 from rerail.core.plan import Fault
 from rerail.core.state import State
 from rerail.core.texts import tell
@@ -71,6 +72,13 @@ def grant(state: State, tools: Tools, wish: Wish) -> Granted:
             msgspec.structs.replace(event, **told) if isinstance(event, NUMBERED) else event for event in granted.events
         ]
     return granted
+
+
+def foresee(state: State, tools: Tools, wish: Wish, now: float) -> Preview:
+    """What granting a wish would lead to; refused as the wish would be. The state is used up."""
+    granted = grant(state, tools, wish)
+    step = wish.step or next((event.step for event in granted.events if isinstance(event, ev.Acted)), "")
+    return outlook(state, tools, step, granted.events, now)
 
 
 def _grant(state: State, tools: Tools, wish: Wish) -> Granted:

@@ -26,8 +26,10 @@ from rerail.core.plan import Fault, servers_of
 from rerail.core.texts import retold, tell
 from rerail.errors import PlanError, Refused
 from rerail.plans import Plan, parse_data, steps_in
+from rerail.server import answers
 from rerail.server.looking import shown
 from rerail.server.plain import Json
+from rerail.server.problems import allow_hint
 from rerail.server.serving import Serving, language, serving_of
 from rerail.server.shapes import (
     REFUSALS,
@@ -66,8 +68,12 @@ By = Annotated[
     Header(alias="X-Rerail-By", max_length=200, description="Who does it, for the history."),
     AfterValidator(_named),
 ]
-_TAKEN = gives(RUN_EXAMPLE, "It was done; the run goes on.", 202)
-_PREVIEW = {"run_id": "ab12", "roots": ["greet"], "rerun": [{"step": "greet", "why": "…"}], "kept": [], "once": []}
+_TAKEN = gives(RUN_EXAMPLE, "It was done; the run goes on.", answers.RUN, 202)
+_PREVIEW = {
+    "run_id": "ab12", "roots": ["greet"], "rerun": [{"step": "greet", "why": "…"}], "kept": [], "once": [],
+    "becomes": {}, "leads_to": "running",
+}  # fmt: skip
+_FORESEEN = {**REFUSALS, **_TAKEN, **gives(_PREVIEW, "What a dry run tells.", answers.PREVIEW)}
 
 
 async def given_plan(data: Any) -> Plan:
@@ -83,7 +89,7 @@ def _given_plan(data: Any) -> Plan:
 
 
 def foreseen(preview: Preview, lang: str) -> dict[str, Any]:
-    """What a retry would do, with its reasons in a language."""
+    """What a retry, or another action, would do, with its reasons in a language."""
     plain = preview.to_dict()
     plain["rerun"] = [{**row, "why": retold(row["why"], lang)} for row in plain["rerun"]]
     plain["damaged"] = {path: retold(why, lang) for path, why in plain["damaged"].items()}
@@ -95,10 +101,19 @@ async def _now(serving: Serving, run: str, status: int = 202, **more: Any) -> Re
     return Json({**await shown(serving.engine, found), **more}, status_code=status)
 
 
-def _changing(request: Request) -> Serving:
+def _changing(request: Request, *, dry_run: bool = False) -> Serving:
     serving = serving_of(request)
-    serving.may_change()
+    if not dry_run:
+        serving.may_change()
     return serving
+
+
+async def _acted(request: Request, run: str, preview: Preview | None) -> Response:
+    """The run as it is after an action; or what a dry run found."""
+    serving = serving_of(request)
+    if preview is None:
+        return await _now(serving, run)
+    return Json({"run_id": await serving.engine.find(run), **foreseen(preview, language(request))})
 
 
 def _need_cluster(serving: Serving) -> None:
@@ -111,7 +126,10 @@ def _need_cluster(serving: Serving) -> None:
 # -- Plans ----------------------------------------------------------------------------------------------------------
 
 
-@router.post("/plans/check", responses={**REFUSALS, **gives({"ok": True, "faults": [], "steps": 1}, "The faults.")})
+@router.post(
+    "/plans/check",
+    responses={**REFUSALS, **gives({"ok": True, "faults": [], "steps": 1}, "The faults.", answers.CHECK)},
+)
 async def check(request: Request, body: PlanBody, lang: Lang = None) -> Response:
     """Every fault of a plan at once, and warnings; nothing is run."""
     serving, said = serving_of(request), language(request)
@@ -133,12 +151,11 @@ async def check(request: Request, body: PlanBody, lang: Lang = None) -> Response
 
 
 def _told(fault: Fault, serving: Serving, lang: str) -> dict[str, Any]:
-    kinds = [kind for name, kind in serving.withheld.items() if repr(name) in fault.message]
-    hint = tell("hint.server.withheld", option=f"--allow {kinds[0]}") if kinds else ""
+    hint = retold(allow_hint([fault], serving.withheld), lang)
     return {**fault.to_dict(), "message": fault.said(lang), "hint": hint}
 
 
-@router.post("/plans", responses={**REFUSALS, **gives({"plan": {}, "by": "model"}, "A plan.")})
+@router.post("/plans", responses={**REFUSALS, **gives({"plan": {}, "by": "model"}, "A plan.", answers.PLAN)})
 async def plan(request: Request, body: ObjectiveBody) -> Response:
     """A plan for an objective, made by the model and checked; nothing is run."""
     planned = await _changing(request).engine.plan(body.objective)
@@ -150,7 +167,9 @@ async def plan(request: Request, body: ObjectiveBody) -> Response:
 # -- Runs -----------------------------------------------------------------------------------------------------------
 
 
-@router.post("/runs", status_code=201, responses={**REFUSALS, **gives(RUN_EXAMPLE, "The run was started.", 201)})
+@router.post(
+    "/runs", status_code=201, responses={**REFUSALS, **gives(RUN_EXAMPLE, "The run was started.", answers.RUN, 201)}
+)
 async def start(request: Request, body: StartBody, by: By = None) -> Response:
     """Start a run of a plan, or of one that the model makes. The server drives it, or leaves it to others."""
     serving = _changing(request)
@@ -170,11 +189,7 @@ async def start(request: Request, body: StartBody, by: By = None) -> Response:
     return answer
 
 
-@router.post(
-    "/runs/{run}/retry",
-    status_code=202,
-    responses={**REFUSALS, **_TAKEN, **gives(_PREVIEW, "What a dry run tells.", 200)},
-)
+@router.post("/runs/{run}/retry", status_code=202, responses=_FORESEEN)
 async def retry(request: Request, run: RunPath, body: RetryBody | None = None, by: By = None) -> Response:
     """Do again exactly what failed and what depends on it; with `dry_run`, tell what that would be."""
     serving, body = serving_of(request), body or RetryBody()
@@ -219,21 +234,24 @@ async def cancel(request: Request, run: RunPath, body: ReasonBody | None = None,
 # -- Steps ----------------------------------------------------------------------------------------------------------
 
 
-@router.post("/runs/{run}/skip", status_code=202, responses={**REFUSALS, **_TAKEN})
+@router.post("/runs/{run}/skip", status_code=202, responses=_FORESEEN)
 async def skip(request: Request, run: RunPath, body: SkipBody, by: By = None) -> Response:
     """Do without a step: those that need it go on, with nothing in its place."""
-    serving = _changing(request)
-    await serving.engine.skip(run, body.step, by=by, reason=body.reason)
-    return await _now(serving, run)
+    serving = _changing(request, dry_run=body.dry_run)
+    told = await serving.engine.skip(run, body.step, by=by, reason=body.reason, dry_run=body.dry_run)
+    return await _acted(request, run, told)
 
 
-@router.post("/runs/{run}/confirm", status_code=202, responses={**REFUSALS, **_TAKEN})
+@router.post("/runs/{run}/confirm", status_code=202, responses=_FORESEEN)
 async def confirm(request: Request, run: RunPath, body: ConfirmBody | None = None, by: By = None) -> Response:
     """Let a step run that waits for a person, or refuse it."""
-    serving, body = _changing(request), body or ConfirmBody()
+    body = body or ConfirmBody()
+    serving = _changing(request, dry_run=body.dry_run)
     edit = {name: _content(name, given) for name, given in body.edit.items()}
-    await serving.engine.confirm(run, body.step, refuse=body.refuse, edit=edit, by=by)
-    return await _now(serving, run)
+    told = await serving.engine.confirm(
+        run, body.step, refuse=body.refuse, edit=edit, by=by, dry_run=body.dry_run
+    )  # fmt: skip
+    return await _acted(request, run, told)
 
 
 def _content(name: str, given: str | Mapping[str, str]) -> bytes:
@@ -246,24 +264,27 @@ def _content(name: str, given: str | Mapping[str, str]) -> bytes:
         raise Refused(tell("refuse.server.edit_encoding", name=name), "USAGE") from None
 
 
-@router.post("/runs/{run}/resolve", status_code=202, responses={**REFUSALS, **_TAKEN})
+@router.post("/runs/{run}/resolve", status_code=202, responses=_FORESEEN)
 async def resolve(request: Request, run: RunPath, body: ResolveBody, by: By = None) -> Response:
     """Say what became of a step whose effect is in doubt, or give its output by hand."""
-    serving = _changing(request)
+    serving = _changing(request, dry_run=body.dry_run)
     succeeded = body.value if body.outcome == "succeeded" else ...
-    await serving.engine.resolve(
-        run, body.step, succeeded=succeeded, failed=body.outcome == "failed", rerun=body.outcome == "rerun", by=by
-    )
-    return await _now(serving, run)
+    told = await serving.engine.resolve(
+        run, body.step, succeeded=succeeded, failed=body.outcome == "failed", rerun=body.outcome == "rerun", by=by,
+        dry_run=body.dry_run,
+    )  # fmt: skip
+    return await _acted(request, run, told)
 
 
-@router.post("/runs/{run}/repair", status_code=202, responses={**REFUSALS, **_TAKEN})
+@router.post("/runs/{run}/repair", status_code=202, responses=_FORESEEN)
 async def repair(request: Request, run: RunPath, body: RepairBody, by: By = None) -> Response:
     """Change a step that did not succeed, and do it and what depends on it again."""
-    serving = _changing(request)
-    changes = {name: given for name in ("tool", "args", "needs") if (given := getattr(body, name)) is not None}
-    await serving.engine.repair(run, body.step, by=by, **changes)
-    return await _now(serving, run)
+    serving = _changing(request, dry_run=body.dry_run)
+    changes = {
+        name: given for name in ("tool", "args", "remove", "needs") if (given := getattr(body, name)) is not None
+    }
+    told = await serving.engine.repair(run, body.step, by=by, dry_run=body.dry_run, **changes)
+    return await _acted(request, run, told)
 
 
 @router.post("/runs/{run}/add", status_code=202, responses={**REFUSALS, **_TAKEN})
@@ -276,7 +297,9 @@ async def add(request: Request, run: RunPath, body: AddBody, by: By = None) -> R
     return await _now(serving, run)
 
 
-@router.delete("/memory", responses={**REFUSALS, **gives({"memory": []}, "Nothing is remembered.")}, tags=["setup"])
+@router.delete(
+    "/memory", responses={**REFUSALS, **gives({"memory": []}, "Nothing is remembered.", answers.MEMORY)}, tags=["setup"]
+)
 async def forget(request: Request, by: By = None) -> Response:
     """Clear the failure memory: only what happens from now on is learnt from."""
     serving = _changing(request)

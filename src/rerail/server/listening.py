@@ -3,6 +3,7 @@
 Rules of this file:
 - Only this machine is served unless the user says otherwise, and then only whoever knows the token.
 - The command minds the signals; the web server only serves, and gives requests under way a moment to end.
+- Whoever connects and says nothing is let go (silence.py).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from starlette.types import ASGIApp
 from rerail.adapters.executors.endings import finished
 from rerail.core.texts import tell
 from rerail.errors import RerailError
+from rerail.server.silence import Silence
 
 
 def listen(address: str, *, expose: bool, token: str) -> socket.socket:
@@ -55,14 +57,31 @@ def is_local(host: str) -> bool:
 def url_of(listening: socket.socket, path: str = "") -> str:
     """The address that a socket is reached at."""
     host, port = listening.getsockname()[:2]
+    host = _openable(host)
     shown = f"[{host}]" if ":" in host else host
     return f"http://{shown}:{port}{path}"
 
 
-async def serve_app(app: ASGIApp, listening: socket.socket, ready: Callable[[], None], **options: Any) -> None:
+def _openable(host: str) -> str:
+    """An address that people can open: of a server that listens on all of a machine's, the one it is seen at."""
+    if not ipaddress.ip_address(host).is_unspecified:
+        return host
+    family, elsewhere = (socket.AF_INET6, "2001:db8::1") if ":" in host else (socket.AF_INET, "192.0.2.1")
+    with socket.socket(family, socket.SOCK_DGRAM) as way:
+        try:
+            way.connect((elsewhere, 9))  # nothing is sent: it only asks which way it would go
+            found: str = way.getsockname()[0]
+        except OSError:  # no way out: only this machine can be meant
+            return "::1" if ":" in host else "127.0.0.1"
+    return found
+
+
+async def serve_app(
+    app: ASGIApp, listening: socket.socket, ready: Callable[[], None], silence: Silence | None = None, **options: Any
+) -> None:
     """Serve until cancelled; requests under way get a moment to end."""
     config = {"log_level": "warning", "lifespan": "on", "timeout_graceful_shutdown": 1, **options}
-    web = _Web(uvicorn.Config(app, **config))
+    web = _Web(uvicorn.Config(app, http=(silence or Silence()).protocol, **config))  # type: ignore[arg-type]
     serving = asyncio.ensure_future(web.serve(sockets=[listening]))
     ready()
     try:

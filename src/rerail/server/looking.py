@@ -19,6 +19,7 @@ from rerail.core.tries import step_detail
 from rerail.core.why import failures
 from rerail.engine.printed import LogReader, log_file
 from rerail.errors import Refused
+from rerail.server import answers
 from rerail.server.live import beside
 from rerail.server.plain import Json
 from rerail.server.security import DATA_POLICY
@@ -46,7 +47,9 @@ router = APIRouter(route_class=StrictRoute, tags=["looking"])
 StepPath = Annotated[str, Path(description="The id of a step.")]
 
 
-@router.get("/health", responses=gives({"ok": True, "version": "0.1.0"}, "It is there."), tags=["setup"])
+@router.get(
+    "/health", responses=gives({"ok": True, "version": "0.1.0"}, "It is there.", answers.HEALTH), tags=["setup"]
+)
 async def health(request: Request) -> Response:
     """Whether the server is there; needs no token."""
     serving = serving_of(request)
@@ -58,7 +61,9 @@ async def health(request: Request) -> Response:
 # -- Runs -----------------------------------------------------------------------------------------------------------
 
 
-@router.get("/runs", responses={**PROBLEMS, **gives({"runs": [ROW_EXAMPLE], "next": None}, "A page of runs.")})
+@router.get(
+    "/runs", responses={**PROBLEMS, **gives({"runs": [ROW_EXAMPLE], "next": None}, "A page of runs.", answers.ROWS)}
+)
 async def runs(
     request: Request,
     status: Annotated[list[StatusWord] | None, Query(description="Only runs of these.")] = None,
@@ -74,7 +79,7 @@ async def runs(
     return Json({"runs": rows, "next": following})
 
 
-@router.get("/runs/{run}", responses={**PROBLEMS, **gives(RUN_EXAMPLE, "The run.")})
+@router.get("/runs/{run}", responses={**PROBLEMS, **gives(RUN_EXAMPLE, "The run.", answers.RUN)})
 async def run(request: Request, run: RunPath, lang: Lang = None) -> Response:
     """A run as it is now, with each step's output: what `rerail show --json` prints."""
     engine = serving_of(request).engine
@@ -88,7 +93,7 @@ async def shown(engine: Engine, run: str) -> dict[str, Any]:
     return {**result, "owner": facts["owner"], "interrupted": interrupted, "superseded": facts["superseded"]}
 
 
-@router.get("/runs/{run}/view", responses={**PROBLEMS, **gives(RUN_EXAMPLE, "The run without outputs.")})
+@router.get("/runs/{run}/view", responses={**PROBLEMS, **gives(RUN_EXAMPLE, "The run without outputs.", answers.VIEW)})
 async def view(request: Request, run: RunPath, lang: Lang = None) -> Response:
     """Everything there is to see of a run at once, without outputs: what `live` begins with."""
     serving = serving_of(request)
@@ -96,7 +101,10 @@ async def view(request: Request, run: RunPath, lang: Lang = None) -> Response:
         return Response(live.snapshot()[1], media_type="application/json")
 
 
-@router.get("/runs/{run}/events", responses={**PROBLEMS, **gives({"events": [EVENT_EXAMPLE], "next": None}, "A page.")})
+@router.get(
+    "/runs/{run}/events",
+    responses={**PROBLEMS, **gives({"events": [EVENT_EXAMPLE], "next": None}, "A page.", answers.EVENTS)},
+)
 async def events(
     request: Request,
     run: RunPath,
@@ -132,7 +140,9 @@ async def events(
     return Json({"events": rows, "next": after if more else None})
 
 
-@router.get("/runs/{run}/why", responses={**PROBLEMS, **gives({"text": "…", "story": ["…"]}, "The story.")})
+@router.get(
+    "/runs/{run}/why", responses={**PROBLEMS, **gives({"text": "…", "story": ["…"]}, "The story.", answers.WHY)}
+)
 async def why(request: Request, run: RunPath, step: str | None = None, lang: Lang = None) -> Response:
     """The story of a run, or of one of its steps: what happened, in order, and why."""
     engine = serving_of(request).engine
@@ -142,7 +152,9 @@ async def why(request: Request, run: RunPath, step: str | None = None, lang: Lan
     return Json({"run_id": found, "step": step, "text": told, "story": told.splitlines(), "failures": failed})
 
 
-@router.get("/runs/{run}/graph", responses={**PROBLEMS, **gives({"nodes": [], "edges": []}, "The graph.")})
+@router.get(
+    "/runs/{run}/graph", responses={**PROBLEMS, **gives({"nodes": [], "edges": []}, "The graph.", answers.GRAPH)}
+)
 async def graph(request: Request, run: RunPath) -> Response:
     """The steps and their needs, with each step's layer: what `rerail graph --json` prints."""
     engine = serving_of(request).engine
@@ -150,7 +162,10 @@ async def graph(request: Request, run: RunPath) -> Response:
     return Json(Graph.of_state(state).to_dict())
 
 
-@router.get("/runs/{run}/revisions", responses={**PROBLEMS, **gives({"revisions": []}, "The plan's revisions.")})
+@router.get(
+    "/runs/{run}/revisions",
+    responses={**PROBLEMS, **gives({"revisions": []}, "The plan's revisions.", answers.REVISIONS)},
+)
 async def revisions(request: Request, run: RunPath, lang: Lang = None) -> Response:
     """The plan as it was accepted, and after each change: who changed it, why, and every step as it stood then."""
     engine = serving_of(request).engine
@@ -158,7 +173,7 @@ async def revisions(request: Request, run: RunPath, lang: Lang = None) -> Respon
     return Json({"run_id": await engine.find(run), "revisions": revisions_of(records, language(request))})
 
 
-@router.get("/runs/{run}/logs", responses={**PROBLEMS, **gives({"lines": []}, "Lines.")})
+@router.get("/runs/{run}/logs", responses={**PROBLEMS, **gives({"lines": []}, "Lines.", answers.LOGS)})
 async def logs(
     request: Request,
     run: RunPath,
@@ -195,7 +210,7 @@ async def log_lines(engine: Engine, run: str, step: str | None, lang: str) -> li
 # -- Steps ----------------------------------------------------------------------------------------------------------
 
 
-@router.get("/runs/{run}/step", responses={**PROBLEMS, **gives(STEP_EXAMPLE, "The step.")})
+@router.get("/runs/{run}/step", responses={**PROBLEMS, **gives(STEP_EXAMPLE, "The step.", answers.STEP)})
 async def step_by_query(
     request: Request,
     run: RunPath,
@@ -206,7 +221,7 @@ async def step_by_query(
     return await step(request, run, wanted)
 
 
-@router.get("/runs/{run}/steps/{step:path}", responses={**PROBLEMS, **gives(STEP_EXAMPLE, "The step.")})
+@router.get("/runs/{run}/steps/{step:path}", responses={**PROBLEMS, **gives(STEP_EXAMPLE, "The step.", answers.STEP)})
 async def step(request: Request, run: RunPath, step: StepPath, lang: Lang = None) -> Response:
     """One step with all that is known of it: each attempt with its arguments and what changed of them, its output."""
     engine, said = serving_of(request).engine, language(request)
@@ -235,7 +250,10 @@ async def step(request: Request, run: RunPath, step: StepPath, lang: Lang = None
 _ARTIFACT = {"name": "greet", "step": "greet", "attempt": 1, "digest": "…", "size": 14, "media": "application/json"}
 
 
-@router.get("/runs/{run}/artifacts", responses={**PROBLEMS, **gives([_ARTIFACT], "The artifacts.", kind="array")})
+@router.get(
+    "/runs/{run}/artifacts",
+    responses={**PROBLEMS, **gives([_ARTIFACT], "The artifacts.", answers.each(answers.ARTIFACT))},
+)
 async def artifacts(request: Request, run: RunPath) -> Response:
     """What the steps of a run made, as it was last made."""
     return Json(await serving_of(request).engine.artifacts(run))
@@ -285,7 +303,7 @@ def _file_name(name: str, media: str) -> str:
 # -- What there is --------------------------------------------------------------------------------------------------
 
 
-@router.get("/tools", responses={**PROBLEMS, **gives({"tools": []}, "The tools.")}, tags=["setup"])
+@router.get("/tools", responses={**PROBLEMS, **gives({"tools": []}, "The tools.", answers.TOOLS)}, tags=["setup"])
 async def tools(request: Request) -> Response:
     """The tools that plans may use: arguments, effect, timeout, and where each comes from."""
     serving = serving_of(request)
@@ -294,13 +312,17 @@ async def tools(request: Request) -> Response:
     return Json({"tools": rows, "withheld": withheld})
 
 
-@router.get("/settings", responses={**PROBLEMS, **gives({"settings": []}, "The settings.")}, tags=["setup"])
+@router.get(
+    "/settings", responses={**PROBLEMS, **gives({"settings": []}, "The settings.", answers.SETTINGS)}, tags=["setup"]
+)
 async def settings(request: Request) -> Response:
     """Every setting with its value and where that comes from; secrets are not shown."""
     return Json({"settings": serving_of(request).config})
 
 
-@router.get("/memory", responses={**PROBLEMS, **gives({"memory": []}, "What was learnt.")}, tags=["setup"])
+@router.get(
+    "/memory", responses={**PROBLEMS, **gives({"memory": []}, "What was learnt.", answers.MEMORY)}, tags=["setup"]
+)
 async def memory(request: Request) -> Response:
     """What the latest runs teach: per tool and error, which rung mended it."""
     return Json({"memory": await serving_of(request).engine.memory()})

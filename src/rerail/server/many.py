@@ -15,6 +15,7 @@ from starlette.responses import Response
 from rerail.core.texts import tell
 from rerail.core.views import RunRow
 from rerail.errors import Refused, RerailError
+from rerail.server import answers
 from rerail.server.acting import By, foreseen
 from rerail.server.plain import Json
 from rerail.server.problems import problem_of
@@ -33,8 +34,8 @@ _ANSWER = {"dry_run": False, "runs": [_ROW], "left": 0}
     status_code=202,
     responses={
         **REFUSALS,
-        **gives(_ANSWER, "Each run, and whether it goes on.", 202),
-        **gives({**_ANSWER, "dry_run": True}, "What a dry run tells.", 200),
+        **gives(_ANSWER, "Each run, and whether it goes on.", answers.MANY, 202),
+        **gives({**_ANSWER, "dry_run": True}, "What a dry run tells.", answers.MANY),
     },
 )
 async def retry_failed(

@@ -29,6 +29,7 @@ from mcp_types import (
     ToolAnnotations,
 )
 
+from rerail.core.commands import Preview
 from rerail.core.holes import hole_warnings
 from rerail.core.plan import Fault, servers_of
 from rerail.core.schema import Schema
@@ -63,6 +64,7 @@ waiting_on says. Outputs are kept: list_artifacts, read_artifact. Where a hint s
 _RUN: Final = {"type": "string", "minLength": 1, "description": "The run's id, or an unambiguous beginning of it."}
 _STEP: Final = {"type": "string", "description": "The id of the step."}
 _REASON: Final = {"type": "string", "description": "Why, for the history."}
+_DRY: Final = {"type": "boolean", "default": False, "description": "Only tell what it would lead to."}
 _WAIT: Final = {
     "type": "number",
     "minimum": 0,
@@ -334,12 +336,12 @@ async def cancel_run(request: _Request) -> dict[str, Any]:
 # --- Steps ---------------------------------------------------------------------------------------------------------
 
 
-@_offer(_ACT, ("run", "step"), run=_RUN, step=_STEP, reason=_REASON, wait_seconds=_WAIT)
+@_offer(_ACT, ("run", "step"), run=_RUN, step=_STEP, reason=_REASON, dry_run=_DRY, wait_seconds=_WAIT)
 async def skip_step(request: _Request) -> dict[str, Any]:
     """Do without a step: those that need it go on, with nothing in its place, and the verdict says so."""
     run, step = request.args["run"], request.args["step"]
-    await request.engine.skip(run, step, by=BY, reason=request.given("reason", ""))
-    return await _attended(request, await request.engine.find(run))
+    told = await request.engine.skip(run, step, by=BY, reason=request.given("reason", ""), dry_run=_dry(request))
+    return await _acted(request, told)
 
 
 @_offer(
@@ -348,13 +350,14 @@ async def skip_step(request: _Request) -> dict[str, Any]:
     run=_RUN,
     step={"type": "string", "description": "The step; may be left out if only one waits."},
     refuse={"type": "boolean", "default": False, "description": "Say no: the step fails."},
+    dry_run=_DRY,
     wait_seconds=_WAIT,
 )
 async def confirm_step(request: _Request) -> dict[str, Any]:
     """Let a step run that waits for somebody to agree, or refuse it. The plan asked for a person's word: ask yours."""
-    run = request.args["run"]
-    await request.engine.confirm(run, request.given("step"), refuse=bool(request.given("refuse")), by=BY)
-    return await _attended(request, await request.engine.find(run))
+    run, refuse = request.args["run"], bool(request.given("refuse"))
+    told = await request.engine.confirm(run, request.given("step"), refuse=refuse, by=BY, dry_run=_dry(request))
+    return await _acted(request, told)
 
 
 @_offer(
@@ -367,6 +370,7 @@ async def confirm_step(request: _Request) -> dict[str, Any]:
         "description": "succeeded: it happened, and value is its output; failed: it did not; rerun: call it again.",
     },
     value={"description": "The step's output, with outcome succeeded: any JSON value."},
+    dry_run=_DRY,
     wait_seconds=_WAIT,
 )
 async def resolve_step(request: _Request) -> dict[str, Any]:
@@ -374,10 +378,11 @@ async def resolve_step(request: _Request) -> dict[str, Any]:
     before you answer."""
     run, step, outcome = (request.args[name] for name in ("run", "step", "outcome"))
     succeeded = request.args.get("value") if outcome == "succeeded" else ...
-    await request.engine.resolve(
-        run, step, succeeded=succeeded, failed=outcome == "failed", rerun=outcome == "rerun", by=BY
-    )
-    return await _attended(request, await request.engine.find(run))
+    told = await request.engine.resolve(
+        run, step, succeeded=succeeded, failed=outcome == "failed", rerun=outcome == "rerun", by=BY,
+        dry_run=_dry(request),
+    )  # fmt: skip
+    return await _acted(request, told)
 
 
 @_offer(
@@ -397,18 +402,31 @@ async def add_steps(request: _Request) -> dict[str, Any]:
     ("run", "step"),
     run=_RUN,
     step=_STEP,
-    tool={"type": "string", "description": "Call this tool instead; it gets only the arguments given here."},
+    tool={"type": "string", "description": "Another tool; with args, it gets those and no others."},
     args={"type": "object", "description": "The arguments to change; the others stay as they are."},
+    remove={"type": "array", "items": {"type": "string"}, "description": "Names of arguments to do without."},
     needs={"type": "array", "items": {"type": ["string", "object"]}, "description": "The new needs, all of them."},
+    dry_run=_DRY,
     wait_seconds=_WAIT,
 )
 async def repair_step(request: _Request) -> dict[str, Any]:
     """Change a step that did not succeed (its tool, arguments or needs), and do it and what depends on it again. A
     change with faults is refused and the plan stays as it was."""
     run, step = request.args["run"], request.args["step"]
-    changes = {name: request.args[name] for name in ("tool", "args", "needs") if request.args.get(name) is not None}
-    await request.engine.repair(run, step, by=BY, **changes)
-    return await _attended(request, await request.engine.find(run))
+    said = ("tool", "args", "remove", "needs")
+    changes = {name: request.args[name] for name in said if request.args.get(name) is not None}
+    told = await request.engine.repair(run, step, by=BY, dry_run=_dry(request), **changes)
+    return await _acted(request, told)
+
+
+def _dry(request: _Request) -> bool:
+    return bool(request.given("dry_run"))
+
+
+async def _acted(request: _Request, preview: Preview | None) -> dict[str, Any]:
+    """A run after an action, once there is something to tell; or what a dry run found."""
+    run = await request.engine.find(request.args["run"])
+    return await _attended(request, run) if preview is None else {"run_id": run, **preview.to_dict()}
 
 
 # --- Waiting -------------------------------------------------------------------------------------------------------

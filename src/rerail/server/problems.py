@@ -7,7 +7,7 @@ Rules of this file:
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from rerail.core.plan import Fault
 from rerail.core.texts import Told, retold, tell
 from rerail.errors import PlanError, RerailError, StoreError
 from rerail.server.plain import encode
@@ -67,10 +68,17 @@ def problem_of(error: RerailError, lang: str = "en", withheld: Mapping[str, str]
         return problem(error.code, tell("refuse.server.store"), tell("hint.server.internal"), lang, **more)
     found = problem(error.code, "", hint, lang, **more)
     found["detail"] = error.message_in(lang)
-    if withheld and (kinds := [kind for name, kind in withheld.items() if repr(name) in error.message]):
-        options = " ".join(f"--allow {kind}" for kind in dict.fromkeys(kinds))
-        found["hint"] = retold(tell("hint.server.withheld", option=options), lang)
+    if isinstance(error, PlanError) and (allow := allow_hint(error.faults, withheld or {})):
+        found["hint"] = retold(allow, lang)
     return found
+
+
+def allow_hint(faults: Iterable[Fault], withheld: Mapping[str, str]) -> Told | str:
+    """How a server would have to be started for these faults to be none; nothing if that would not help."""
+    unknown = [fault.message for fault in faults if fault.code in ("UNKNOWN_TOOL", "UNKNOWN_ALTERNATIVE")]
+    kinds = [kind for name, kind in withheld.items() if any(repr(name) in message for message in unknown)]
+    options = " ".join(f"--allow {kind}" for kind in dict.fromkeys(kinds))
+    return tell("hint.server.withheld", option=options) if options else ""
 
 
 def _without_places(hint: str) -> str:

@@ -17,6 +17,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -130,6 +131,7 @@ class News:
     number: int
     name: str
     data: bytes
+    ident: str  # the place behind it, for those who may come back
 
 
 class Watch:
@@ -142,6 +144,7 @@ class Watch:
         self._epoch = secrets.token_hex(4)
         self._news: list[News] = []
         self._shown: dict[str, bytes] = {}  # newest first
+        self._print = 0  # of all rows together: who has seen the same has missed nothing, whoever showed it
         self._heads: dict[str, Head] = {}
         self._seen: dict[str, int] = {}  # runs → their last event that was told
         self._more = asyncio.Event()
@@ -191,11 +194,12 @@ class Watch:
             try:
                 heads[run] = await self._engine.head(run)  # an old one came to its end
             except Refused:  # it was removed: nobody else's news wait for it
-                self._shown.pop(run, None)
+                self._show(run, None)
                 self._seen.pop(run, None)
                 self._add("gone", encode({"run_id": run}))
         if first:
             self._shown.clear()
+            self._print = 0
         for head in reversed(heads.values()):
             if first or not self._wants_events:
                 self._seen[head.run] = head.seq
@@ -204,11 +208,19 @@ class Watch:
                     await self._events(head)
             row = encode(await self._rows.row(head))
             if self._shown.get(head.run) != row:
-                self._shown[head.run] = row
+                self._show(head.run, row)
                 if not first:
                     self._add("run", row)
         self._heads = heads
         self._tell()
+
+    def _show(self, run: str, row: bytes | None) -> None:
+        old = self._shown.pop(run, None) if row is None else self._shown.get(run)
+        if row is not None:
+            self._shown[run] = row
+        for one in (old, row):
+            if one is not None:
+                self._print ^= int.from_bytes(blake2b(one, digest_size=8).digest())
 
     def _tell(self) -> None:
         old, self._more = self._more, asyncio.Event()
@@ -227,23 +239,24 @@ class Watch:
 
     def _add(self, name: str, data: bytes) -> None:
         self.number += 1
-        self._news.append(News(self.number, name, data))
+        self._news.append(News(self.number, name, data, self.here()))
         if len(self._news) > 2 * KEPT:
             del self._news[:-KEPT]
 
     # -- For readers ----------------------------------------------------------------------------------------------
 
-    def ident(self, number: int) -> str:
-        """A place among the news, for those who may come back."""
-        return f"{self._epoch}.{number}"
+    def here(self) -> str:
+        """The place behind the latest news, for those who may come back: to this process, or to another."""
+        return f"{self._epoch}.{self.number}.{self._print:016x}"
 
     def place(self, ident: str) -> int | None:
-        """Where somebody was who comes back; None if nobody knows any more."""
-        epoch, _, number = ident.partition(".")
+        """Where somebody was who comes back; None if nobody knows any more, and something was missed."""
+        epoch, number, seen = [*ident.split("."), "", ""][:3]
         at = number_of(number, -1)
-        if epoch != self._epoch or not 0 <= at <= self.number:
-            return None
-        return at if self.after(at, 1) is not None else None
+        if epoch == self._epoch and 0 <= at <= self.number and self.after(at, 1) is not None:
+            return at
+        # Another process, or a later watch. Each row has how many events its run has: the same rows are all there is.
+        return self.number if seen == f"{self._print:016x}" else None
 
     def rows(self) -> Iterator[bytes]:
         """All rows as they are, the oldest first, so that whoever puts each on top has them in order."""

@@ -19,18 +19,20 @@ from urllib.parse import urlsplit
 
 from fastapi import HTTPException
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rerail.core.texts import Told, tell
 from rerail.server.listening import is_local
 from rerail.server.plain import encode
 from rerail.server.problems import MEDIA, problem
-from rerail.server.serving import LANGS, Serving
+from rerail.server.serving import Serving, chosen_language
 
 API = "/api/"
 OPEN_PATHS = frozenset({"/api/v1/health"})
 CLOSED_PATHS = frozenset({"/openapi.json"})
 SOCKETS = "/socket.io"
+BESIDE_READERS = 100  # requests that may be under way beside the readers of streams
 
 _PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
@@ -96,6 +98,8 @@ class Gate:
 
     def __init__(self, app: ASGIApp, serving: Serving, names: Names) -> None:
         self._app, self._serving, self._names = app, serving, names
+        self._most = serving.table.max_readers + BESIDE_READERS
+        self._under_way = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request pass, or answer it here."""
@@ -108,19 +112,24 @@ class Gate:
             await _invite(send, self._guest(headers))  # a browser asks without the token whether it may send it
             return
         if refused is not None:
-            await _refuse(scope, receive, send, refused, _lang(headers, self._serving.lang))
+            await _refuse(scope, receive, send, refused, self._lang(scope))
             return
         if scope["type"] == "websocket":
             await self._app(scope, receive, send)
             return
         limit, dressed = self._serving.table.max_body, _Dressed(send, scope["path"], self._guest(headers))
+        self._under_way += 1
         try:
             await self._app(scope, _Measured(receive, limit), dressed)
         except TooLarge as error:  # what is behind the gate may not know what to make of it
             if dressed.begun:
                 raise
-            lang = _lang(headers, self._serving.lang)
-            await _refuse(scope, receive, send, ("BODY_TOO_LARGE", error.detail, ""), lang)
+            await _refuse(scope, receive, send, ("BODY_TOO_LARGE", error.detail, ""), self._lang(scope))
+        finally:
+            self._under_way -= 1
+
+    def _lang(self, scope: Scope) -> str:
+        return chosen_language(HTTPConnection(scope)) or self._serving.lang
 
     def _guest(self, headers: Headers) -> str:
         """The page of another address that asks, if it is one that may."""
@@ -143,6 +152,9 @@ class Gate:
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > table.max_body:
             return "BODY_TOO_LARGE", tell("refuse.server.too_large", limit=table.max_body), ""
+        # Requests, not connections: what nobody has asked for takes nobody's room.
+        if scope["type"] == "http" and self._under_way >= self._most:
+            return "TOO_MANY_READERS", tell("refuse.server.busy", limit=self._most), tell("hint.server.busy")
         return None
 
 
@@ -171,11 +183,6 @@ async def _invite(send: Send, origin: str) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
-def _lang(headers: Headers, otherwise: str) -> str:
-    word = headers.get("accept-language", "")[:2].lower()
-    return word if word in LANGS else otherwise
-
-
 async def _refuse(scope: Scope, receive: Receive, send: Send, refused: tuple[str, Told, Any], lang: str) -> None:
     code, told, hint = refused
     found = problem(code, told, hint, lang)
@@ -188,7 +195,10 @@ async def _refuse(scope: Scope, receive: Receive, send: Send, refused: tuple[str
         headers.append((b"www-authenticate", b"Bearer"))
     if code == "BODY_TOO_LARGE":
         headers.append((b"connection", b"close"))  # nobody reads the rest
-    headers += [(name.encode(), value.encode()) for name, value in _ALWAYS.items()]
+    if found["status"] == 503:
+        headers.append((b"retry-after", b"2"))
+    always = {**_ALWAYS, "content-security-policy": DATA_POLICY}
+    headers += [(name.encode(), value.encode()) for name, value in always.items()]
     await send({"type": "http.response.start", "status": found["status"], "headers": headers})
     await send({"type": "http.response.body", "body": encode(found)})
 

@@ -58,6 +58,11 @@ def serving_of(connection: HTTPConnection) -> Serving:
 
 def language(connection: HTTPConnection) -> str:
     """The language somebody reads: as asked for, else the first of theirs that there is, else the server's."""
+    return chosen_language(connection) or serving_of(connection).lang
+
+
+def chosen_language(connection: HTTPConnection) -> str:
+    """The language that a request chooses, if it does."""
     asked = connection.query_params.get("lang", "")
     if asked in LANGS:
         return asked
@@ -65,4 +70,4 @@ def language(connection: HTTPConnection) -> str:
         word = part.partition(";")[0].strip().lower()[:2]
         if word in LANGS:
             return word
-    return serving_of(connection).lang
+    return ""

@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal
 from fastapi import Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 
+from rerail.server.answers import Shape, filled
+
 MOST = 2**53 - 1  # the largest whole number that every JSON reader keeps
 
 RunPath = Annotated[
@@ -20,6 +22,7 @@ StatusWord = Literal["pending", "running", "waiting", "completed", "failed", "ca
 Lang = Annotated[Literal["en", "zh"] | None, Query(description="The language of sentences; else Accept-Language.")]
 Words = Annotated[bool, Query(description="Say of each event, as `words`, what it says in the reader's language.")]
 StepId = Annotated[str, Field(min_length=1, max_length=1000, description="The id of a step.", examples=["fetch"])]
+DryRun = Annotated[bool, Field(description="Only tell what it would lead to.")]
 Reason = Annotated[str, Field(max_length=2000, description="Why, for the history.")]
 
 
@@ -107,6 +110,7 @@ class SkipBody(_Body):
 
     step: StepId
     reason: Reason = ""
+    dry_run: DryRun = False
 
 
 class ConfirmBody(_Body):
@@ -118,6 +122,7 @@ class ConfirmBody(_Body):
         dict[str, str | dict[str, str]],
         Field(description="Files that it reads → what they should say: a text, or {base64: …}.", max_length=100),
     ] = {}
+    dry_run: DryRun = False
 
 
 class ResolveBody(_Body):
@@ -129,15 +134,20 @@ class ResolveBody(_Body):
         Field(description="succeeded: value is its output; failed: it did not happen; rerun: call it again."),
     ]
     value: Annotated[Any, Field(description="The step's output, with succeeded: any JSON value.")] = None
+    dry_run: DryRun = False
 
 
 class RepairBody(_Body):
     """Changes of a step that did not succeed."""
 
     step: StepId
-    tool: Annotated[str | None, Field(min_length=1, description="Another tool.")] = None
+    tool: Annotated[
+        str | None, Field(min_length=1, description="Another tool; with args, it gets those and no others.")
+    ] = None
     args: Annotated[dict[str, Any] | None, Field(description="Arguments to change; the others stay.")] = None
+    remove: Annotated[list[str] | None, Field(max_length=1000, description="Arguments to do without.")] = None
     needs: Annotated[list[str | dict[str, Any]] | None, Field(description="The new needs, all of them.")] = None
+    dry_run: DryRun = False
 
 
 class AddBody(_Body):
@@ -219,7 +229,7 @@ ROW_EXAMPLE = {
 EVENT_EXAMPLE = {"seq": 3, "run": "ab12cd34ef", "at": 1763280000.5, "type": "step_started", "step": "greet"}
 
 
-def gives(example: Any, description: str, status: int = 200, kind: str = "object") -> dict[int | str, dict[str, Any]]:
+def gives(example: Any, description: str, schema: Shape, status: int = 200) -> dict[int | str, dict[str, Any]]:
     """What a route answers, for its description."""
-    content = {"application/json": {"schema": {"type": kind}, "example": example}}
+    content = {"application/json": {"schema": schema, "example": filled(example, schema)}}
     return {status: {"description": description, "content": content}}

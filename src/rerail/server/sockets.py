@@ -16,6 +16,7 @@ import logging
 import re
 import traceback
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import parse_qs
 
@@ -224,6 +225,14 @@ class _Wanted(msgspec.Struct, forbid_unknown_fields=True):
     protocol: Protocol = "both"
 
 
+@dataclass(slots=True)
+class _Told:
+    """How far a socket was told: an event, and of its messages the last one; None for all of it."""
+
+    seq: int
+    part: int | None
+
+
 class _Left(msgspec.Struct, forbid_unknown_fields=True):
     run: str
 
@@ -239,8 +248,8 @@ class _Server(socketio.AsyncServer):  # type: ignore[misc]
 class Sockets:
     """The sockets of a server, and what each of them listens to."""
 
-    def __init__(self, serving: Serving) -> None:
-        self._serving = serving
+    def __init__(self, serving: Serving, patience: float = PATIENCE) -> None:
+        self._serving, self._patience = serving, patience
         self._tasks: dict[str, dict[str, asyncio.Task[None]]] = {}
         self._sio = _Server(
             async_mode="asgi",
@@ -329,32 +338,34 @@ class Sockets:
         messages = ToolMessages(run) if wanted.protocol != "events" else None
         # Messages are made from the whole history; what was seen is left out.
         place = 0 if messages is not None else wanted.after
+        told = _Told(wanted.after, wanted.part)
         try:
             async with self._serving.tails.of(run) as tail:
                 follow = tail.follow(place, most_behind=table.max_behind, heartbeat=table.heartbeat)
                 async for batch in follow:
                     for one in batch:
-                        place = one.seq
-                        await self._tell(sid, one, messages, wanted)
-        except Behind as behind:
-            await self._drop(sid, run, behind.seq)
-        except TimeoutError:
-            await self._drop(sid, run, max(wanted.after, place - 1))
+                        await self._tell(sid, one, messages, wanted.protocol, told)
+        except (Behind, TimeoutError):
+            await self._drop(sid, run, told)
         except RerailError as error:
             await self._sio.emit("problem", {"runId": run, **problem_of(error)}, to=sid)
 
-    async def _tell(self, sid: str, one: Framed, messages: ToolMessages | None, wanted: _Wanted) -> None:
+    async def _tell(
+        self, sid: str, one: Framed, messages: ToolMessages | None, protocol: Protocol, told: _Told
+    ) -> None:
         said = messages.feed(one.record) if messages is not None else []
-        if one.seq < wanted.after or (one.seq == wanted.after and wanted.part is None):
+        if one.seq < told.seq or (one.seq == told.seq and told.part is None):
             return
-        seen = wanted.part or 0 if one.seq == wanted.after else 0
+        seen = told.part or 0 if one.seq == told.seq else 0
         for number, message in enumerate(said[seen:], seen + 1):
             await self._room(sid)
             await self._sio.emit(message.name, {**message.payload, "part": number, "parts": len(said)}, to=sid)
+            told.seq, told.part = one.seq, number
         # The event itself comes last: whoever has it has everything that it stands for, and may come back after it.
-        if wanted.protocol != "tools":
+        if protocol != "tools":
             await self._room(sid)
             await self._sio.emit("event", msgspec.Raw(one.data), to=sid)
+        told.seq, told.part = one.seq, None
 
     async def _room(self, sid: str) -> None:
         """Wait until a socket has taken most of what it was told; `TimeoutError` if it takes nothing."""
@@ -362,16 +373,16 @@ class Sockets:
         window = WINDOW if socket is None or socket.upgraded else POLLED
         if socket is None or socket.queue.qsize() < window:
             return
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(self._patience):
             while socket.queue.qsize() >= window // 2:  # noqa: ASYNC110 - the queue is the library's, and tells nobody
                 await asyncio.sleep(0.01)
 
-    async def _drop(self, sid: str, run: str, seq: int) -> None:
-        """Let a socket go that does not keep up, with a word of how far it got."""
+    async def _drop(self, sid: str, run: str, told: _Told) -> None:
+        """Let a socket go that does not keep up, with a word of how far it got: that is where it may come back."""
         if sid in self._tasks:
             self._tasks[sid].pop(run, None)
         with contextlib.suppress(KeyError, socketio.exceptions.SocketIOError):  # it may be gone
-            await self._sio.emit("dropped", {"runId": run, "seq": seq}, to=sid)
+            await self._sio.emit("dropped", {"runId": run, "seq": told.seq, "part": told.part}, to=sid)
 
 
 def _read(data: Any, kind: type[Any]) -> Any:

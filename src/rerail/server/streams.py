@@ -204,8 +204,9 @@ async def everything(
 ) -> Response:
     """`run` for every run of the list, and again whenever one changes; with `events`, all their events beside them.
 
-    The ids are good for coming back to the same server process within a minute. After that, or to another process, the
-    list is sent anew, after `reset`; each row has how many `events` its run has, and /runs/RUN/events has them.
+    The ids are good for coming back to the same server process within a minute; and later, or to another process, if
+    nothing happened since. Else the list is sent anew, after `reset`; each row has how many `events` its run has, and
+    /runs/RUN/events has them.
     """
     serving = serving_of(request)
     return EventStream(serving, _all(serving, last_event_id or "", events=events))
@@ -218,19 +219,19 @@ async def _all(serving: Serving, last: str, *, events: bool) -> AsyncIterator[by
         if place is None:
             place = watch.number
             rows = list(watch.rows())
-            ident = watch.ident(place)
-            yield (frame("reset", b"{}") if last else ALIVE) + b"".join(frame("run", row, ident) for row in rows)
+            begun, last = frame("reset", b"{}") if last else ALIVE, watch.here()
+            yield begun + b"".join(frame("run", row, last) for row in rows)
         kept_up = False  # whoever comes back from far may take its time, as on a run's own stream
         while True:
             kept_up = kept_up or place >= watch.number
             news = watch.after(place, BATCH)
             if news is None or (kept_up and watch.number - place > table.max_behind):
-                yield dropped(watch.ident(place))
+                yield dropped(last)
                 return
             if news:
-                place = news[-1].number
+                place, last = news[-1].number, news[-1].ident
                 chosen = [one for one in news if events or one.name in ("run", "gone")]
                 if chosen:
-                    yield b"".join(frame(one.name, one.data, watch.ident(one.number)) for one in chosen)
+                    yield b"".join(frame(one.name, one.data, one.ident) for one in chosen)
             elif not await watch.wait(place, table.heartbeat):
                 yield ALIVE

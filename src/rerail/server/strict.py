@@ -10,6 +10,9 @@ from fastapi import Request
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 
+from rerail.core.texts import tell
+from rerail.errors import Refused
+
 
 class _Body(Request):
     """A request whose JSON is read as strictly as histories are."""
@@ -23,6 +26,17 @@ class _Body(Request):
             raise json.JSONDecodeError(str(error), "", 0) from error
 
 
+def _refuse_other_kinds(request: Request) -> None:
+    """Say it plainly if a body is none that can be read; what `curl -d` sends by itself is a form."""
+    headers = request.headers
+    if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
+        return
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if request.method != "GET" and kind != "application/json" and not kind.endswith("+json"):
+        hint = tell("hint.server.no_json")
+        raise Refused(tell("refuse.server.no_json", kind=kind[:100] or "-"), "USAGE", hint=hint)
+
+
 class StrictRoute(APIRoute):
     """A route whose requests are read so."""
 
@@ -31,6 +45,7 @@ class StrictRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def strictly(request: Request) -> Response:
+            _refuse_other_kinds(request)
             return await handle(_Body(request.scope, request.receive))
 
         return strictly

@@ -5,10 +5,10 @@ import { type Asked, useScope } from "../lib/context";
 import { t } from "../lib/i18n";
 import { bad, good } from "../lib/toasts";
 import { stepsOf } from "../lib/patch";
-import type { Json } from "../lib/types";
 import { Button, Dialog, Field } from "../parts/basics";
 import { AddDialog } from "./AddDialog";
 import { ConfirmDialog } from "./ConfirmDialog";
+import { type Body, Foreseen, isKnown, useForeseen } from "./Foreseen";
 import { RepairDialog } from "./RepairDialog";
 import { ResolveDialog } from "./ResolveDialog";
 import { RetryDialog } from "./RetryDialog";
@@ -26,8 +26,6 @@ export function ActionDialog({ asked, onClose }: { asked: Asked; onClose: () => 
     case "resume": return <ResumeDialog onClose={onClose} />;
   }
 }
-
-type Body = { [key: string]: Json | undefined };
 
 /** Sends an action; a refusal is told with its code and what to do, and the dialog stays. */
 export function useAct(action: string, onClose: () => void): { busy: boolean; act: (body: Body) => Promise<void> } {
@@ -55,13 +53,15 @@ function SkipDialog({ step, onClose }: { step: string; onClose: () => void }): R
   const { store } = useScope();
   const [reason, setReason] = useState("");
   const { busy, act } = useAct("skip", onClose);
+  const found = useForeseen("skip", { step });
   const behind = stepsOf(store.run).filter((one) => one.needs.includes(step));
   return (
     <Dialog title={t("skip.title", { step })} onClose={onClose}>
       <form onSubmit={(event) => { event.preventDefault(); void act({ step, reason: reason || undefined }); }}>
         <p>{behind.length > 0 ? t("skip.text_behind", { n: behind.length, steps: behind.slice(0, 6).map((one) => one.id).join(", ") }) : t("skip.text")}</p>
         <Field label={t("common.reason")}><input autoFocus value={reason} onChange={(event) => setReason(event.target.value)} /></Field>
-        <Feet onClose={onClose}><Button submit kind="primary" disabled={busy} name="send">{t("action.skip")}</Button></Feet>
+        <Foreseen found={found} />
+        <Feet onClose={onClose}><Button submit kind="primary" disabled={busy || !isKnown(found)} name="send">{t("action.skip")}</Button></Feet>
       </form>
     </Dialog>
   );

@@ -7,6 +7,7 @@ import { bad } from "../lib/toasts";
 import type { StepDetail, WaitingOn } from "../lib/types";
 import { Button, Dialog, Value } from "../parts/basics";
 import { Feet, useAct } from "./ActionDialog";
+import { Foreseen, isKnown, useForeseen } from "./Foreseen";
 import { editBody, type Edits, GateFiles } from "./GateFiles";
 
 export function ConfirmDialog({ step, onClose }: { step: string; onClose: () => void }): ReactNode {
@@ -16,6 +17,8 @@ export function ConfirmDialog({ step, onClose }: { step: string; onClose: () => 
   const [edits, setEdits] = useState<Edits>({});
   const edited = Object.keys(edits).length > 0;
   const { busy, act } = useAct("confirm", onClose);
+  const agreed = useForeseen("confirm", { step });
+  const refused = useForeseen("confirm", { step, refuse: true });
   useEffect(() => void get<StepDetail>(at("runs", store.id, "step"), { id: step }).then(setDetail, bad), [store.id, step]);
   const call: WaitingOn | undefined = detail?.waiting_on ?? seen;
   const args = call?.args ?? detail?.args;
@@ -28,9 +31,11 @@ export function ConfirmDialog({ step, onClose }: { step: string; onClose: () => 
         {args !== undefined && args !== null && <Value value={args} name={`${step}-call`} />}
         {poor.length > 0 && <p className="notice warn">{t("confirm.degraded", { steps: poor.map(([id]) => id).join(", ") })}</p>}
         {call?.files && call.files.length > 0 && <GateFiles run={store.id} files={call.files} edits={edits} onEdits={setEdits} />}
+        <Foreseen found={agreed} title={t("confirm.if_agreed")} />
+        <Foreseen found={refused} title={t("confirm.if_refused")} />
         <Feet onClose={onClose}>
-          <Button kind="danger" disabled={busy} name="refuse" onClick={() => void act({ step, refuse: true })}>{t("confirm.refuse")}</Button>
-          <Button submit kind="primary" icon="check" disabled={busy} name="send">{t(edited ? "confirm.agree_edited" : "confirm.agree")}</Button>
+          <Button kind="danger" disabled={busy || !isKnown(refused)} name="refuse" onClick={() => void act({ step, refuse: true })}>{t("confirm.refuse")}</Button>
+          <Button submit kind="primary" icon="check" disabled={busy || !isKnown(agreed)} name="send">{t(edited ? "confirm.agree_edited" : "confirm.agree")}</Button>
         </Feet>
       </form>
     </Dialog>

@@ -2,38 +2,45 @@
 import { type ReactNode, useEffect, useState } from "react";
 import { at, get } from "../lib/api";
 import { useScope } from "../lib/context";
-import { pretty } from "../lib/diff";
+import { type Args, type Call, changesOf, pretty } from "../lib/diff";
 import { t } from "../lib/i18n";
 import { bad } from "../lib/toasts";
 import type { Json, StepDetail } from "../lib/types";
 import { Button, Dialog, Field } from "../parts/basics";
 import { Feet, useAct } from "./ActionDialog";
+import { Foreseen, isKnown, useForeseen } from "./Foreseen";
+
+/** Typed arguments: an object, or nothing if they are none. */
+function argsOf(typed: string): Args | undefined {
+  try {
+    const found = JSON.parse(typed || "{}") as Json;
+    return found !== null && typeof found === "object" && !Array.isArray(found) ? found : undefined;
+  } catch {
+    return undefined;
+  }
+}
 
 export function RepairDialog({ step, onClose }: { step: string; onClose: () => void }): ReactNode {
   const { store } = useScope();
-  const [before, setBefore] = useState<{ tool: string; args: string } | null>(null);
+  const [before, setBefore] = useState<Call | null>(null);
   const [tool, setTool] = useState("");
   const [args, setArgs] = useState("");
   const { busy, act } = useAct("repair", onClose);
   useEffect(() => {
     get<StepDetail>(at("runs", store.id, "step"), { id: step }).then((detail) => {
-      const plan = (detail.plan_step ?? {}) as { tool?: string; args?: Json };
-      const was = { tool: plan.tool ?? detail.tool, args: pretty(plan.args ?? detail.args ?? {}) };
+      const plan = (detail.plan_step ?? {}) as { tool?: string; args?: Args };
+      const was = { tool: plan.tool ?? detail.tool, args: plan.args ?? {} };
       setBefore(was);
       setTool(was.tool);
-      setArgs(was.args);
+      setArgs(pretty(was.args));
     }, bad);
   }, [store.id, step]);
-  let parsed: Json | undefined;
-  try {
-    parsed = JSON.parse(args || "{}") as Json;
-  } catch {
-    parsed = undefined;
-  }
-  const same = before !== null && before.tool === tool && before.args === args;
+  const parsed = argsOf(args);
+  const changes = before && parsed ? changesOf(before, { tool, args: parsed }) : {};
+  const same = Object.keys(changes).length === 0;
+  const found = useForeseen("repair", same ? null : { step, ...changes });
   const send = (): void => {
-    if (parsed === undefined || !before) return;
-    void act({ step, ...(tool !== before.tool ? { tool } : {}), ...(args !== before.args ? { args: parsed } : {}) });
+    if (!same) void act({ step, ...changes });
   };
   return (
     <Dialog wide title={t("repair.title", { step })} onClose={onClose}>
@@ -41,8 +48,9 @@ export function RepairDialog({ step, onClose }: { step: string; onClose: () => v
         <p className="muted">{t("repair.text")}</p>
         <Field label={t("steps.tool")}><input className="mono" disabled={before === null} value={tool} spellCheck={false} onChange={(event) => setTool(event.target.value)} /></Field>
         <Field label={t("step.args")}><textarea className="mono" rows={10} disabled={before === null} value={args} spellCheck={false} aria-invalid={parsed === undefined} onChange={(event) => setArgs(event.target.value)} /></Field>
-        {parsed === undefined && <p className="notice bad" role="alert">{t("common.not_json")}</p>}
-        <Feet onClose={onClose}><Button submit kind="primary" icon="wrench" disabled={busy || same || parsed === undefined} name="send">{t("action.repair")}</Button></Feet>
+        {parsed === undefined && <p className="notice bad" role="alert">{t("common.not_object")}</p>}
+        <Foreseen found={found} />
+        <Feet onClose={onClose}><Button submit kind="primary" icon="wrench" disabled={busy || !isKnown(found)} name="send">{t("action.repair")}</Button></Feet>
       </form>
     </Dialog>
   );

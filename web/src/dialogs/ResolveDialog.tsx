@@ -5,6 +5,7 @@ import { t } from "../lib/i18n";
 import type { Json } from "../lib/types";
 import { Button, Dialog, Field } from "../parts/basics";
 import { Feet, useAct } from "./ActionDialog";
+import { Foreseen, isKnown, useForeseen } from "./Foreseen";
 
 type Answer = "succeeded" | "failed" | "rerun";
 
@@ -23,14 +24,15 @@ export function ResolveDialog({ step, onClose }: { step: string; onClose: () => 
   const { store } = useScope();
   const one = store.run?.steps[step];
   const doubt = one?.status === "in_doubt";
-  const [answer, setAnswer] = useState<Answer>("succeeded");
+  const [answer, setAnswer] = useState<Answer | null>(doubt ? null : "succeeded"); // nobody's answer is guessed
   const [typed, setTyped] = useState("");
   const { busy, act } = useAct("resolve", onClose);
   const answers: Answer[] = doubt ? ["succeeded", "failed", "rerun"] : ["succeeded"];
-  const body = { step, outcome: answer, ...(answer === "succeeded" ? { value: valueOf(typed) } : {}) };
+  const body = answer && { step, outcome: answer, ...(answer === "succeeded" ? { value: valueOf(typed) } : {}) };
+  const found = useForeseen("resolve", body);
   return (
     <Dialog title={t("resolve.title", { step })} onClose={onClose}>
-      <form onSubmit={(event) => { event.preventDefault(); void act(body); }}>
+      <form onSubmit={(event) => { event.preventDefault(); if (body) void act(body); }}>
         <p>{doubt ? t("resolve.text", { tool: one?.tool ?? "" }) : t("resolve.text_by_hand")}</p>
         <fieldset className="choices">
           <legend className="visually-hidden">{t("resolve.choice")}</legend>
@@ -47,7 +49,8 @@ export function ResolveDialog({ step, onClose }: { step: string; onClose: () => 
           </Field>
         )}
         {answer === "rerun" && <p className="notice warn">{t("resolve.rerun.warning")}</p>}
-        <Feet onClose={onClose}><Button submit kind="primary" disabled={busy} name="send">{t("resolve.do")}</Button></Feet>
+        <Foreseen found={found} />
+        <Feet onClose={onClose}><Button submit kind="primary" disabled={busy || !isKnown(found)} name="send">{t("resolve.do")}</Button></Feet>
       </form>
     </Dialog>
   );

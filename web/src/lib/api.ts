@@ -31,6 +31,7 @@ export function takeToken(fragment: string): string | null {
 }
 
 export const keepToken = (token: string): void => sessionStorage.setItem(KEPT, token);
+export const hasToken = (): boolean => Boolean(token());
 const token = (): string | null => sessionStorage.getItem(KEPT);
 
 function headers(extra: Record<string, string> = {}): Record<string, string> {

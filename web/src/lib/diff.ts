@@ -1,4 +1,5 @@
 // What changed between two values, in lines: pretty JSON against pretty JSON, by the longest common subsequence.
+import type { Json } from "./types";
 
 export interface DiffLine {
   kind: "same" | "gone" | "new";
@@ -113,3 +114,15 @@ function fieldsThatDiffer(before: object, after: object): string[] {
 }
 
 export const pretty = (value: unknown): string => (value === undefined ? "" : JSON.stringify(value, null, 2));
+
+export type Call = { tool: string; args: Args };
+export type Args = { [name: string]: Json };
+
+/** What makes one call of another: arguments that are gone are named, since those that nobody names stay as they were. */
+export function changesOf(before: Call, after: Call): { tool?: string; args?: Args; remove?: string[] } {
+  const { tool, args } = after;
+  if (tool !== before.tool) return { tool, args }; // another tool gets these and no others
+  const changed = Object.entries(args).filter(([name, value]) => JSON.stringify(value) !== JSON.stringify(before.args[name]));
+  const remove = Object.keys(before.args).filter((name) => !(name in args));
+  return { ...(changed.length > 0 ? { args: Object.fromEntries(changed) } : {}), ...(remove.length > 0 ? { remove } : {}) };
+}

@@ -164,7 +164,8 @@ export class ListStore extends Cell {
 
 /** Whether a row that came over the stream belongs into the list that is shown. */
 export function fits(row: RunRow, filter: ListFilter): boolean {
-  if (filter.status && row.status !== filter.status && !(filter.status === "interrupted" && row.interrupted)) return false;
+  const status = row.interrupted && row.status === "running" ? "interrupted" : row.status; // as the server does it
+  if (filter.status && status !== filter.status) return false;
   const words = filter.q.trim().toLowerCase();
   return !words || row.objective.toLowerCase().includes(words) || row.run_id.toLowerCase().includes(words);
 }

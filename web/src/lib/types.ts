@@ -256,6 +256,10 @@ export interface Preview {
   files?: string[];
   damaged?: Record<string, string>;
   backup?: string | null;
+  asks?: string[];
+  edited?: string[];
+  becomes?: Record<string, StepStatus>;
+  leads_to?: RunStatus | null;
 }
 
 export interface Fault {

@@ -12,7 +12,7 @@ import { Button, Empty, StatusChip, Tag } from "../parts/basics";
 import { Icon } from "../parts/icons";
 import { Progress } from "../parts/Progress";
 
-const FILTERS = ["", "running", "waiting", "failed", "completed", "cancelled"] as const;
+const FILTERS = ["", "pending", "running", "waiting", "interrupted", "failed", "completed", "cancelled"] as const;
 
 export function ListPage({ onState, onStart, onRetry }: {
   onState: (state: Connection) => void; onStart: (() => void) | null; onRetry: (() => void) | null;

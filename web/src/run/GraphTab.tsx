@@ -25,7 +25,7 @@ const edgeTypes: EdgeTypes = { way: WayEdge };
 const WIDE = { step: { width: 212, height: 54 }, group: { width: 212, height: 76 } };
 const NARROW = { step: { width: 158, height: 54 }, group: { width: 158, height: 76 } };
 const MANY = 500; // boxes that are not looked at all at once: the map shows the whole
-const FIT = { padding: 0.06, maxZoom: 1.1 };
+const FIT = { padding: { x: 0.06, top: "60px", bottom: "76px" }, maxZoom: 1.1 } as const; // clear of the tools and the key
 
 const FAR = 0.4; // closeness below which nobody can read what stands in a box
 

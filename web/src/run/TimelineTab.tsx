@@ -56,6 +56,7 @@ export function TimelineTab(): ReactNode {
           <li><span className="bar-key o-succeeded" />{t("outcome.succeeded")}</li>
           <li><span className="bar-key o-failed" />{t("outcome.failed")}</li>
           <li><span className="bar-key o-running" />{t("outcome.running")}</li>
+          {steps.some((one) => one.spans?.some((span) => span.outcome === "doubt")) && <li><span className="bar-key o-doubt" />{t("outcome.doubt")}</li>}
           <li><span className="bar-key o-wait" />{t("timeline.wait")}</li>
         </ul>
       </div>

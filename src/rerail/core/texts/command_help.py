@@ -91,6 +91,7 @@ COMMAND_HELP: dict[str, dict[str, str]] = {
     "cli.arg.step": {"en": "The step.", "zh": "步骤。"},
     "cli.arg.plan": {"en": "A YAML or JSON file; - for stdin.", "zh": "YAML 或 JSON 文件；- 表示标准输入。"},
     "cli.arg.parent": {"en": "The run that this one follows up.", "zh": "本任务所接续的任务。"},
+    "cli.arg.dry_run": {"en": "Only show what it would lead to.", "zh": "只显示会带来什么结果。"},
     "cli.arg.reason": {"en": "Why, for the history.", "zh": "原因，写入历史。"},
     "cli.arg.store": {
         "en": "Where runs are kept: a file, or an address such as sqlite:///runs.db.",
@@ -306,7 +307,11 @@ COMMAND_HELP: dict[str, dict[str, str]] = {
         "en": "The arguments that change, as a JSON object; the others stay.",
         "zh": "要修改的参数，写成 JSON 对象；其余不变。",
     },
-    "cli.arg.repair.tool": {"en": "Another tool.", "zh": "另一个工具。"},
+    "cli.arg.repair.remove": {"en": "An argument to remove; again for more.", "zh": "要移除的参数；可多次给出。"},
+    "cli.arg.repair.tool": {
+        "en": "Another tool; with --args it gets those and no others.",
+        "zh": "另一个工具；同时给出 --args 时只使用这些参数。",
+    },
     "cli.arg.repair.needs": {"en": "Other needs, one by one.", "zh": "另外的依赖，逐个给出。"},
     "cli.about.skip": {
         "en": "Do without a step: those that need it go on, with nothing in its place.",

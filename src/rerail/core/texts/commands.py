@@ -183,6 +183,16 @@ COMMANDS: dict[str, dict[str, str]] = {
         "en": "run {run} needs files of {target}, which it follows, and they are damaged; {target} is retried first",
         "zh": "任务 {run} 需要其前置任务 {target} 的文件，而这些文件已损坏；先重试 {target}",
     },
+    "cli.outlook.title": {
+        "en": "nothing has happened yet; the run would be {status}",
+        "zh": "尚未执行任何操作；执行后任务将为：{status}",
+    },
+    "cli.outlook.becomes": {"en": "Would end at once", "zh": "将立即结束"},
+    "cli.outlook.runs": {"en": "Would run", "zh": "将执行"},
+    "cli.outlook.asks": {
+        "en": "Would wait for somebody to agree: {steps}",
+        "zh": "届时需要人工确认：{steps}",
+    },
     "cli.preview.title": {
         "en": "retry of {run}: {count} of {total:step|steps}, nothing has run yet",
         "zh": "重试 {run}：{total} 步中的 {count} 步，尚未执行",

@@ -126,8 +126,16 @@ RUNS: dict[str, dict[str, str]] = {
     },
     "refuse.run.no_servers": {"en": "this engine opens no MCP servers", "zh": "此引擎不启动 MCP 服务器"},
     "refuse.run.repair_unchanged": {
-        "en": "nothing of the step changes; give args, tool or needs",
-        "zh": "步骤没有任何变化；请给出 args、tool 或 needs",
+        "en": "nothing of the step changes; give args, remove, tool or needs",
+        "zh": "步骤没有任何变化；请给出 args、remove、tool 或 needs",
+    },
+    "refuse.run.repair_no_arg": {
+        "en": "there is no argument {name!r} to remove; there are: {names}",
+        "zh": "没有可移除的参数 {name!r}；现有：{names}",
+    },
+    "refuse.run.repair_both": {
+        "en": "argument {name!r} is given a value and removed; only one of them can be",
+        "zh": "参数 {name!r} 既给了值又要移除；只能二选一",
     },
     "refuse.run.no_object": {
         "en": '{text!r} is no JSON object; write it as {{"name": value}}',

@@ -65,6 +65,11 @@ SERVER: dict[str, dict[str, str]] = {
         "en": "set ray.address where the server is started",
         "zh": "在启动服务器处设置 ray.address",
     },
+    "refuse.server.busy": {
+        "en": "{limit} requests are under way already, and there may be no more",
+        "zh": "正在处理的请求已有 {limit} 个，达到上限",
+    },
+    "hint.server.busy": {"en": "try again in a moment", "zh": "请稍后再试"},
     "refuse.server.too_many": {
         "en": "{limit} streams and sockets are open already",
         "zh": "已打开 {limit} 个流和套接字连接，达到上限",
@@ -79,6 +84,14 @@ SERVER: dict[str, dict[str, str]] = {
     "refuse.server.odd_request": {
         "en": "the request is not as it should be: {problems}",
         "zh": "请求不符合要求：{problems}",
+    },
+    "refuse.server.no_json": {
+        "en": "the body has to be JSON, and is said to be {kind!r}",
+        "zh": "请求正文必须是 JSON，但声明的类型是 {kind!r}",
+    },
+    "hint.server.no_json": {
+        "en": "send the header content-type: application/json",
+        "zh": "请发送请求头 content-type: application/json",
     },
     "refuse.server.internal": {"en": "the server made a mistake", "zh": "服务器内部出错"},
     "refuse.server.store": {"en": "the server cannot use its store", "zh": "服务器无法使用它的存储"},

@@ -1,0 +1,77 @@
+"""What a person's action would lead to: the action, done to a state that nobody needs any more (R7, X7).
+
+Rules of this file:
+- Nothing is guessed. The events of the action are folded, and then whatever is decided from there, up to where a tool
+  or a mind has to be called: what they answer nobody knows.
+- One kind of preview for a retry and for every other action, so that all who show one show all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rerail.core.commands import Preview, acted_once, edited_files, estimated
+from rerail.core.decide import Note, decide
+from rerail.core.events import Event
+from rerail.core.fold import evolve
+from rerail.core.plan import Effect
+from rerail.core.state import State, downstream
+from rerail.core.texts import say
+from rerail.core.tools import Tools
+from rerail.core.track import Status, Track
+from rerail.core.verdict import run_status, status_of
+
+ENDED = frozenset({Status.SUCCEEDED, Status.DEGRADED, Status.FAILED, Status.SKIPPED, Status.CANCELLED})
+
+
+def outlook(state: State, tools: Tools, step: str, events: Sequence[Event], now: float) -> Preview:
+    """What these events, which are about a step, would lead to; the state is used up."""
+    before = {track.id: status_of(state, track)[0] for track in state.tracks.values()}
+    acted = acted_once(state)
+    _settle(state, tools, events, now)
+    behind = {track.id for track in downstream(state, [step])} if step in state.tracks else set()
+    rows: list[dict[str, str]] = []
+    becomes: dict[str, str] = {}
+    kept: list[str] = []
+    asks: list[str] = []
+    for track in state.tracks.values():
+        status, was = status_of(state, track)[0], before.get(track.id)
+        if status in ENDED:
+            if status is was:
+                kept.append(track.id)
+            else:
+                becomes[track.id] = str(status)
+        elif _stands(track):
+            kept.append(track.id)
+        elif status not in (Status.RUNNING, Status.IN_DOUBT) and (track.id in behind or was in ENDED or was is None):
+            rows.append({"step": track.id, "why": _why(track, asked=track.id == step)})
+            if track.step.confirm and not track.confirmed:
+                asks.append(track.id)
+    chain = [row["step"] for row in rows]
+    inside = set(chain)
+    return Preview(
+        roots=(step,) if step in inside else (), rerun=tuple(rows), kept=tuple(kept),
+        once=tuple(name for name in acted if name in inside), estimate=estimated(state, chain), events=tuple(events),
+        asks=tuple(asks), edited=edited_files(state, chain), becomes=becomes, leads_to=str(run_status(state)),
+    )  # fmt: skip
+
+
+def _settle(state: State, tools: Tools, events: Sequence[Event], now: float) -> None:
+    """Fold the events, and all that is written down because of them before anything has to be called."""
+    found = list(events)
+    while found:
+        for event in found:
+            evolve(state, event, now, state.seq + 1)
+        notes = (action for action in decide(state, tools, now) if isinstance(action, Note))
+        found = [event for note in notes for event in note.events]
+
+
+def _stands(track: Track) -> bool:
+    """Whether a finished step is kept whatever becomes of its inputs: nobody asked for its effect once more (R3)."""
+    return track.automatic and track.result is not None and track.result.effect is Effect.ONCE
+
+
+def _why(track: Track, *, asked: bool) -> str:
+    if asked:
+        return say("reason.asked_for")
+    return say("reason.if_inputs_change" if track.result is not None else "reason.has_not_run")
