@@ -1022,7 +1022,7 @@ def test_a_run_that_died_before_its_plan_was_there_is_started_again_whatever_was
                 lambda: engine.add("r", [{"id": "b", "tool": "a"}]), lambda: engine.repair("r", "a", args={}),
             ]  # fmt: skip
             for wish in tried:
-                with pytest.raises(Refused, match="before its plan|has no step"):
+                with pytest.raises(Refused, match=r"before its plan|has no step"):
                     await wish()
             assert await engine.events("r") == []
             assert await engine.start({"steps": [{"id": "a", "tool": "a"}]}, run_id="r") == "r"
