@@ -6,6 +6,7 @@ world skip and say so; in CI that is a failure.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import subprocess
 import xml.etree.ElementTree as ElementTree
@@ -43,10 +44,12 @@ SAMPLE = (
 @pytest.fixture(scope="module")
 def path() -> Iterator[str]:
     """A world, in its own environment."""
-    made = subprocess.run(
-        ["make", "-s", ".venv-bench-world/.installed", ".venv-bench-loop/.installed"],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    with (ROOT / ".venv-bench.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # one process makes them, however many run tests
+        made = subprocess.run(
+            ["make", "-s", ".venv-bench-world/.installed", ".venv-bench-loop/.installed"],
+            cwd=ROOT, capture_output=True, text=True, check=False,
+        )  # fmt: skip
     if made.returncode:
         pytest.skip(f"the environments of the recovery benchmark cannot be made: {made.stderr[-300:]}")
     with world_process(("base",)) as found:
