@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from rerail.core.nearest import one_off
 from rerail.core.texts import retold
+from rerail.core.upstream import MOST
 from rerail.errors import ToolError
 from rerail.testing.scripted import World
 from rerail.testing.virtual import virtual_run
@@ -140,3 +142,21 @@ def test_without_reflection_nothing_is_guessed() -> None:
              "needs": ["book"]}]  # fmt: skip
     off = {**ONCE, "reflection": {"enable_step_level_reflection": False}}
     assert not world.run({"steps": steps}, settings=off).success
+
+
+def test_what_is_too_much_to_look_at_is_not_looked_at() -> None:
+    """H6: behind thousands of steps nobody can say what was meant, and a failure costs no more in a large plan."""
+    world = answered("3426812", BOOKED)
+    size = MOST + 10
+    chain = [{"id": f"c{at}", "tool": "c", "needs": [f"c{at - 1}"] if at else ["book"]} for at in range(size)]
+    world.script["c"] = [None]
+    use = {"id": "use", "tool": "use", "args": {"booking_id": "TODO"}, "needs": [f"c{size - 1}"]}
+    result = world.run({"steps": [{"id": "book", "tool": "book"}, *chain, use]}, settings=ONCE)
+    assert result.status == "failed"
+    assert {call.args["booking_id"] for call in world.calls if call.tool == "use"} == {"TODO"}
+
+
+def test_a_text_is_no_slip_of_another() -> None:
+    """H6: measuring takes the square of a word's length; whole texts are not measured."""
+    assert one_off("x" * 100, ["x" * 99]) == ["x" * 99]
+    assert one_off("x" * 101, ["x" * 100]) == []

@@ -33,9 +33,11 @@ def meant(word: str, candidates: Iterable[str]) -> str | None:
 
 def one_off(word: str, candidates: Iterable[str]) -> list[str]:
     """The candidates that one edit makes of the word: a sign more, less or another, or two neighbours swapped."""
+    if not 0 < len(word) <= _LONGEST_WORD:
+        return []  # measuring takes the square of its length
     ruler = _Ruler(word)
     near = (name for name in candidates if abs(len(name) - len(word)) <= 1)
-    return [name for name in dict.fromkeys(near) if name != word and ruler.distance(name, 1) == 1] if word else []
+    return [name for name in dict.fromkeys(near) if name != word and ruler.distance(name, 1) == 1]
 
 
 def _is_slip(word: str, name: str, distance: int) -> bool:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from rerail.core.nearest import one_off
@@ -21,17 +22,19 @@ from rerail.core.track import SUCCEEDED, Track
 BLANK = re.compile(r"\$\{|\{\{|^\s*<[^<>]{1,80}>\s*$|^\s*(?:\.\.\.|…|TODO|TBD|FIXME)\s*$|^YOUR_[A-Z_]+$")
 SHORTEST = 5  # signs that a value must have for a slip in it to be told from another value
 DEPTH = 4  # members of members that are looked at
-MOST = 2_000  # values that are looked at: beyond, nothing is the one that was meant
+MOST = 2_000  # steps and values that are looked at: beyond, nothing is the one that was meant
 
 Scalar = str | int | float
 
 
 def supplied(track: Track, args: Mapping[str, Any], *, reads: bool) -> Iterator[tuple[dict[str, Any], str]]:
     """Arguments with values of the steps before in place of blanks and slips, and the step that gave one."""
-    given = list(_given(track))
-    if not given or len(given) >= MOST:
-        return
     blanks = [name for name, value in args.items() if isinstance(value, str) and BLANK.search(value)]
+    if not blanks and not reads:
+        return
+    given = _given(track)
+    if not given:
+        return
     filled = {name: _named(name, str(args[name]), given) for name in blanks}
     found = {name: source for name, source in filled.items() if source is not None}
     if found and len(found) == len(blanks):
@@ -43,22 +46,23 @@ def supplied(track: Track, args: Mapping[str, Any], *, reads: bool) -> Iterator[
             yield {**args, name: value}, step
 
 
-def _given(track: Track) -> Iterator[tuple[str, str, Scalar]]:
-    """Step, name and value of everything that the steps before gave, as far as the history holds it."""
-    todo, seen, count = [need for need, _ in track.needs], {track.id}, 0
+def _given(track: Track) -> list[tuple[str, str, Scalar]]:
+    """Step, name and value of everything that the steps before gave, as far as the history holds it; nothing if that is
+    too much to look at: a failure must not cost as much as its plan is large."""
+    found: list[tuple[str, str, Scalar]] = []
+    todo, seen = [need for need, _ in track.needs], {track.id}
     while todo:
         before = todo.pop()
         if before.id in seen:
             continue
         seen.add(before.id)
         todo += [need for need, _ in before.needs]
-        if before.phase is not SUCCEEDED or before.result is None or before.result.blob:
-            continue
-        for name, value in _scalars("", before.result.output, DEPTH):
-            yield before.id, name, value
-            count += 1
-            if count >= MOST:
-                return
+        if before.phase is SUCCEEDED and before.result is not None and not before.result.blob:
+            scalars = _scalars("", before.result.output, DEPTH)
+            found += [(before.id, name, value) for name, value in islice(scalars, MOST)]
+        if len(seen) > MOST or len(found) >= MOST:
+            return []
+    return found
 
 
 def _scalars(name: str, value: Any, depth: int) -> Iterator[tuple[str, Scalar]]:
