@@ -101,7 +101,7 @@ class Life:
         number = len(self.processes) + 1
         clock = VirtualClock()
         clock.start += sum(one.clock.start - 1_700_000_000.0 for one in self.processes[-1:])
-        way = Way(self.store, number, self.dice, lambda: self.kill(process), lambda s: self.stop(process, s))
+        way = Way(self.store, number, self.dice, lambda: self.kill(process), lambda s: self.stop(process, s), clock)
         way.calm = self.world.calm
         tools = self.world.tools(self.plan, number, lambda: not way.faults.dead)
         process = Process(number, Engine(way, tools, self.settings, self.mind, clock=clock), way, clock)

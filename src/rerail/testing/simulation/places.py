@@ -3,7 +3,8 @@
 Rules of this file:
 - What the store acknowledged is there for good; what it did not acknowledge may be there or not. Both are drawn.
 - A dead process hears nothing any more; a stopped one hears everything later.
-- Processes look like those of different machines: who is silent for long is taken for dead.
+- Processes look like those of different machines: who is silent for long is taken for dead. When a lease was renewed is
+  kept by the store's clock and told by the caller's, as stores that machines share do it.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from typing import Any, TypeVar
 from rerail.adapters.stores.memory import MemoryStore
 from rerail.core import events as ev
 from rerail.core.codec import decode
-from rerail.ports import Batch, Head, Lease, Owner, Row, Unavailable
+from rerail.ports import Batch, Head, Lease, Owner, Row, Taken, Unavailable
 from rerail.testing.simulation.dice import Dice
 from rerail.testing.simulation.laws import ROTTEN
+from rerail.testing.virtual import VirtualClock
 
 T = TypeVar("T")
 
@@ -72,6 +74,7 @@ class Way:
     dice: Dice
     die: Callable[[], None]
     nap: Callable[[float], None]
+    clock: VirtualClock
     faults: Faults = field(default_factory=Faults)
     calm: bool = False
     seen: int = 0  # the events whose writing was acknowledged to it
@@ -108,7 +111,8 @@ class Way:
     async def create(self, head: Head) -> None:
         """In this process's name."""
         owner = self._named(head.owner) if head.owner is not None else None
-        await self._through(lambda: self.store.create(replace(head, owner=owner)))
+        renewed = head.renewed_at - self._ahead()
+        await self._through(lambda: self.store.create(replace(head, owner=owner, renewed_at=renewed)))
 
     async def append(self, batch: Batch) -> None:
         """Where most things go wrong."""
@@ -134,16 +138,28 @@ class Way:
         await self._pass(answering=True)
         self.seen = max(self.seen, batch.after + len(batch.rows))
 
+    def _ahead(self) -> float:
+        """How far this process's clock is before the store's."""
+        return self.clock.now() - asyncio.get_running_loop().time()
+
+    def _told(self, head: Head) -> Head:
+        return replace(head, renewed_at=head.renewed_at + self._ahead())
+
     def _named(self, owner: Owner) -> Owner:
         return replace(owner, host=f"machine-{self.process}", pid=self.process)
 
     async def claim(self, run: str, owner: Owner, now: float, *, over: int | None = None) -> Lease:
         """In this process's name."""
-        return await self._through(lambda: self.store.claim(run, self._named(owner), now, over=over), slow=True)
+        at = now - self._ahead()
+        try:
+            return await self._through(lambda: self.store.claim(run, self._named(owner), at, over=over), slow=True)
+        except Taken as taken:
+            raise Taken(self._told(taken.head)) from None
 
     async def renew(self, lease: Lease, now: float) -> None:
         """As the store has it."""
-        await self._through(lambda: self.store.renew(lease, now))
+        at = now - self._ahead()
+        await self._through(lambda: self.store.renew(lease, at))
 
     async def release(self, lease: Lease) -> None:
         """As the store has it."""
@@ -155,11 +171,12 @@ class Way:
 
     async def head(self, run: str) -> Head | None:
         """As the store has it."""
-        return await self._through(lambda: self.store.head(run))
+        found = await self._through(lambda: self.store.head(run))
+        return None if found is None else self._told(found)
 
     async def heads(self, **wanted: Any) -> list[Head]:
         """As the store has it."""
-        return await self._through(lambda: self.store.heads(**wanted))
+        return [self._told(head) for head in await self._through(lambda: self.store.heads(**wanted))]
 
     async def post(self, run: str, data: bytes) -> int:
         """As the store has it."""
