@@ -19,6 +19,7 @@ import apsw
 import pytest
 
 from rerail.adapters.stores.sqlite import MIGRATIONS, SqliteStore, meaning
+from rerail.adapters.stores.sqlite_room import LEAST, MOST
 from rerail.adapters.stores.sqlite_writer import LOOK_SECONDS
 from rerail.ports import Batch, Conflict, Head, Lease, Owner, Unavailable, Unusable
 
@@ -313,7 +314,7 @@ async def test_a_disk_too_full_for_a_new_store_is_named(path: Path) -> None:
 
 @contextmanager
 def failing_disk(path: Path) -> Iterator[None]:
-    """A disk on which the log of changes cannot grow: the system refuses the write."""
+    """A disk on which the log of changes cannot grow beyond its room: the system refuses the write."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     size = Path(f"{path}-wal").stat().st_size
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
@@ -326,7 +327,7 @@ def failing_disk(path: Path) -> Iterator[None]:
 async def test_a_disk_that_fails_can_be_tried_again(store: SqliteStore, path: Path) -> None:
     """E4: an I/O error is `Unavailable` and writes nothing; the same append works when the disk does."""
     lease = await started(store)
-    mine = batch(lease, 0, b"one", b"x" * 100_000)
+    mine = batch(lease, 0, b"one", b"x" * 1_000_000)
     with failing_disk(path), pytest.raises(Unavailable, match="cannot be read or written now"):
         await store.append(mine)
     assert await store.read("run") == []
@@ -492,6 +493,80 @@ async def test_processes_that_start_at_once_make_one_store_and_one_order(store: 
     assert written[::2] == written[1::2]
     for name in names:
         assert [turn for who, turn in written[::2] if who == name] == [str(turn) for turn in range(40)]
+
+
+# -- Room in the log ----------------------------------------------------------------------------------------------
+
+
+def log_size(path: Path) -> int:
+    """How long the file is that SQLite writes to first."""
+    return Path(f"{path}-wal").stat().st_size
+
+
+async def test_commits_find_room_in_the_log_up_to_what_it_holds_at_most(store: SqliteStore, path: Path) -> None:
+    """The log grows a few times instead of with every commit, and no longer than SQLite lets it become anyway."""
+    lease = await started(store)
+    sizes = set()
+    for after in range(1200):
+        await store.append(batch(lease, after, b"x" * 3000))
+        sizes.add(log_size(path))
+    assert min(sizes) == LEAST
+    assert max(sizes) == MOST
+    assert len(sizes) <= 10  # of 1,200 commits
+
+
+async def test_without_full_durability_no_room_is_made(path: Path) -> None:
+    """Nothing waits for the disk then, so a longer file would be for nothing."""
+    store = SqliteStore(path, "normal")
+    await store.open()
+    await started(store)
+    assert log_size(path) < LEAST
+    await store.close()
+
+
+async def test_a_log_with_room_is_read_back_whole_after_a_crash(store: SqliteStore, path: Path, tmp_path: Path) -> None:
+    """E1: zeros behind the last commit are no commits, and hide none."""
+    lease = await started(store)
+    for after in range(300):
+        await store.append(batch(lease, after, b"row %d" % after))
+    assert log_size(path) > LEAST  # past the first room
+    left = tmp_path / "left"  # what a machine that died finds on its disk
+    left.mkdir()
+    for name in ("runs.db", "runs.db-wal"):
+        (left / name).write_bytes((tmp_path / name).read_bytes())
+    again = SqliteStore(left / "runs.db")
+    await again.open()
+    assert [row.data for row in await again.read("run")] == [b"row %d" % n for n in range(300)]
+    await again.append(Batch("run", 300, [(1.0, b"goes on")], lease.fence))
+    await again.close()
+
+
+async def test_two_writers_make_room_for_each_other(store: SqliteStore, path: Path) -> None:
+    """T7: room is made under the lock for writing, so nobody's commit is overwritten with it."""
+    other = SqliteStore(path)
+    await other.open()
+    mine, yours = await started(store), await started(other, "other")
+    for after in range(300):
+        await store.append(batch(mine, after, b"m" * 2000))
+        await other.append(batch(yours, after, b"y" * 2000))
+    await other.close()
+    with other_connection(path) as connection:
+        assert connection.pragma("integrity_check") == "ok"
+    assert {row.data for row in await store.read("run")} == {b"m" * 2000}
+    assert [row.seq for row in await store.read("other")] == list(range(1, 301))
+
+
+async def test_where_there_is_no_room_commits_go_on_without(store: SqliteStore, path: Path) -> None:
+    """E4: a disk too full for room, but not for the commit, gets the commit, and keeps what room would have taken."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (LEAST - 1, hard))
+    try:
+        lease = await started(store)
+        await store.append(batch(lease, 0, b"one"))
+        assert log_size(path) < LEAST // 2
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert [row.data for row in await store.read("run")] == [b"one"]
 
 
 # -- Where it writes ----------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeVar
 
 import apsw
 
+from rerail.adapters.stores.sqlite_room import room_in
 from rerail.adapters.stores.sqlite_writer import INLINE_BELOW, External, Work, Writer
 from rerail.adapters.stores.waiting import ANY, Waiters
 from rerail.core.texts import tell
@@ -403,7 +404,8 @@ class SqliteStore:
             except apsw.Error as error:
                 raise _why_not(error, self._path) from error
             undo.pop_all()
-        self._writer.use(writer)
+        # Where commits do not wait for the disk, a file that grows costs them nothing.
+        self._writer.use(writer, room_in(writer.filename_wal) if self._durability == "full" else None)
         self._reader = reader.cursor()
 
     def _connection(self, undo: ExitStack) -> apsw.Connection:

@@ -21,6 +21,7 @@ from typing import Any, Generic, TypeVar
 
 import apsw
 
+from rerail.adapters.stores.sqlite_room import Room
 from rerail.core.texts import tell
 from rerail.ports import Conflict, Fenced, Taken, Unavailable
 
@@ -84,6 +85,7 @@ class Writer:
         self._patience = round(patience * 1000)
         self._external = external
         self._cursor: apsw.Cursor | None = None
+        self._room: Room | None = None
         self._file = (0, 0)
         self._looked = 0.0
         self._lock = threading.Lock()  # the loop's thread and the other one never meet on the connection
@@ -92,20 +94,23 @@ class Writer:
         self._flying: asyncio.Future[None] | None = None  # done when the thread has nothing more to do
         self._thread: _Thread | None = None
 
-    def use(self, connection: apsw.Connection) -> None:
-        """Write to this connection from now on."""
+    def use(self, connection: apsw.Connection, room: Room | None = None) -> None:
+        """Write to this connection from now on, with room made for it where that is worth it."""
         connection.set_busy_timeout(0)  # waiting for another process must not stop the loop; see `write`
         self._file = _identity(self._path)
         self._waiting, self._flying = [], None
-        self._cursor = connection.cursor()
+        self._cursor, self._room = connection.cursor(), room
 
     def drop(self) -> None:
         """Let go of the connection and the thread."""
         with self._lock:
             cursor, self._cursor = self._cursor, None
+            room, self._room = self._room, None
             thread, self._thread = self._thread, None
             if thread is not None:
                 thread.stop()
+            if room is not None:
+                room.close()
             if cursor is not None:
                 cursor.connection.close()
 
@@ -179,6 +184,8 @@ class Writer:
             _begin(cursor, patience)
             begun = time.perf_counter()
             try:
+                if self._room is not None:
+                    self._room.make()
                 result = work(cursor)
                 worked = time.perf_counter()
                 self._commit(cursor)
