@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from tests.laws.adversary import JUNK, NUMBERS, UNKNOWN_TOOL, Adversary, AsMind, Outcomes
 from tests.laws.test_laws import settle
-from tests.laws.worlds import SCALE, plans, tool_names
+from tests.laws.worlds import SCALE, plans
 
 import rerail
 from rerail.adapters.models.mind import ModelMind
@@ -26,6 +26,7 @@ from rerail.core.state import State
 from rerail.core.track import Phase
 from rerail.mind.restraint import KEPT_IN_A_RUN
 from rerail.testing.simulation.laws import check_history, check_rest, snapshot
+from rerail.testing.simulation.world import tool_names
 from rerail.testing.virtual import VirtualClock, virtual_run
 from rerail.wiring import Engine
 

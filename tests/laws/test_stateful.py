@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.laws.worlds import SCALE, plans, tool_names
+from tests.laws.worlds import SCALE, plans
 
 from rerail.adapters.stores.memory import MemoryStore
 from rerail.adapters.tools.functions import tool
@@ -25,6 +25,7 @@ from rerail.core.policy import Policy
 from rerail.errors import PlanError, Refused, ToolError
 from rerail.testing import VirtualClock, VirtualLoop
 from rerail.testing.simulation.laws import check_history, check_indexes, check_rest, once_repeats, snapshot
+from rerail.testing.simulation.world import tool_names
 from rerail.wiring import Engine
 
 T = TypeVar("T")

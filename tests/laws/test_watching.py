@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from tests.laws.adversary import JUNK, NUMBERS, Adversary, Outcomes
 from tests.laws.test_laws import settle
-from tests.laws.worlds import SCALE, Chaos, plans, tool_names, tools_for
+from tests.laws.worlds import SCALE, Chaos, plans, tools_for
 
 from rerail.adapters.tools.functions import tool
 from rerail.context import Context
@@ -24,6 +24,7 @@ from rerail.core.tool_messages import ARTIFACT, COMPLETE, START, UPDATE, ToolMes
 from rerail.core.tries import revisions, tries
 from rerail.core.values import pack
 from rerail.errors import PlanError, Refused
+from rerail.testing.simulation.world import tool_names
 from rerail.testing.virtual import VirtualClock, virtual_run
 from rerail.wiring import Engine
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from rerail.core.plan import Effect, Fallback, Need, Plan, Step, When
 from rerail.errors import RateLimited, ToolError
+from rerail.testing.simulation.world import tool_names
 
 SCALE = int(os.environ.get("RERAIL_LAWS", "1"))  # `make long` looks at ten times as many examples
 
@@ -106,16 +107,6 @@ class Chaos:
                 raise RateLimited("later", retry_after=250)
             case _:
                 raise RuntimeError("odd")
-
-
-def tool_names(plan: Plan) -> list[str]:
-    """Every tool a plan of these strategies may call."""
-    names: dict[str, None] = {}
-    for step in plan.steps:
-        names |= dict.fromkeys([step.tool, *step.alternatives])
-        if step.fallback is not None and step.fallback.tool:
-            names[step.fallback.tool] = None
-    return list(names)
 
 
 def tools_for(plan: Plan, chaos: Chaos) -> list[Any]:

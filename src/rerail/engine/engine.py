@@ -27,7 +27,7 @@ from rerail.core.tools import ToolSpec
 from rerail.core.track import RunStatus
 from rerail.core.views import RunResult
 from rerail.engine.family import follow_up_id
-from rerail.engine.foreseeing import Foreseer, refusals, refuse_without_plan
+from rerail.engine.foreseeing import Foreseer, refuse_without_plan
 from rerail.engine.keeping import (
     Edit,
     Snapshot,
@@ -47,7 +47,7 @@ from rerail.engine.pace import Pace
 from rerail.engine.reading import AT_REST, FORGOTTEN, Live, store_errors
 from rerail.engine.taking import reaching, unheard
 from rerail.engine.today import Today, fingerprints, pretend_mended
-from rerail.engine.wishes import Wish, encode_answer, raise_answer, storable
+from rerail.engine.wishes import Wish, encode_answer, raise_answer, refusals, storable
 from rerail.errors import PlanError, Refused, RerailError, StoreError
 from rerail.mind import plan as planning
 from rerail.mind.questions import consulted

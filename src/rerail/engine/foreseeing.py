@@ -7,8 +7,7 @@ Rules of this file:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
 from rerail.core.commands import Faulty, Preview, Refusal
 from rerail.core.state import State
@@ -16,7 +15,7 @@ from rerail.core.texts import tell
 from rerail.core.tools import ToolSpec
 from rerail.engine.family import Family
 from rerail.engine.today import pretend_mended, unseen
-from rerail.engine.wishes import Wish, error_for, foresee, grant
+from rerail.engine.wishes import Wish, foresee, grant, refusals
 from rerail.errors import PlanError, Refused
 
 
@@ -48,15 +47,6 @@ class Foreseer(Family):
                 raise PlanError(tell("refuse.run.foreign"), foreign) from None
         except Refusal:
             return  # whoever has the run says why
-
-
-@contextmanager
-def refusals() -> Iterator[None]:
-    """What the core refuses, as the exception that callers catch."""
-    try:
-        yield
-    except (Refusal, Faulty) as problem:
-        raise error_for(problem) from None
 
 
 def refuse_without_plan(state: State) -> None:

@@ -17,12 +17,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from rerail.core import events as ev
+from rerail.core.commands import not_moved
 from rerail.core.fold import evolve
 from rerail.core.state import State
 from rerail.core.texts import Told, tell
 from rerail.engine.loop import Host, RunLoop
 from rerail.engine.owner import end_residual, is_arriving, is_dead, is_silent, is_this_process, this_process
 from rerail.engine.reading import AT_REST, Reader, store_errors
+from rerail.engine.wishes import refusals
 from rerail.errors import Refused
 from rerail.ports import Head, Lease, Owner, Taken, Unavailable, Unusable
 
@@ -91,9 +93,9 @@ class Taker(Reader):
                 evolve(state, record.event, record.at, record.seq)
                 news = since is not None and record.seq > since and not isinstance(record.event, ev.Notified)
                 moved = moved or news
-            if state.moved is not None and run not in self._noting:
-                hint = tell("hint.run.moved", run=run, to=state.moved[0])
-                raise Refused(tell("refuse.run.moved", run=run, to=state.moved[0]), "RUN_MOVED", hint=hint)
+            if run not in self._noting:
+                with refusals():
+                    not_moved(state)
             if moved:
                 hint = tell("hint.run.see_run", run=run)
                 raise Refused(tell("refuse.run.changes_hands", run=run), "RUN_LIVE", hint=hint)

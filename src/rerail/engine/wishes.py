@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -161,6 +163,15 @@ def error_for(problem: Refusal | Faulty) -> RerailError:
     if isinstance(problem, Faulty):
         return PlanError(tell("refuse.run.change_refused"), problem.faults)
     return Refused(problem.message, problem.code, hint=problem.hint)
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """What the core refuses, as the exception that callers catch."""
+    try:
+        yield
+    except (Refusal, Faulty) as problem:
+        raise error_for(problem) from None
 
 
 def encode_answer(problem: RerailError | None) -> bytes:

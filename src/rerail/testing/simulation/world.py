@@ -96,7 +96,7 @@ class World:
 
     def tools(self, plan: Plan, process: int, alive: Callable[[], bool]) -> list[Any]:
         """The tools of a plan as one process has them."""
-        return [SimulatedTool(self, name, process, alive) for name in tool_names(plan)]
+        return [SimulatedTool(self, name, process, alive) for name in dict.fromkeys([*tool_names(plan), EXTRA])]
 
     def happened(self, key: str) -> bool:
         """Whether the effect of a call, or of one that asked for the same, took place."""
@@ -169,10 +169,10 @@ class World:
 
 
 def tool_names(plan: Plan) -> list[str]:
-    """Every tool that a plan may call, and one more."""
+    """Every tool that a plan may call."""
     names: dict[str, None] = {}
     for step in plan.steps:
         names |= dict.fromkeys([step.tool, *step.alternatives])
         if step.fallback is not None and step.fallback.tool:
             names[step.fallback.tool] = None
-    return [*names, EXTRA] if EXTRA not in names else list(names)
+    return list(names)
