@@ -118,6 +118,11 @@ class McpTable(_Table, frozen=True):
     from_plans: bool = False
 
 
+class SecretsTable(_Table, frozen=True):
+    # Patterns of the environment variables whose values nobody may see.
+    env: tuple[str, ...] = ("*_API_KEY", "*_ACCESS_KEY", "*_SECRET", "*_SECRET_KEY", "*_TOKEN", "*_PASSWORD")
+
+
 class NotifyTable(_Table, frozen=True):
     command: list[str] = []
     webhook: str | None = None
@@ -217,6 +222,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tools: ToolsTable = ToolsTable()
     mcp: McpTable = McpTable()
     notify: NotifyTable = NotifyTable()
+    secrets: SecretsTable = SecretsTable()
     server: ServerTable = ServerTable()
     model: ModelTable = ModelTable()
 
@@ -492,7 +498,7 @@ def _shown(name: str, value: Any) -> Any:
     return _discreet(value)
 
 
-_SECRET: Final = re.compile(r"(?i)token|secret|passw|api[-_]?key|authorization|credential|cookie")
+SECRET_NAME: Final = re.compile(r"(?i)token|secret|passw|api[-_]?key|authorization|credential|cookie")
 _ADDRESS: Final = re.compile(r"(?s)([A-Za-z][A-Za-z0-9+.-]*://)(?:[^/?#@]*@)?([^?#]*)(\?[^#]*)?(#.*)?")
 
 
@@ -508,7 +514,7 @@ def _discreet(value: Any) -> Any:
             said = re.sub(r"=[^&]*", "=…", query) if query else ""
             return f"{kind}{who}{place}{said}{rest or ''}"
         case dict():
-            hidden = {name for name, item in value.items() if _SECRET.search(str(name)) and item}
+            hidden = {name for name, item in value.items() if SECRET_NAME.search(str(name)) and item}
             return {
                 name: "…" if name in hidden else dict.fromkeys(item, "…") if name == "headers" else _discreet(item)
                 for name, item in value.items()

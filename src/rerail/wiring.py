@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import getpass
+import os
 import sys
 import tempfile
 import time
@@ -19,6 +20,7 @@ import msgspec
 from rerail.adapters.telemetry import make_tracing
 from rerail.core.events import Record
 from rerail.core.plan import Fault, servers_of
+from rerail.core.scrub import Scrub
 from rerail.core.texts import tell
 from rerail.core.tools import ToolSpec
 from rerail.core.views import RunResult
@@ -30,6 +32,7 @@ from rerail.engine.verbose import log_event
 from rerail.errors import PlanError, Refused, RerailError, SettingsError, StoreError
 from rerail.plans import Plan
 from rerail.ports import Clock, Executor, Mind, Model, Notifier, Store, Tool
+from rerail.secrecy import in_servers, secrets_of
 from rerail.settings import ROLES, RoleTable, Settings
 from rerail.version import __version__
 
@@ -258,8 +261,8 @@ def _as_shell(data: Any) -> Any:
 class _Toolbox:
     """An engine's tools and their specs, and the MCP servers that add to both while it is open."""
 
-    def __init__(self, tools: dict[str, Tool], specs: dict[str, ToolSpec], settings: Settings) -> None:
-        self._tools, self._specs = tools, specs
+    def __init__(self, tools: dict[str, Tool], specs: dict[str, ToolSpec], settings: Settings, scrub: Scrub) -> None:
+        self._tools, self._specs, self._scrub = tools, specs, scrub
         self._from_plans = settings.mcp.from_plans
         self._declared = declared_servers(settings)
         self._lent: set[str] = set()  # the tools that are there only while the engine is open
@@ -277,6 +280,7 @@ class _Toolbox:
         if not data:
             return
         async with self._bringing:  # two runs may bring the same server
+            self._scrub.learn(in_servers(data, os.environ))
             try:
                 await self._add(self._allowed(data), self._brought)
             except PlanError:
@@ -405,12 +409,13 @@ class Engine(core.Engine):
         found = make_store(address, settings) if isinstance(address, str) else address
         adapters = make_tools(tools, settings)
         specs: dict[str, ToolSpec] = {name: tool.spec for name, tool in adapters.items()}
-        self._toolbox = _Toolbox(adapters, specs, settings)
+        scrub = Scrub(secrets_of(settings, specs.values(), os.environ))
+        self._toolbox = _Toolbox(adapters, specs, settings, scrub)
         clock = clock or SystemClock()
         self._tracing = make_tracing()
         mind = make_mind(settings, model)
         self._executor = make_executor(settings)
-        performer = Performer(adapters, settings.patterns(), settings.tools.max_output, clock, self._executor)
+        performer = Performer(adapters, settings.patterns(), settings.tools.max_output, clock, self._executor, scrub)
         host = Host(
             store=found,
             clock=clock,

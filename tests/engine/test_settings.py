@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import subprocess
 import sys
@@ -303,6 +304,21 @@ def patience(given: Mapping[str, Any]) -> float:
     return virtual_run(main)
 
 
+def blotted(given: Mapping[str, Any]) -> bool:
+    """Whether the value of `PASSPHRASE` is kept out of an output."""
+
+    async def tells() -> str:
+        return os.environ["PASSPHRASE"]
+
+    async def main() -> Any:
+        async with Engine("memory://", [rerail.tool(tells)], given) as engine:
+            return (await engine.run({"objective": "o", "steps": [{"id": "a", "tool": "tells"}]})).steps["a"].output
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PASSPHRASE", "open sesame")
+        return bool(asyncio.run(main()) == "***")
+
+
 def tool_names(given: Mapping[str, Any]) -> list[str]:
     return sorted(Engine("memory://", [], given).tools)
 
@@ -587,6 +603,7 @@ BITES: dict[str, Bite] = {
         {"cpu": 2}, {"fast": 1}, coordinator_asks, {"num_cpus": 2},
         {"num_cpus": 0, "resources": {"fast": 1}},
     ),
+    "secrets.env": (["X_*"], ["PASSPHRASE*"], blotted, False, True),
     "tools.modules": ([], [MODULE], tool_names, [], ["from_a_module"]),
     "tools.allow_hosts": (
         ["example.com"], ["127.0.0.1"], lambda given: http_code(given) == "HOST_NOT_ALLOWED", True, False,
@@ -925,7 +942,7 @@ def test_secrets_in_settings_are_not_shown() -> None:
             },
         },
     )
-    shown = str(describe(settings, {}))
+    shown = str([row for row in describe(settings, {}) if row["key"] != "secrets.env"])
     assert "PASS" not in shown
     for kept in ("postgresql://…@db/x", "https://…@host/v1", "X-Any", "https://h/{c}?api_key=…"):
         assert kept in shown

@@ -135,6 +135,7 @@ class Worker:
         session = Session(job.common(), out, worker=True, observe=self._scribe.observe)
         async with self._opened(session, job) as (engine, run):
             ready.enter_context(self._terminable())  # until the engine is closed
+            self._scribe.keep_back(engine.scrub)
             self._scribe.place = lambda run: log_file(engine.workspace(run))
             engine.notice = lambda told: self._notice(run or "-", told, out.lang)
             self._end(await self._drive(engine, out, *await self._begin(engine, run, job)))

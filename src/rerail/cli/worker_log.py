@@ -15,13 +15,31 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, TextIO, cast
 
 from rerail.cli.lines import Teller, is_quiet
 from rerail.cli.output import Output
 from rerail.cli.picture import Picture
 from rerail.core.events import Record
+from rerail.core.scrub import Scrub
 from rerail.engine.printed import EVENT, TIME, WORKER
 from rerail.workspace import make_home
+
+
+class Scrubbed:
+    """A stream that blots out secrets in what is printed to it; in everything else it is the stream it stands for."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self.scrub = Scrub()
+
+    def write(self, text: str) -> int:
+        """Write the text without secrets."""
+        self._stream.write(self.scrub.text(text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 class Scribe:
@@ -33,6 +51,13 @@ class Scribe:
         self._spool = os.dup(2)  # where words go that belong to no run
         self._known: dict[str, tuple[Picture, Teller]] = {}
         self._unplaced: dict[str, list[Record]] = {}
+        self._streams = (Scrubbed(sys.stdout), Scrubbed(sys.stderr))
+        sys.stdout, sys.stderr = cast("tuple[TextIO, TextIO]", self._streams)
+
+    def keep_back(self, scrub: Scrub) -> None:
+        """What tools print is for all who read the log, and secrets are for none of them."""
+        for stream in self._streams:
+            stream.scrub = scrub
 
     def turn_to(self, run: str) -> None:
         """From now on whatever is printed goes to this run's log; what was printed before comes first."""

@@ -46,6 +46,7 @@ ALL: dict[str, Code] = {
         Code("RATE_LIMITED", "The tool said 'not now' for longer than retry.max_wait allows.", _T),
         Code("COOLDOWN_ACTIVE", "The tool is cooling down and said when to come back.", _T),
         Code("ARGS_INVALID", "The resolved arguments do not fit the tool's schema.", _P),
+        Code("VARIABLE_UNSET", "The tool needs an environment variable that is not set here.", _X),
         Code("PATH_MISSING", "A reference points to something the earlier output does not have.", _D),
         Code("HOLE_NOT_ACCEPTED", "An argument refers to a skipped step's output and does not accept null.", _D),
         Code("ARTIFACT_GONE", "A needed output expired or no longer matches its digest.", _D),
@@ -93,6 +94,7 @@ ALL: dict[str, Code] = {
         Code("STEP_SUCCEEDED", "The step succeeded already; running it again needs force."),
         Code("STEP_NOT_WAITING", "The step is not waiting for that."),
         Code("VALUE_INVALID", "The value that was given cannot be stored as JSON."),
+        Code("SECRET_GIVEN", "What was given holds a value that is marked as secret."),
         Code("STEP_ENDED", "The step has already ended."),
         Code(
             "RUN_SUPERSEDED",
@@ -156,6 +158,7 @@ FAULTS: dict[str, str] = {
     "BAD_VALUE": "A key has a value that it cannot have.",
     "UNKNOWN_KEY": "A key is not known; the nearest known one is named.",
     "PLAN_UNREADABLE": "A plan that a model made cannot be read.",
+    "SECRET_IN_PLAN": "The plan holds a value that is marked as secret.",
     "MCP_NOT_ALLOWED": "The plan brings MCP servers, and the settings do not allow that.",
     "MCP_NAME_TAKEN": "A server of the plan has the name of another one.",
     "HOLE_POSSIBLE": "An argument may get null from an optional step, and does not accept it (a warning).",

@@ -27,6 +27,7 @@ class ToolSpec:
     trust_output: bool | Trust = False
     verifiable: bool = False
     probes: bool = False
+    secrets: tuple[str, ...] = ()  # environment variables whose values it knows, and nobody else may see
     fingerprint: str = ""
 
     def to_dict(self, source: str | None = None) -> dict[str, Any]:

@@ -47,6 +47,7 @@ from rerail.engine.pace import Pace
 from rerail.engine.reading import AT_REST, FORGOTTEN, Live, store_errors
 from rerail.engine.taking import reaching, unheard
 from rerail.engine.today import Today, fingerprints, pretend_mended
+from rerail.engine.unsaid import refuse_secret, secrets_in
 from rerail.engine.wishes import Wish, encode_answer, raise_answer, refusals, storable
 from rerail.errors import PlanError, Refused, RerailError, StoreError
 from rerail.mind import plan as planning
@@ -231,7 +232,7 @@ class Engine(Foreseer):
         servers = servers_of(plan)
         await self.equip(servers)
         specs = self.tools_for(servers)
-        faults = check(plan, specs)
+        faults = [*check(plan, specs), *secrets_in(plan, self._host.performer.scrub)]
         if faults:
             raise PlanError(tell("refuse.run.plan_faulty"), faults)
         run = _usable_id(run_id) if run_id is not None else secrets.token_hex(5)
@@ -528,6 +529,7 @@ class Engine(Foreseer):
         run = await self.find(run)
         with refusals():
             wish = storable(wish)
+        refuse_secret(wish, self._host.performer.scrub)
         if self.lends_only and wish.action in ("add", "repair"):
             await self._refuse_foreign(run, wish)
         if dry_run:

@@ -106,6 +106,7 @@ class RunLoop:
 
     def __init__(self, host: Host, lease: Lease, state: State) -> None:
         self.host, self.lease, self.state = host, lease, state
+        self._scrub = host.performer.scrub
         self.contents = Contents(host.store, host.memory)
         self._specs: Mapping[str, ToolSpec] | None = None  # those of a plan with servers are looked up once
         self.begun = state.seq  # what this loop found there
@@ -444,8 +445,12 @@ class RunLoop:
 
     def _record(self, event: Event, now: float) -> None:
         seq = self._seq + len(self._rows) + 1
+        data = encode(event)
+        if self._scrub and self._scrub.found(data) is not None:
+            data = self._scrub.data(data)
+            event = decode(data)  # what is known of a run is what its history says
         evolve(self.state, event, now, seq)
-        self._rows.append((now, encode(event)))
+        self._rows.append((now, data))
         if self.host.observe is not None:
             self._unseen.append(Record(self.state.run, seq, now, event))
 

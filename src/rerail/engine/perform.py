@@ -24,6 +24,7 @@ from rerail.core import events as ev
 from rerail.core.codes import Category
 from rerail.core.events import Error, Event
 from rerail.core.plan import Effect, Produced, Step, Trust
+from rerail.core.scrub import Scrub
 from rerail.core.suspect import suspect
 from rerail.core.texts import say, tell
 from rerail.core.tools import ToolSpec
@@ -152,6 +153,7 @@ class Performer:
     max_output: int
     clock: Clock
     elsewhere: Executor | None = None  # where calls are made, if not here
+    scrub: Scrub = field(default_factory=Scrub)
     deadlines: Deadlines = field(init=False)
 
     def __post_init__(self) -> None:
@@ -254,7 +256,7 @@ class Performer:
     def _believe(self, launch: Launch, output: Any) -> Outcome | tuple[Any, Packed]:
         """An answer that says it succeeded, checked before it is believed; what remains to be verified comes back."""
         try:
-            packed = pack(output)
+            packed = self._pack(output)
         except NotJson as odd:
             kind, reason = type(output).__name__, str(odd)[:200]
             told = from_code("OUTPUT_NOT_JSON", type=kind, reason=reason)
@@ -274,6 +276,13 @@ class Performer:
             launch.answer = (output, packed)
             return output, packed
         return self._succeeded(launch, output, packed, unverified=False)
+
+    def _pack(self, output: Any) -> Packed:
+        """An output as it may be kept: without secrets."""
+        packed = pack(output)
+        if self.scrub and self.scrub.found(packed.data) is not None:
+            return pack(self.scrub.value(unpack(packed.data)))
+        return packed
 
     async def _put_aside(self, launch: Launch, workspace: Path) -> None:
         """Move what an earlier attempt left into the archive, before the tool writes again (T3)."""
@@ -446,7 +455,7 @@ class Performer:
         output = found.output if isinstance(found, Verified) else NOT_KNOWN
         hole = output is NOT_KNOWN  # a null that was supplied is what the tool answers, and no hole
         try:
-            packed = pack(None if hole else output)
+            packed = self._pack(None if hole else output)
         except NotJson:
             packed, hole = pack(None), True
         output = None if hole else output

@@ -22,6 +22,7 @@ from rerail.core.events import Event, Record
 from rerail.core.fold import evolve
 from rerail.core.memory import Lessons, learn
 from rerail.core.nearest import nearest
+from rerail.core.scrub import Scrub
 from rerail.core.state import State
 from rerail.core.texts import tell
 from rerail.core.track import RunStatus, Track
@@ -94,6 +95,11 @@ class Reader:
         if head is None:
             raise Refused(tell("refuse.run.no_such_run", run=run), "RUN_UNKNOWN", hint=tell("hint.run.no_such_run"))
         return head
+
+    @property
+    def scrub(self) -> Scrub:
+        """What keeps secrets out of all that leaves."""
+        return self._host.performer.scrub
 
     def workspace(self, run: str) -> Path:
         """The folder where a run keeps its files; it need not be there yet.

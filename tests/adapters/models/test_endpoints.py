@@ -8,7 +8,7 @@ from pydantic_ai.models import known_model_names
 
 from rerail.adapters.models.endpoints import PROVIDERS, Endpoint
 from rerail.adapters.models.failures import failure_of
-from rerail.adapters.models.scrub import Scrub
+from rerail.core.scrub import Scrub
 from rerail.errors import SettingsError
 from rerail.settings import Settings
 from rerail.wiring import make_model

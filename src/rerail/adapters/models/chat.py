@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from rerail.adapters.models.endpoints import Endpoint
 from rerail.adapters.models.outcomes import Answered, Failed, Outcome, Tokens
-from rerail.adapters.models.scrub import Scrub
 from rerail.core.policy import Policy, backoff
+from rerail.core.scrub import Scrub
 from rerail.core.texts import say, tell
 from rerail.errors import SettingsError
 from rerail.ports import ModelFailed, Prompt, Reply

@@ -35,8 +35,8 @@ from pydantic_ai.tools import ToolDefinition
 from rerail.adapters.models.endpoints import PROVIDERS, Endpoint
 from rerail.adapters.models.failures import RAISED, failure_of
 from rerail.adapters.models.outcomes import Answered, Failed, Outcome, Tokens
-from rerail.adapters.models.scrub import Scrub
 from rerail.core.nearest import nearest
+from rerail.core.scrub import Scrub
 from rerail.core.texts import say
 from rerail.ports import Prompt
 

@@ -28,6 +28,7 @@ _COMMON: Final[Mapping[str, Any]] = {
     "alternatives": _TEXTS,
     "provider": {"type": "string"},
     "check": {"type": "object"},
+    "secrets": _TEXTS,
     "trust_output": {
         "type": ["boolean", "object"],
         "properties": {"ignore": _TEXTS, "suspect": {"type": "array", "items": {"type": ["string", "object"]}}},

@@ -284,6 +284,7 @@ def tool(fn: Any = None, /, **options: Any) -> Any:
         trust_output  True: outputs that look like errors are believed; or {"ignore": […], "suspect": […]}
         verify        a read-only look at the effect, of any of args, output, before, ctx: true, false or Verified
         probe         a read-only look before the call, of args and ctx; `verify` gets what it saw as `before`
+        secrets       environment variables that it reads, and whose values nobody may see
     """
     if fn is not None and (made := _of_langchain(fn, options)) is not None:
         return made

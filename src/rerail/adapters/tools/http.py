@@ -30,7 +30,7 @@ from urllib.parse import quote, urljoin, urlsplit
 
 from rerail.adapters.executors.threads import THREADS
 from rerail.adapters.tools.specs import Looks, Options, make_spec, unknown
-from rerail.adapters.tools.templates import Template, Values, bad_argument, parse, schema_for, text_of
+from rerail.adapters.tools.templates import Template, Values, bad_argument, knowing, parse, schema_for, text_of
 from rerail.core.codes import Category
 from rerail.core.plan import Effect
 from rerail.core.texts import say, tell
@@ -98,6 +98,7 @@ class HttpTool(Looks):
         trust_output  True: outputs that look like errors are believed; or {"ignore": […], "suspect": […]}
         verify        a read-only look at the effect, of any of args, output, before, ctx: true, false or Verified
         probe         a read-only look before the call, of args and ctx; `verify` gets what it saw as `before`
+        secrets       environment variables whose values nobody may see; those of `{env.NAME}` are among them
     """
 
     is_async = False  # something outside of the event loop is at work
@@ -142,7 +143,9 @@ class HttpTool(Looks):
         shape = schema_for(name, self._templates(), _inside(self._query), schema)
         kind = _EFFECTS.get(self._method, "once") if effect is None else effect
         declared = [self._method, url, dict(headers or {}), dict(query or {}), body]
-        self.spec = make_spec(name, _opened(shape, self._body, schema), kind, declared, options)
+        self.spec = make_spec(
+            name, _opened(shape, self._body, schema), kind, declared, knowing(options, self._templates())
+        )
 
     def __repr__(self) -> str:
         return f"<tool {self.spec.name}>"

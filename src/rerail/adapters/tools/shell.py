@@ -24,7 +24,7 @@ from typing import Any, Literal, Unpack, get_args
 
 from rerail.adapters.executors.endings import finished, uninterrupted
 from rerail.adapters.tools.specs import Looks, Options, make_spec, unknown
-from rerail.adapters.tools.templates import Template, Values, bad_argument, parse, schema_for, text_of
+from rerail.adapters.tools.templates import Template, Values, bad_argument, knowing, parse, schema_for, text_of
 from rerail.core.plan import Effect
 from rerail.core.texts import tell
 from rerail.errors import ToolError
@@ -90,6 +90,7 @@ class ShellTool(Looks):
         trust_output  True: outputs that look like errors are believed; or {"ignore": […], "suspect": […]}
         verify        a read-only look at the effect, of any of args, output, before, ctx: true, false or Verified
         probe         a read-only look before the call, of args and ctx; `verify` gets what it saw as `before`
+        secrets       environment variables whose values nobody may see; those of `{env.NAME}` are among them
     """
 
     is_async = False  # something outside of the event loop is at work
@@ -123,7 +124,7 @@ class ShellTool(Looks):
         shape = schema_for(name, self._command.templates(), lists, schema)
         self.wants_context = any(one.asks_context for one in self._command.templates())
         declared = [list(argv), dict(env or {}), str(cwd or ""), stdin, parse, list(ok)]
-        self.spec = make_spec(name, shape, effect, declared, options)
+        self.spec = make_spec(name, shape, effect, declared, knowing(options, self._command.templates()))
 
     def __repr__(self) -> str:
         return f"<tool {self.spec.name}>"

@@ -36,6 +36,7 @@ class Options(TypedDict, total=False):
     trust_output: bool | Trust | Mapping[str, Any]
     verify: Function | None
     probe: Function | None
+    secrets: Sequence[str]
 
 
 def make_spec(
@@ -61,6 +62,7 @@ def make_spec(
         trust_output=_trust(name, options.get("trust_output", False)),
         verifiable=options.get("verify") is not None,
         probes=options.get("probe") is not None,
+        secrets=_secrets(name, options.get("secrets", ())),
         fingerprint=digest([name, schema, effect, fingerprint]),
     )
 
@@ -114,6 +116,14 @@ def _names(name: str, tools: Any) -> tuple[str, ...]:
     if strange := [one for one in names if not isinstance(one, str)]:
         _refuse(name, tell("tool.strange_alternative", strange=strange[0]))
     return tuple(names)
+
+
+def _secrets(name: str, variables: Any) -> tuple[str, ...]:
+    """The names of environment variables, each once."""
+    listed = not isinstance(variables, str) and isinstance(variables, Sequence)
+    if not listed or not all(isinstance(one, str) and one for one in variables):
+        _refuse(name, tell("tool.secrets", given=variables))
+    return tuple(dict.fromkeys(variables))
 
 
 def _trust(name: str, trust: Any) -> bool | Trust:

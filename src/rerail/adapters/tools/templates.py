@@ -3,22 +3,26 @@
 Rules of this file:
 - A placeholder is a name and nothing else: no expressions, no formats. `{{` and `}}` are literal braces.
 - `{ctx.key}`, `{ctx.run}`, `{ctx.step}`, `{ctx.attempt}` and `{ctx.workspace}` come from the context (M3).
+- `{env.NAME}` is an environment variable, looked up with every call; its value is a secret.
 - Filling never looks into what was filled in: data stays data.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import string
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rerail.adapters.tools.specs import unknown
+from rerail.adapters.tools.specs import Options, unknown
 from rerail.context import Context
-from rerail.core.texts import tell
+from rerail.core.codes import Category
+from rerail.core.texts import say, tell
 from rerail.errors import ToolError
 
+ENV: Final = "env."
 CONTEXT: Final = ("ctx.run", "ctx.step", "ctx.attempt", "ctx.key", "ctx.workspace")
 
 
@@ -44,7 +48,12 @@ class Template:
     @property
     def names(self) -> list[str]:
         """The arguments it asks for."""
-        return [name for name in self._all() if name not in CONTEXT]
+        return [name for name in self._all() if name not in CONTEXT and not name.startswith(ENV)]
+
+    @property
+    def variables(self) -> list[str]:
+        """The environment variables it asks for."""
+        return [name.removeprefix(ENV) for name in self._all() if name.startswith(ENV)]
 
     @property
     def asks_context(self) -> bool:
@@ -76,6 +85,8 @@ class Values:
 
     def get(self, name: str) -> Any:
         """The value, or None if it was not given."""
+        if name.startswith(ENV):
+            return _variable(name.removeprefix(ENV))
         if name not in CONTEXT:
             return self._args.get(name)
         value = getattr(Context() if self._ctx is None else self._ctx, name.removeprefix("ctx."))
@@ -94,11 +105,19 @@ def parse(text: str, where: str) -> Template:
             parts.append(literal)
         if field is None:
             continue
-        if form or conversion or not (field.isidentifier() or field in CONTEXT):
+        variable = field.startswith(ENV) and field.removeprefix(ENV).isidentifier()
+        if form or conversion or not (field.isidentifier() or field in CONTEXT or variable):
             hint = f"; {unknown(field, CONTEXT)}" if field.startswith("ctx.") else ""
             raise ValueError(tell("tool.template.no_placeholder", where=where, text=text, field=field, hint=hint))
         parts.append(Placeholder(field))
     return Template(tuple(parts))
+
+
+def _variable(name: str) -> str:
+    value = os.environ.get(name)
+    if not value:
+        raise ToolError(say("error.VARIABLE_UNSET", name=name), code="VARIABLE_UNSET", category=Category.PERMANENT)
+    return value
 
 
 def text_of(value: Any) -> str:
@@ -109,6 +128,12 @@ def text_of(value: Any) -> str:
 def bad_argument(message: str) -> ToolError:
     """An argument that fits the schema and still cannot be used."""
     return ToolError(message, code="ARGS_INVALID")
+
+
+def knowing(options: Options, templates: Iterable[Template]) -> Options:
+    """The options of a tool, with the environment variables that its texts ask for among its secrets."""
+    asked = [name for template in templates for name in template.variables]
+    return {**options, "secrets": (*options.get("secrets", ()), *asked)} if asked else options
 
 
 # --- Schemas -------------------------------------------------------------------------------------------------------

@@ -23,6 +23,10 @@ ERRORS: dict[str, dict[str, str]] = {
         "en": "the arguments do not fit the tool {tool}: {faults}",
         "zh": "参数不符合工具 {tool} 的要求：{faults}",
     },
+    "error.VARIABLE_UNSET": {
+        "en": "the environment variable {name} is not set where the run is driven",
+        "zh": "执行任务的环境中没有设置环境变量 {name}",
+    },
     "error.PATH_MISSING": {
         "en": "{ref} is not there: the output of step {step!r} has no such part (there is: {there})",
         "zh": "{ref} 不存在：步骤 {step!r} 的输出中没有这一部分（现有：{there}）",

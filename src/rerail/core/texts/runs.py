@@ -141,6 +141,11 @@ RUNS: dict[str, dict[str, str]] = {
         "en": '{text!r} is no JSON object; write it as {{"name": value}}',
         "zh": '{text!r} 不是 JSON 对象；请写成 {{"name": value}}',
     },
+    "refuse.run.secret": {
+        "en": "this holds the value of {name}, which would be kept in the history for everybody to read;"
+        " let the tool read it from the environment",
+        "zh": "其中含有 {name} 的值，会留在历史记录中让所有人看到；请让工具从环境变量读取",
+    },
     "refuse.run.plan_faulty": {
         "en": "the plan cannot be run; nothing was started:",
         "zh": "计划无法执行；没有启动任何步骤：",

@@ -333,6 +333,10 @@ TOOLS: dict[str, dict[str, str]] = {
         "en": "alternatives is a list of tool names, not {tools!r}",
         "zh": "alternatives 应为工具名列表，而不是 {tools!r}",
     },
+    "tool.secrets": {
+        "en": "secrets is a list of environment variables, not {given!r}",
+        "zh": "secrets 应为环境变量名列表，而不是 {given!r}",
+    },
     "tool.strange_alternative": {
         "en": "alternatives is a list of tool names; {strange!r} is none",
         "zh": "alternatives 应为工具名列表；{strange!r} 不是",

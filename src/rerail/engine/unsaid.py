@@ -1,0 +1,33 @@
+"""Plans and wishes that hold a secret are refused: it would be kept for all to read, and the tool would not get it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from rerail.core.plan import Fault, Plan
+from rerail.core.scrub import Scrub
+from rerail.core.texts import Told, tell
+from rerail.engine.wishes import Wish
+from rerail.errors import Refused
+
+
+def secrets_in(plan: Plan, scrub: Scrub) -> list[Fault]:
+    """A fault for each part of a plan that holds a secret."""
+    if not scrub:
+        return []
+    parts = [("", msgspec.json.encode([plan.objective, plan.mcp]))]
+    parts += [(step.id, msgspec.json.encode(step)) for step in plan.steps]
+    found = [(step, _words(data, scrub)) for step, data in parts]
+    return [Fault("SECRET_IN_PLAN", words, step) for step, words in found if words is not None]
+
+
+def refuse_secret(wish: Wish, scrub: Scrub) -> None:
+    """Refuse a wish that holds a secret."""
+    words = _words(msgspec.json.encode(wish), scrub)
+    if words is not None:
+        raise Refused(words, "SECRET_GIVEN")
+
+
+def _words(data: bytes, scrub: Scrub) -> Told | None:
+    name = scrub.found(data)
+    return None if name is None else tell("refuse.run.secret", name=name)
