@@ -575,3 +575,28 @@ def test_a_cancelled_retry_says_that_it_was_cancelled() -> None:
     result, done = virtual_run(main)
     assert (result.status, result.success, done.status, done.success) == ("cancelled", False, "cancelled", False)
     assert result.summary == done.summary == "1 of 1 step done before that, and kept"
+
+
+def test_what_ran_without_a_step_runs_again_once_somebody_did_that_step() -> None:
+    """R1, R3: a step skipped by its condition is done by hand; what needed its dependent `done` looks at it again."""
+    plan = {
+        "steps": [
+            {"id": "check", "tool": "check"},
+            {"id": "mend", "tool": "mend", "needs": [{"step": "check", "when": "failure"}]},
+            {"id": "test", "tool": "test", "needs": ["mend"]},
+            {"id": "tell", "tool": "tell", "needs": [{"step": "test", "when": "done"}], "args": {"found": "${test}"}},
+        ]
+    }
+    world = World(check=["fine"], test=["tested"], tell=["nothing", "all"])
+
+    async def main() -> Any:
+        async with world.engine(plan) as engine:
+            run = await engine.start(plan)
+            first = await engine.wait(run)
+            assert first.steps["tell"].output == "nothing" and first.steps["mend"].status == "skipped"
+            await engine.resolve(run, "mend", succeeded="by hand")
+            return await engine.wait(run)
+
+    result = virtual_run(main)
+    assert [call.tool for call in world.calls] == ["check", "tell", "test", "tell"]
+    assert result.steps["tell"].output == "all" and result.success

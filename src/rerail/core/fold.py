@@ -480,6 +480,12 @@ def _acted(state: State, event: ev.Acted, at: float) -> None:
         state.paused = True
     track = state.tracks.get(event.step)
     _edited(state, event)
+    # First: what a step was to its dependents tells whether they may have run.
+    if event.course != Course():
+        state.judged = None
+        state.redirect(event.course, new_round=event.action in ("retry", "resolve", "repair"))
+        if event.action == "repair":
+            _rewritten(state, event.course)
     if event.action == "confirm" and track is not None:
         track.confirmed = True
         state.refresh(track)
@@ -497,11 +503,6 @@ def _acted(state: State, event: ev.Acted, at: float) -> None:
         track.ended_at = at
         track.inputs = state.inputs(track)
         state.settle(track, result)
-    if event.course != Course():
-        state.judged = None
-        state.redirect(event.course, new_round=event.action in ("retry", "resolve", "repair"))
-        if event.action == "repair":
-            _rewritten(state, event.course)
 
 
 def _edited(state: State, event: ev.Acted) -> None:
