@@ -284,7 +284,7 @@ async def test_who_asked_may_stop_waiting() -> None:
     """M1: cancelling is not taken for a timeout."""
     async with ModelServer([Answer.slow(30, GOOD)]) as server:
         asking = asyncio.create_task(chat(server).complete(PLAN))
-        while not server.asked:
+        while not server.asked:  # noqa: ASYNC110 - it is on another thread
             await asyncio.sleep(0.01)
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):

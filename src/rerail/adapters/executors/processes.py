@@ -53,9 +53,11 @@ class _NotBegun(Exception):
 class _Worker:
     """One child process; all methods block."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: str) -> None:
+        self.limits = limits
+        command = (*COMMAND, limits) if limits else COMMAND
         # A session of its own: Ctrl-C in a terminal is for the parent to handle, and one signal reaches all in it.
-        self._process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._requests, self._replies = self._process.stdin, self._process.stdout
@@ -140,8 +142,9 @@ class _Worker:
 class _Call:
     """One call on its way: run in a thread, abandoned from another."""
 
-    def __init__(self, pool: ProcessPool, request: bytes, listen: Listen) -> None:
+    def __init__(self, pool: ProcessPool, request: bytes, listen: Listen, limits: str) -> None:
         self._pool = pool
+        self._limits = limits
         self._request = request
         self._listen = listen
         self._lock = threading.Lock()
@@ -151,7 +154,7 @@ class _Call:
     def run(self) -> dict[str, Any]:
         """The worker's answer; a worker that died while it was idle is replaced without a word."""
         for _ in range(_TRIES):
-            worker = self._pool.take()
+            worker = self._pool.take(self._limits)
             if not self._hold(worker):
                 self._pool.give(worker)
                 break
@@ -211,9 +214,12 @@ class ProcessPool:
         self._idle: list[_Worker] = []
         self._all: set[_Worker] = set()
 
-    async def call(self, target: Target, args: Mapping[str, Any], ctx: Any = None) -> Any:
-        """Call the function in a worker; raises what it raised, or `WorkerDied`. Cancelling kills the worker."""
-        call = _Call(self, _request(target, args, ctx), _listener(ctx))
+    async def call(self, target: Target, args: Mapping[str, Any], ctx: Any = None, limits: str = "") -> Any:
+        """Call the function in a worker; raises what it raised, or `WorkerDied`. Cancelling kills the worker.
+
+        ``limits`` is JSON for `confine.apply`.
+        """
+        call = _Call(self, _request(target, args, ctx), _listener(ctx), limits)
         try:
             answer = await THREADS.run(call.run)
         except asyncio.CancelledError:
@@ -238,20 +244,22 @@ class ProcessPool:
         with self._lock:
             return sorted(worker.pid for worker in self._all if worker.is_alive())
 
-    def take(self) -> _Worker:
-        """An idle worker, or a new one; blocks."""
+    def take(self, limits: str = "") -> _Worker:
+        """An idle worker with these limits, or a new one; blocks."""
         while True:
             with self._lock:
-                worker = self._idle.pop() if self._idle else None
+                worker = next((one for one in reversed(self._idle) if one.limits == limits), None)
+                if worker is not None:
+                    self._idle.remove(worker)
             if worker is None:
-                return self._start()
+                return self._start(limits)
             if worker.is_alive():
                 return worker
             worker.close()
             self.forget(worker)
 
-    def _start(self) -> _Worker:
-        worker = _Worker()
+    def _start(self, limits: str) -> _Worker:
+        worker = _Worker(limits)
         with self._lock:
             self._all.add(worker)
         try:

@@ -19,6 +19,9 @@ import time
 from collections.abc import Mapping
 from typing import IO, Any, NoReturn
 
+import msgspec
+
+from rerail.adapters.executors import confine
 from rerail.adapters.executors.carrying import found
 from rerail.adapters.executors.frames import Target, describe, pack, unpack
 from rerail.adapters.executors.threads import carried
@@ -122,6 +125,8 @@ def main() -> None:
     os.dup2(nothing, 0)
     os.close(nothing)
     os.dup2(2, 1)  # what a tool prints is for people, and must not corrupt the answers
+    if len(sys.argv) > 1:
+        confine.apply(msgspec.json.decode(sys.argv[1]))  # whatever goes wrong: the parent hears of no worker
     try:
         Worker(requests, replies).serve()
     except (_Terminated, BrokenPipeError):

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from rerail.adapters.tools.http import HttpTool
 from rerail.adapters.tools.shell import ShellTool
+from rerail.adapters.tools.specs import LIMITS
 from rerail.adapters.tools.templates import text_of
 from rerail.core.plan import Effect
 from rerail.core.schema import Schema
@@ -43,6 +44,7 @@ _SHELL: Final[Mapping[str, Any]] = {
     "max_output": {"type": "integer", "minimum": 1},
     "parse": {"enum": ["text", "json", "lines"]},
     "ok": {"type": "array", "items": {"type": "integer"}},
+    "limits": LIMITS,
 }
 _HTTP: Final[Mapping[str, Any]] = {
     "method": {"type": "string"},

@@ -23,7 +23,7 @@ from rerail.adapters.executors.frames import Target, target_of
 from rerail.adapters.executors.threads import THREADS, carried
 from rerail.adapters.tools.docstrings import read
 from rerail.adapters.tools.signatures import Convert, Shape, Unresolved, read_shape
-from rerail.adapters.tools.specs import Looks, Options, is_async, make_spec
+from rerail.adapters.tools.specs import Looks, Options, confinement, is_async, make_spec
 from rerail.context import Context
 from rerail.core.plan import Effect
 from rerail.core.texts import tell
@@ -66,6 +66,7 @@ class FunctionTool(Looks, Generic[P, R]):
         schema: Schema | None = None,
         effect: Effect | str = Effect.REPEATABLE,
         isolated: bool = False,
+        limits: Mapping[str, Any] | None = None,
         names: Mapping[str, Any] | None = None,
         **options: Unpack[Options],
     ) -> None:
@@ -74,11 +75,13 @@ class FunctionTool(Looks, Generic[P, R]):
             raise ValueError(tell("tool.no_function", fn=fn))
         self.fn = fn
         self.name = name if name is not None else _name(fn)
-        self.is_async = is_async(fn) and not isolated
-        self.isolated = isolated
-        self._target: Target | None = target_of(fn) if isolated else None
+        self._limits = confinement(self.name, limits)
+        self.stays = bool(limits)  # no other machine was asked to keep it within them
+        self.isolated = isolated or self.stays
+        self.is_async = is_async(fn) and not self.isolated
+        self._target: Target | None = target_of(fn) if self.isolated else None
         self.declared = (schema, effect, options)
-        super().__init__(self.name, options, ("name", "schema", "effect", "isolated"))
+        super().__init__(self.name, options, ("name", "schema", "effect", "isolated", "limits"))
         functools.update_wrapper(self, fn, updated=())
         # A class may stand further down in the module; then whoever looks at the spec first tries again.
         with contextlib.suppress(Unresolved):
@@ -133,7 +136,7 @@ class FunctionTool(Looks, Generic[P, R]):
             # Imported when needed: most programs never start a worker.
             from rerail.adapters.executors.processes import PROCESSES
 
-            return await PROCESSES.call(self._target, args, ctx)
+            return await PROCESSES.call(self._target, args, ctx, self._limits)
         fn: Callable[..., Any] = self.fn
         kwargs = args if self.direct else self.bind(args, ctx)
         try:
@@ -236,6 +239,7 @@ def tool(
     schema: Schema | None = None,
     effect: Effect | str = Effect.REPEATABLE,
     isolated: bool = False,
+    limits: Mapping[str, Any] | None = None,
     **options: Unpack[Options],
 ) -> FunctionTool[P, R]: ...
 
@@ -247,6 +251,7 @@ def tool(
     schema: Schema | None = None,
     effect: Effect | str = Effect.REPEATABLE,
     isolated: bool = False,
+    limits: Mapping[str, Any] | None = None,
     **options: Unpack[Options],
 ) -> Decorator: ...
 
@@ -276,6 +281,7 @@ def tool(fn: Any = None, /, **options: Any) -> Any:
         effect        what calling it twice does: "read" nothing, "repeatable" (default) the same, "once" must not be
         schema        a JSON schema of the arguments, instead of the one from the type hints
         isolated      True: run in a process of its own, which can be killed
+        limits        of that process: {"memory": bytes, "file_size": bytes, "network": False, "processes": False}
         description   what models and `rerail tools` are told about it (default: the docstring's first line)
         timeout       seconds for one call (a step's own beats it; without both, run.step_timeout)
         alternatives  other tools for the same job, by name, tried when this one fails

@@ -18,12 +18,13 @@ import errno
 import json
 import os
 import signal
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Unpack, get_args
 
 from rerail.adapters.executors.endings import finished, uninterrupted
-from rerail.adapters.tools.specs import Looks, Options, make_spec, unknown
+from rerail.adapters.tools.specs import Looks, Options, confinement, make_spec, unknown
 from rerail.adapters.tools.templates import Template, Values, bad_argument, knowing, parse, schema_for, text_of
 from rerail.core.plan import Effect
 from rerail.core.texts import tell
@@ -82,6 +83,7 @@ class ShellTool(Looks):
         max_output    the most bytes of stdout (1,000,000); a command that writes more is stopped
         parse         "text" (default), "json" (the output is what stdout holds), "lines" (a list of its lines)
         ok            the exit statuses that are a success: (0,)
+        limits        of the command: {"memory": bytes, "file_size": bytes, "network": False, "processes": False}
         description   what models and `rerail tools` are told about it
         timeout       seconds for one call (a step's own beats it; without both, run.step_timeout)
         alternatives  other tools for the same job, by name, tried when this one fails
@@ -108,6 +110,7 @@ class ShellTool(Looks):
         max_output: int = 1_000_000,
         parse: Parse = "text",
         ok: Sequence[int] = (0,),
+        limits: Mapping[str, Any] | None = None,
         **options: Unpack[Options],
     ) -> None:
         """Read the placeholders; ValueError says what is wrong with the declaration."""
@@ -118,6 +121,7 @@ class ShellTool(Looks):
             )
         self._command = _command(name, argv, env or {}, cwd, stdin)
         self._max_output = max_output
+        self._limits = confinement(name, limits)
         self._parse = parse
         self._ok = tuple(ok)
         lists = [one.whole for one in self._command.argv if one.whole]
@@ -133,7 +137,7 @@ class ShellTool(Looks):
         """Run the command to its end; cancelling ends it and everything that it started."""
         values, stdin = Values(args, ctx), self._command.stdin
         # Cancelled half-way, asyncio would wait for whoever holds the pipes, and would not end what was started.
-        process, cancelled = await uninterrupted(_start(self._command, values, self._max_output))
+        process, cancelled = await uninterrupted(_start(self._command, values, self._max_output, self._limits))
         try:
             if cancelled:
                 raise asyncio.CancelledError
@@ -156,7 +160,7 @@ class ShellTool(Looks):
         return {"stdout": stdout, "stderr": stderr, "status": status}
 
 
-_WORDS = ("env", "cwd", "stdin", "max_output", "parse", "ok")
+_WORDS = ("env", "cwd", "stdin", "max_output", "parse", "ok", "limits")
 shell = ShellTool
 
 
@@ -297,8 +301,8 @@ class Process(asyncio.SubprocessProtocol):
             os.killpg(self._transport.get_pid(), number)
 
 
-async def _start(command: _Command, values: Values, limit: int) -> Process:
-    argv = _arguments(command, values)
+async def _start(command: _Command, values: Values, limit: int, limits: str) -> Process:
+    argv = [*_confined(limits), *_arguments(command, values)]
     cwd = None if command.cwd is None else command.cwd.fill(values, _safe)
     env = _environment(command, values)
     stdin = asyncio.subprocess.DEVNULL if command.stdin is None else asyncio.subprocess.PIPE
@@ -310,6 +314,15 @@ async def _start(command: _Command, values: Values, limit: int) -> Process:
     except OSError as error:
         raise _not_started(argv[0], cwd, error) from error
     return process
+
+
+def _confined(limits: str) -> list[str]:
+    """What stands before a command to limit it."""
+    if not limits:
+        return []
+    from rerail.adapters.executors import confine
+
+    return [sys.executable, "-I", "-S", confine.__file__, limits]
 
 
 def _not_started(program: str, cwd: str | None, error: OSError) -> ToolError:

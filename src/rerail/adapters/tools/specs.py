@@ -126,6 +126,28 @@ def _secrets(name: str, variables: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(variables))
 
 
+_LIMITS: Mapping[str, Any] = {
+    "memory": {"type": "integer", "minimum": 1},
+    "file_size": {"type": "integer", "minimum": 0},
+    "network": {"type": "boolean"},
+    "processes": {"type": "boolean"},
+}
+LIMITS: Mapping[str, Any] = {"type": "object", "properties": _LIMITS, "additionalProperties": False}
+
+
+def confinement(name: str, limits: Mapping[str, Any] | None) -> str:
+    """The limits of a tool as text for `confine`; "" if there are none."""
+    if not limits:
+        return ""
+    if faults := Schema(LIMITS, noun="key").faults(limits):
+        _refuse(name, tell("tool.limits", faults="; ".join(map(str, faults))))
+    from rerail.adapters.executors.confine import missing  # most tools have none
+
+    if lacking := missing(limits):
+        _refuse(name, tell("tool.limits_missing", names=", ".join(lacking)))
+    return json.dumps(dict(limits), sort_keys=True)
+
+
 def _trust(name: str, trust: Any) -> bool | Trust:
     return trust if isinstance(trust, bool) else _built(name, "trust_output", trust, Trust)
 

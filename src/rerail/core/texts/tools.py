@@ -333,6 +333,14 @@ TOOLS: dict[str, dict[str, str]] = {
         "en": "alternatives is a list of tool names, not {tools!r}",
         "zh": "alternatives 应为工具名列表，而不是 {tools!r}",
     },
+    "tool.limits": {
+        "en": "limits are memory and file_size in bytes, network and processes true or false: {faults}",
+        "zh": "limits 可包含 memory 和 file_size（字节数）、network 和 processes（true 或 false）：{faults}",
+    },
+    "tool.limits_missing": {
+        "en": "this machine cannot keep a tool from {names}; only Linux on x86-64 and ARM64 can",
+        "zh": "这台机器无法限制工具使用 {names}；只有 x86-64 和 ARM64 上的 Linux 可以",
+    },
     "tool.secrets": {
         "en": "secrets is a list of environment variables, not {given!r}",
         "zh": "secrets 应为环境变量名列表，而不是 {given!r}",
