@@ -7,13 +7,13 @@ import contextlib
 import json
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from tests.server.web import Place, Web, rested, serving, sse, started, stream
+from tests.server.web import Event, Place, Web, rested, serving, sse, started, stream
 
 pytestmark = pytest.mark.anyio
 
@@ -218,17 +218,35 @@ async def test_a_reader_that_leaves_is_noticed(web: Web) -> None:
         assert (await client.get(f"/runs/{run}")).json()["status"] == "completed"
 
 
+async def listed(events: AsyncIterator[Event]) -> str:
+    """Read the list of all runs to its end; the place behind it."""
+    async for event in events:
+        if event.ident is not None:
+            return event.ident
+    raise AssertionError("a list without an end")
+
+
+async def test_whoever_is_cut_off_in_the_middle_of_the_list_gets_it_anew(web: Web) -> None:
+    """I1, I4: only who has the whole list has a place to come back to."""
+    async with web.client() as client:
+        for _ in range(3):
+            await rested(client, await started(client))
+        count = len((await client.get("/runs?limit=500")).json()["runs"])
+        async with stream(client, "/stream") as events:
+            rows = [await anext(events) for _ in range(count)]
+    assert [row.ident is None for row in rows] == [True] * (count - 1) + [False]
+
+
 async def test_whoever_comes_back_to_all_runs_has_missed_nothing(web: Web) -> None:
     """I1, I4: the only reader goes away, a run is started and ends, the reader comes back to its place."""
     async with web.client() as client:
         await rested(client, await started(client))
         async with stream(client, "/stream?events=true") as events:
-            first = await anext(events)
-        assert first.ident is not None
+            first = await listed(events)
         run = await started(client)
         whole = await rested(client, run)
         seen: list[int] = []
-        async with stream(client, "/stream?events=true", **{"last-event-id": first.ident}) as events:
+        async with stream(client, "/stream?events=true", **{"last-event-id": first}) as events:
             async for event in events:
                 assert event.name != "reset"
                 if event.name != "run" and event.data.get("run") == run:
@@ -243,12 +261,12 @@ async def test_whoever_comes_back_from_far_may_catch_up(web: Web) -> None:
     async with web.client() as client:
         await rested(client, await started(client))
         async with stream(client, "/stream?events=true") as events:
-            first = await anext(events)
+            first = await listed(events)
         run = await started(client, {"id": "talks", "tool": "chatter", "args": {"count": 600, "size": 10}})
         whole = await rested(client, run)
         await asyncio.sleep(1.0)  # until the server has looked
         seen: list[int] = []
-        async with stream(client, "/stream?events=true", **{"last-event-id": str(first.ident)}) as events:
+        async with stream(client, "/stream?events=true", **{"last-event-id": first}) as events:
             async for event in events:
                 assert event.name not in ("reset", "dropped")
                 if event.name != "run" and event.data.get("run") == run:

@@ -220,7 +220,9 @@ async def _all(serving: Serving, last: str, *, events: bool) -> AsyncIterator[by
             place = watch.number
             rows = list(watch.rows())
             begun, last = frame("reset", b"{}") if last else ALIVE, watch.here()
-            yield begun + b"".join(frame("run", row, last) for row in rows)
+            # The place comes with the last row: whoever is cut off before it has no list yet, and gets it anew.
+            idents = [None] * (len(rows) - 1) + [last]
+            yield begun + b"".join(frame("run", row, ident) for row, ident in zip(rows, idents, strict=False))
         kept_up = False  # whoever comes back from far may take its time, as on a run's own stream
         while True:
             kept_up = kept_up or place >= watch.number
