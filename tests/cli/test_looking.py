@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,20 @@ def test_the_fitting_retry_is_recommended(here: Here) -> None:
     shown = here("show", run, code=0).out
     assert f"rerail retry {run} --force --dry-run" in shown
     here("retry", run, "--force", "--dry-run", code=0)
+
+
+def test_a_refused_argument_is_told_to_be_changed(here: Here) -> None:
+    """T4, H7: a call that fails as often as it is repeated comes with the command that changes it, ready to type."""
+    args = {"message": "no 'such' city", "category": "parameter_error"}
+    run = here.run({"id": "look up", "tool": "fail", "args": args}, code=1)
+    shown = here("show", run, code=0).out
+    [command] = [line.strip() for line in shown.splitlines() if f"rerail repair {run}" in line]
+    words = shlex.split(command)
+    assert words[1:5] == ["repair", run, "look up", "--args"] and json.loads(words[5]) == args
+    here(*words[1:5], '{"category": "tool_error"}', "--dry-run", code=0)
+    other = here.run({"id": "a", "tool": "fail", "args": {**args, "message": "x" * 1000}}, code=1)
+    assert f"rerail repair {other} a --args JSON" in here("show", other, code=0).out
+    assert "rerail repair" not in here("show", here.run({"id": "a", "tool": "fail"}, code=1), code=0).out
 
 
 def test_suggested_commands_find_the_same_store(here: Here) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -17,11 +18,12 @@ from rerail.core.lines import bare, rung_said, waited_for_one
 from rerail.core.pipeline import PAUSED
 from rerail.core.state import State
 from rerail.core.texts import has, span
-from rerail.core.track import RunStatus, Status
+from rerail.core.track import RunStatus, Status, Track
 from rerail.core.verdict import error_of, run_status, status_of, waiting_on
 from rerail.core.views import RunResult, RunRow, result
 
 SHOWN = 12  # of a list in a report; the rest is counted
+LONGEST_SHOWN = 160  # characters of arguments in a command to type
 
 
 # -- The report ---------------------------------------------------------------------------------------------------
@@ -200,10 +202,19 @@ def next_commands(picture: Picture, *, interrupted: bool = False) -> list[str]:
     if status in (RunStatus.FAILED, RunStatus.CANCELLED):
         failed = next((t for t in state.tracks.values() if status_of(state, t)[0] is Status.FAILED), None)
         look = [f"rerail why {run} {shlex.quote(failed.id)}"] if failed is not None else []
-        return look + _fitting_retry(state)
+        return look + _fitting_repair(run, failed) + _fitting_retry(state)
     if status is RunStatus.RUNNING:
         return [f"rerail watch {run}"]
     return [f"rerail why {run}"] if picture.healed() or picture.mendings else []
+
+
+def _fitting_repair(run: str, failed: Track | None) -> list[str]:
+    """The change of a call that will fail as often as it is repeated, with the arguments to change (H7)."""
+    if failed is None or failed.error is None or failed.error.category != "parameter_error" or not failed.step.args:
+        return []
+    given = json.dumps(failed.step.args, ensure_ascii=False)
+    shown = shlex.quote(given) if len(given) <= LONGEST_SHOWN else "JSON"
+    return [f"rerail repair {run} {shlex.quote(failed.id)} --args {shown}"]
 
 
 def _fitting_retry(state: State) -> list[str]:
