@@ -182,6 +182,20 @@ def test_where_secrets_come_from() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("word", ["postgres", "CHANGEME", "Password"])
+def test_a_plain_word_is_a_secret_only_by_name(word: str) -> None:
+    """What a machine has set by default must not blot out, or refuse, whatever speaks of it."""
+    settings = Settings.load({"store": {"url": f"postgresql://postgres:{word}@db/x"}})
+    environ = {"POSTGRES_PASSWORD": word, "REAL_PASSWORD": f"{word}7"}
+    assert secrets_of(settings, [], environ) == {f"{word}7": "REAL_PASSWORD"}
+
+    @rerail.tool(secrets=["POSTGRES_PASSWORD"])
+    def pays() -> None:
+        """Know a secret."""
+
+    assert secrets_of(settings, [pays.spec], environ)[word] == "POSTGRES_PASSWORD"
+
+
 def test_a_scrub_says_nothing_of_itself() -> None:
     """It is in tracebacks and debuggers."""
     assert "51H8" not in repr(Scrub({KEY: NAME}))
