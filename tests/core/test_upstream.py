@@ -48,6 +48,28 @@ def test_the_name_in_the_blank_counts_too_and_names_are_compared_without_their_s
     assert used(world, {"reference": "<bookingId>"}).success
 
 
+@pytest.mark.parametrize(
+    ("tool", "given", "filled"),
+    [
+        ("create_booking", {"id": "3426812", "seat": {"row": 12}}, True),
+        ("getBooking", {"booking": {"id": "3426812"}}, True),
+        ("list_booking_fees", {"id": "3426812"}, False),  # the id of a fee
+        ("create_booking", {"items": [{"id": "3426812"}, {"id": "3426813"}]}, False),  # two readings
+        ("create_booking", {"number": "3426812"}, False),
+    ],
+)
+def test_an_id_belongs_to_what_its_tool_is_named_after(tool: str, given: Any, filled: bool) -> None:
+    """H6: `create_booking` need not say of its `id` that it is a booking's."""
+
+    def call(**args: Any) -> Any:
+        return {"ok": 1} if args["booking_id"] == "3426812" else ToolError("no", category="parameter_error")
+
+    world = World(**{tool: [given], "use": [call]})
+    steps = [{"id": "a", "tool": tool}, {"id": "use", "tool": "use", "args": {"booking_id": "<booking_id>"},
+             "needs": ["a"]}]  # fmt: skip
+    assert world.run({"steps": steps}, settings=ONCE).success is filled
+
+
 def test_the_history_says_which_step_the_value_came_from() -> None:
     """H1, H6, T12: the reflection names it, in the reader's language."""
     world = answered("3426812", BOOKED)
