@@ -33,7 +33,7 @@ def _hold(law: str, holds: object, about: object = "") -> None:
 LAWS = {
     "recorded": "no tool is called before the call is on record",
     "one call": "an attempt is called at most once",
-    "fenced": "nobody calls for a run that somebody else has",
+    "fenced": "nobody calls for a run that somebody else has had for a second",
     "patient": "a tool that asked for time is not called before",
     "once": "what must not happen twice happens twice only where a person said so",
     "acknowledged": "what was acknowledged stays, in its order",

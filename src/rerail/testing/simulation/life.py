@@ -84,7 +84,7 @@ class Life:
         self.store = SharedStore()
         self.world = World(dice)
         self.world.recorded = lambda step, attempt: (step, attempt) in self.store.intents
-        self.world.fence = lambda: self.store._runs[RUN].fence
+        self.world.lost_at = self.store.lost_at
         self.world.trouble = dice.pick(8, 3, 2, 5)
         self.world.verifiable = frozenset(dice.some([step.tool for step in self.plan.steps], 3))
         self.processes: list[Process] = []

@@ -10,6 +10,7 @@ Rules of this file:
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -32,6 +33,7 @@ class SharedStore(MemoryStore):
         super().__init__()
         self.intents: set[tuple[str, int]] = set()
         self.fences: list[int] = []  # of each append, in order
+        self.claims: list[tuple[int, float]] = []  # the fence of each claim, and when
 
     async def append(self, batch: Batch) -> None:
         """As ever; and what is on record from now on is noted."""
@@ -42,6 +44,16 @@ class SharedStore(MemoryStore):
                 event = decode(data)
                 if isinstance(event, ev.StepStarted):
                     self.intents.add((event.step, event.attempt))
+
+    async def claim(self, run: str, owner: Owner, now: float, *, over: int | None = None) -> Lease:
+        """As ever; and when it was is noted."""
+        lease = await super().claim(run, owner, now, over=over)
+        self.claims.append((lease.fence, asyncio.get_running_loop().time()))
+        return lease
+
+    def lost_at(self, fence: int) -> float:
+        """When the holder of this fence lost the run to somebody else; far ahead, if it did not."""
+        return min((at for later, at in self.claims if later > fence), default=math.inf)
 
     def rot(self) -> None:
         """Contents go bad: every other one is deleted, the rest damaged."""

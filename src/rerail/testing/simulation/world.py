@@ -9,6 +9,7 @@ Rules of this file:
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +21,7 @@ from rerail.testing.simulation.dice import Dice
 from rerail.testing.simulation.drawn import EXTRA
 
 LATER = 250.0  # seconds that a tool asks for
+UNSEEN = 1.0  # seconds between the record of a call and the call in which losing the run goes unnoticed
 
 # What a call comes to. The first ones are good; an explicit failure has had no effect, a lost answer may have had it.
 GOOD = ("ok", "ok", "ok", "ok", "same", "big")
@@ -90,7 +92,7 @@ class World:
     truth: Truth = field(default_factory=Truth)
     calm: bool = False
     recorded: Callable[[str, int], bool] = lambda *_: True
-    fence: Callable[[], int] = lambda: 0
+    lost_at: Callable[[int], float] = lambda _: math.inf  # when the holder of a fence lost the run
     trouble: int = 3  # one call in so many goes wrong
     verifiable: frozenset[str] = frozenset()  # tools whose effect can be looked at
 
@@ -109,7 +111,7 @@ class World:
         truth.calls.append(made)
         if not self.recorded(ctx.step, ctx.attempt):
             truth.unrecorded.append(made)
-        if ctx.fence < self.fence():
+        if now - self.lost_at(ctx.fence) > UNSEEN:
             truth.stale.append(made)
         truth.under_way[process] = truth.under_way.get(process, 0) + 1
         truth.most_at_once[process] = max(truth.most_at_once.get(process, 0), truth.under_way[process])
@@ -127,7 +129,7 @@ class World:
         if not alive():
             raise asyncio.CancelledError  # it is gone
         if kind in GOOD or kind in ("lost", "hang_after", "poor"):
-            made.effect, made.late = True, made.fence < self.fence()
+            made.effect, made.late = True, self.lost_at(made.fence) < math.inf
         if kind in GOOD:
             return self._good(made, kind)
         if kind in LOST:
