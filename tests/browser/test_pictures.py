@@ -74,6 +74,8 @@ def test_the_pictures_of_the_docs(shared: Served, window: Open, runs: dict[str, 
     take(page, album, "page-retry", LARGEST)
     dark = window(address(shared.url, runs["waits"], "graph", "sky"), color_scheme="dark")
     expect(drawer(dark).locator(".attempt")).to_have_count(2)
+    is_now(dark, "book", "waiting")  # the graph comes later than the drawer
+    expect(dark.locator(".react-flow__edge").first).to_be_attached()
     take(dark, album, "page-dark", LARGEST)
     chinese = window(address(shared.url, runs["waits"]), locale="zh-CN")
     is_now(chinese, "book", "waiting")
