@@ -190,6 +190,30 @@ def test_silent_noop() -> None:
     assert next(e for e in events if e.type == "step_failed").error.code == "VERIFY_FAILED"
 
 
+@pytest.mark.parametrize("mode", ["hybrid", "model"])
+def test_an_effect_that_is_not_there_is_nobodys_to_change(mode: str) -> None:
+    """V8, H5: a mind that changes the call would have another effect pass for the one that was planned."""
+    sent: list[str] = []
+
+    def send(to: str) -> Any:
+        if to != "a@b.c":  # the one that is wanted never arrives
+            sent.append(to)
+        return {"ok": True}
+
+    async def was_sent(args: dict[str, Any]) -> bool:
+        return args["to"] in sent
+
+    mind = ScriptedMind(
+        reflect={"category": "parameter_error", "suggestion": {"to": "eve@b.c"}, "recoverable": True,
+                 "confidence": 100, "root_cause": "x"},
+        repair={"step": {"id": "send", "tool": "send", "args": {"to": "eve@b.c"}}, "reason": "better"},
+    )  # fmt: skip
+    world = World(send=[send]).option("send", effect="once", verify=was_sent)
+    settings = {"reflection": {"mode": mode}}
+    result, _ = history(world, one("send", args={"to": "a@b.c"}), model=mind, settings=settings)
+    assert not result.success and not sent and not mind.asked
+
+
 def test_lost_answer() -> None:
     """E3, V8, X4: a `once` tool acts, its answer is lost, verify finds the effect: succeeded, not called again."""
     sent: list[str] = []

@@ -112,12 +112,12 @@ def asks_a_mind(case: Case) -> bool:
     """Whether somebody is asked what to make of the failure, once for each attempt (`reflection.mode`).
 
     In a hybrid the rules go first, and a mind is asked where they find no category or no concrete change. A person's
-    no, and what trying again cannot mend, is put before nobody.
+    no, what trying again cannot mend, and an effect that is not there are put before nobody.
     """
     policy, heal, thought = case.state.policy, case.track.heal, case.reflection
     if case.state.stopped or not policy.reflect or "reflect" not in policy.minds or policy.reflection_mode == "rules":
         return False
-    if case.error.code in SAID_NO or thought.category is Category.PERMANENT or thought.by != "rules":
+    if case.error.code in NOT_ASKED or thought.category is Category.PERMANENT or thought.by != "rules":
         return False
     if heal is not None and (heal.asked == case.track.attempt or heal.fallback):
         return False
@@ -307,6 +307,10 @@ def _untried(case: Case) -> list[str]:
 
 
 SAID_NO = frozenset({"CONFIRM_REFUSED", "RESOLVED_FAILED"})  # a person's no is not to be got round by another tool
+# A tool that took its arguments and did nothing has nothing against them. Whoever changes the call makes another
+# effect, which `verify` would find, and which would pass for the one that the plan's author wanted.
+NOT_THERE = "VERIFY_FAILED"
+NOT_ASKED = SAID_NO | {NOT_THERE}
 
 
 def _alternative(case: Case) -> Taken:
@@ -354,6 +358,8 @@ def _producer(case: Case) -> Taken:
 
 
 def _repair(case: Case) -> Taken:
+    if case.error.code == NOT_THERE:
+        return None
     repairs = case.track.heal.repairs if case.track.heal is not None else 0
     policy = case.state.policy
     return [] if "repair" in policy.minds and repairs < policy.max_single_step_repairs else None
