@@ -100,11 +100,15 @@ def parse_data(text: str, name: str = "") -> Any:
     """The data of a YAML or JSON text; `PlanError` says why it cannot be read."""
     name = name or tell("plan.the_text")
     stripped = text.lstrip("\ufeff \t\r\n")
+    try:
+        encoded = stripped.encode()
+    except UnicodeEncodeError as error:
+        raise PlanError(tell("refuse.plan.not_utf8", path=name, reason=error.reason), code="PLAN_UNREADABLE") from None
     if not stripped:
         raise PlanError(tell("refuse.plan.empty", name=name), code="PLAN_UNREADABLE")
     if stripped[0] in "{[":
         try:
-            data = msgspec.json.decode(stripped.encode())
+            data = msgspec.json.decode(encoded)
         except (msgspec.DecodeError, RecursionError):
             pass  # YAML may look like JSON: {a: b}
         else:

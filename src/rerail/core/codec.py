@@ -59,8 +59,11 @@ def _decode_other(data: bytes, error: Exception) -> Event:
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise Damaged(tell("reason.no_event", data=data[:80])) from error
     written = plain.pop("v", 1)
-    if not isinstance(written, int) or written > FORMAT or plain.get("type") not in _known():
-        raise NewerFormat(tell("reason.event_newer", kind=plain.get("type"), written=written, format=FORMAT)) from error
+    kind = plain.get("type")
+    if not isinstance(kind, str) or not isinstance(written, int) or written < 1:
+        raise Damaged(tell("reason.no_event", data=data[:80])) from error
+    if written > FORMAT or kind not in _known():
+        raise NewerFormat(tell("reason.event_newer", kind=kind, written=written, format=FORMAT)) from error
     for version in range(written, FORMAT):
         plain = UPCASTS[version](plain)
     try:
