@@ -33,8 +33,8 @@ WORDS = """
     error errors status ok
 """.split()  # noqa: SIM905 - a list of two hundred quotes says no more
 ODD: tuple[Any, ...] = (
-    None, True, False, 0, -1, 1, 2**63, 2**64, -(2**63), 10**40, 1.5, 1e308, -0.0, "", "\x00", "\ud7ff", "￿", [], {}, [[]],
-    [{}], {"": None}, "a" * 300,
+    None, True, False, 0, -1, 1, 2**63, 2**64, -(2**63), 10**40, 1.5, 1e308, -0.0, "", "\x00", "\ud7ff", "￿", [], {},
+    [[]], [{}], {"": None}, "a" * 300,
 )  # fmt: skip
 
 

@@ -589,13 +589,15 @@ def _why_not(error: apsw.Error, path: str) -> Unavailable | Unusable:
 
 def prepare(connection: apsw.Connection, path: str, durability: Durability) -> None:
     """Make the database one of ours and up to date; nothing is changed in a file that is not ours."""
-    _check_version(connection, path)
+    version = _check_version(connection, path)
     if connection.readonly("main"):
         raise Unusable(tell("refuse.store.read_only", path=path))
     if connection.pragma("journal_mode", "wal") != "wal":
         raise Unusable(tell("refuse.store.bad_file_system", path=path))
     connection.pragma("synchronous", durability)
     connection.pragma("fullfsync", durability == "full")  # without it, macOS acknowledges what a power cut still loses
+    if version == len(MIGRATIONS):
+        return  # nothing to do, and whoever only looks writes nothing
     connection.execute("BEGIN IMMEDIATE")
     try:
         # Again, under the lock: several processes may open a new file at once.

@@ -7,7 +7,6 @@ Rules of this file:
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -72,20 +71,13 @@ def _changed(cursor: apsw.Cursor, sql: str, values: tuple[str, ...] = ()) -> int
 
 
 def shrink(connection: apsw.Connection) -> int:
-    """Write the file anew without its empty pages, and give the log back too; returns how many bytes that is."""
-    path, log = connection.filename, connection.filename_wal
-    before = _size(path) + _size(log)
+    """Write the file anew without its empty pages; returns how many bytes they were."""
+    before = connection.pragma("page_count")
     connection.execute("VACUUM")
     with suppress(apsw.BusyError):  # somebody reads on in the log: it is given back by who comes later
         connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-    return max(0, before - _size(path) - _size(log))
-
-
-def _size(path: str) -> int:
-    try:
-        return os.path.getsize(path)
-    except OSError:
-        return 0
+    freed: int = (before - connection.pragma("page_count")) * connection.pragma("page_size")
+    return max(0, freed)
 
 
 def examine(connection: apsw.Connection) -> list[Flaw]:
