@@ -33,6 +33,7 @@ from rerail.errors import PlanError, SettingsError
 from rerail.mind import judge, plan, reflect, repair, replan, words
 from rerail.mind.questions import QUESTIONS
 from rerail.plans import Plan, parse_data
+from rerail.ports import Question
 from rerail.settings import Settings, describe, overrides_from
 
 Target = Callable[[bytes], None]
@@ -104,8 +105,8 @@ def settings(data: bytes) -> None:
 def answers(data: bytes) -> None:
     """What a model said, as planner, reflector, repairer, replanner or judge."""
     text = data.decode("utf-8", "surrogateescape")
-    for role in QUESTIONS.values():
-        role.objections(_QUESTION[id(role)], text)
+    for kind, role in QUESTIONS.items():
+        role.objections(question(kind), text)
     try:
         answer = words.parsed(text)
         words.refuse_odd(answer)
@@ -172,7 +173,14 @@ def _failed() -> Tale:
     return Tale(*steps).succeed("0").succeed("p").fail("s", args={"a": "old"})
 
 
-_QUESTION = {id(role): _failed().question(kind, "s") for kind, role in QUESTIONS.items()}
+_QUESTIONS = {kind: _failed().question(kind, "s") for kind in QUESTIONS}
+
+
+def question(kind: str) -> Question:
+    """A question of that kind about a step that failed."""
+    return _QUESTIONS[kind]
+
+
 _made: list[tempfile.TemporaryDirectory[str]] = []
 
 

@@ -49,14 +49,14 @@ def decode(data: bytes) -> Event:
     """The event that the bytes hold."""
     try:
         return _decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return _decode_other(data, error)
 
 
 def _decode_other(data: bytes, error: Exception) -> Event:
     try:
         plain = msgspec.json.decode(data, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise Damaged(tell("reason.no_event", data=data[:80])) from error
     written = plain.pop("v", 1)
     kind = plain.get("type")
@@ -68,7 +68,7 @@ def _decode_other(data: bytes, error: Exception) -> Event:
         plain = UPCASTS[version](plain)
     try:
         event: Event = msgspec.convert(plain, Event)  # type: ignore[arg-type, unused-ignore]
-    except msgspec.ValidationError as problem:
+    except (msgspec.ValidationError, RecursionError) as problem:
         raise Damaged(tell("reason.bad_event", problem=problem)) from error
     return event
 
