@@ -13,7 +13,7 @@ DEMO := .venv-demo/.installed
 BIN := .venv/bin
 PAGE := src/rerail/server/page/index.html
 
-.PHONY: help demo web test long simulate check format bench bench-scale bench-recovery bench-peers lock clean
+.PHONY: help demo web test long simulate fuzz check format bench bench-scale bench-recovery bench-peers lock clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -41,6 +41,15 @@ SEEDS ?= 100000
 
 simulate: $(DEV) ## Live SEEDS (100000, or FIRST:LAST) simulated lives, and hold each against the laws
 	$(BIN)/python -m rerail.testing.simulation $(SEEDS) --jobs 2
+
+SECONDS ?= 600
+TARGETS ?= plans references events settings answers schemas outputs
+FUZZ := .venv-fuzz/.installed
+
+fuzz: $(FUZZ) ## Hunt for input that breaks what reads it, SECONDS (600) for each of TARGETS; what is found is in build/fuzz
+	@for target in $(TARGETS); do \
+		PYTHONPATH=src:. .venv-fuzz/bin/python -m tests.fuzz.hunt $$target build/fuzz -max_total_time=$(SECONDS) || exit 1; \
+	done
 
 check: $(DEV) ## Everything that must hold before a change lands: format, lint, types, layers, tests
 	$(BIN)/ruff format --check .
@@ -76,7 +85,7 @@ lock: ## Choose versions anew and write both lock files (UPGRADE= keeps the vers
 UPGRADE ?= --upgrade
 
 clean: ## Remove caches, builds and the demo's environment (.venv stays)
-	rm -rf .venv-demo build dist src/rerail/server/page web/node_modules .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv-demo .venv-fuzz build dist src/rerail/server/page web/node_modules .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # --- environments
@@ -100,6 +109,13 @@ $(DEV): pyproject.toml requirements.lock
 	@echo "Setting up .venv ..."
 	@$(BIN)/python $(PIP) --require-hashes -r requirements.lock
 	@$(BIN)/python $(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(FUZZ): requirements-core.lock tests/fuzz/requirements.txt
+	@$(call venv,.venv-fuzz)
+	@echo "Setting up .venv-fuzz ..."
+	@.venv-fuzz/bin/python $(PIP) --require-hashes -r requirements-core.lock
+	@.venv-fuzz/bin/python $(PIP) -r tests/fuzz/requirements.txt
 	@touch $@
 
 # The worlds and the peers of the recovery benchmark, each alone: `.venv-bench-NAME` from environments/NAME.txt.

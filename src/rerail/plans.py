@@ -100,13 +100,17 @@ def parse_data(text: str, name: str = "") -> Any:
     """The data of a YAML or JSON text; `PlanError` says why it cannot be read."""
     name = name or tell("plan.the_text")
     stripped = text.lstrip("\ufeff \t\r\n")
+    try:
+        encoded = stripped.encode()
+    except UnicodeEncodeError as error:
+        raise PlanError(tell("refuse.plan.not_utf8", path=name, reason=error.reason), code="PLAN_UNREADABLE") from None
     if not stripped:
         raise PlanError(tell("refuse.plan.empty", name=name), code="PLAN_UNREADABLE")
     if stripped[0] in "{[":
         try:
-            data = msgspec.json.decode(stripped.encode())
-        except (msgspec.DecodeError, RecursionError):
-            pass  # YAML may look like JSON: {a: b}
+            data = msgspec.json.decode(encoded)
+        except (msgspec.DecodeError, RecursionError) as error:
+            _refuse_bad_json(stripped, name, error)  # else it may be YAML, which can look like JSON: {a: b}
         else:
             _refuse_doubled_keys(stripped, name)
             return data
@@ -124,7 +128,16 @@ def _refuse_doubled_keys(text: str, name: str) -> None:
             raise PlanError(tell("refuse.plan.key_twice", name=name, twice=twice), code="PLAN_UNREADABLE")
 
     with contextlib.suppress(RecursionError):  # too deep to look; what it holds is checked as a plan anyway
-        json.loads(text, object_pairs_hook=seen)
+        json.loads(text, object_pairs_hook=seen, parse_int=str, parse_float=str)
+
+
+def _refuse_bad_json(text: str, name: str, error: Exception) -> None:
+    """Refuse what is JSON but for a value that none can hold (NaN, 1e400): YAML would take it for a text."""
+    import json
+
+    with contextlib.suppress(RecursionError, json.JSONDecodeError):
+        json.loads(text, parse_int=str, parse_float=str)
+        raise PlanError(tell("refuse.plan.no_yaml", name=name, detail=str(error)), code="PLAN_UNREADABLE") from None
 
 
 def _parse_yaml(text: str, name: str) -> Any:
@@ -134,7 +147,7 @@ def _parse_yaml(text: str, name: str) -> Any:
         if _RISKY.search(text) or text.count("[") + text.count("{") > MOST_DEEP:
             _refuse_bombs(text, name)
         return yaml.load(text, Loader=_loader())  # noqa: S506 - a subclass of the safe loader
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, OverflowError) as error:  # ValueError: a number of thousands of digits
         detail = " ".join(str(error).split()).replace('"<unicode string>"', name)
         raise PlanError(tell("refuse.plan.no_yaml", name=name, detail=detail), code="PLAN_UNREADABLE") from None
     except RecursionError:

@@ -103,6 +103,15 @@ class Batch:
     objective: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """Something that is wrong with a store itself, whatever its runs say."""
+
+    kind: str  # pages: what it holds cannot be trusted | orphans: of runs that are not there, or named by none
+    what: str  # pages: what was seen there | orphans: histories, contents or actions
+    count: int = 1
+
+
 class Conflict(Exception):
     """Somebody else appended first: the expected sequence number is not the last one."""
 
@@ -222,6 +231,26 @@ class Store(Protocol):
 
     async def sweep(self, before: float) -> int:
         """Drop contents that only runs completed before that time refer to; returns how many."""
+        ...
+
+    async def remove(self, heads: Sequence[Head]) -> int:
+        """Remove these runs, all of them whole or none: histories, actions, contents that no other run refers to.
+
+        `Conflict` if one is not there, or not as it was seen: its history went on, it was claimed or is held, or a run
+        that is not among them has it as parent. Returns how many contents went.
+        """
+        ...
+
+    async def shrink(self) -> int:
+        """Give back the room that nothing needs any more, where that can be done; returns how many bytes."""
+        ...
+
+    async def examine(self) -> list[Flaw]:
+        """What is wrong with the store itself; changes nothing, and may take long."""
+        ...
+
+    async def clear(self) -> int:
+        """Drop what is of runs that are not there, and contents that no run refers to; returns how many."""
         ...
 
     async def changed(

@@ -342,7 +342,7 @@ def _struct(name: str, kind: type[_Table], flat: Mapping[str, Any], sources: Map
     return kind(**clean)
 
 
-def _expected(error: msgspec.ValidationError) -> str:
+def _expected(error: Exception) -> str:
     """What should have stood there, in our words as far as we know the library's."""
     found = re.fullmatch(r"Expected `([^`]*)`, got `([^`]*)`(.*)", str(error))
     return tell("setting.expected", expected=found[1], kind=found[2], where=found[3]) if found else str(error)
@@ -351,7 +351,7 @@ def _expected(error: msgspec.ValidationError) -> str:
 def _value(name: str, value: Any, kind: Any, source: str) -> Any:
     try:
         found = msgspec.convert(value, kind, strict=not isinstance(value, str))
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
         # What stands in place of the servers may hold their secrets.
         shown = "…" if name in SECRET else repr(value)
         raise SettingsError(
@@ -410,7 +410,7 @@ def _find(folder: Path) -> Path | None:
 def _read(path: Path) -> dict[str, Any]:
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+    except (ValueError, RecursionError, OSError) as error:  # no TOML, no text, or too deep or too long to be meant
         raise SettingsError(tell("refuse.settings.cannot_read", path=path, error=error)) from None
     model = data.get("model")
     if isinstance(model, dict) and isinstance(model.get("prompts"), str):
@@ -453,8 +453,8 @@ def _parsed(text: str) -> Any:
         return None
     try:
         return msgspec.json.decode(text.encode())
-    except msgspec.DecodeError:
-        return text
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return text  # also where it is no text at all, or JSON that nobody could mean
 
 
 def overrides_from(pairs: list[str]) -> dict[str, dict[str, Any]]:

@@ -629,6 +629,11 @@ def _observers(*given: Callable[[Record], None] | None) -> Callable[[Record], No
     return tell_all
 
 
+def workspaces_of(settings: Settings) -> Callable[[str], Path]:
+    """Where the runs of the settings' store keep their files."""
+    return _workspaces(settings.store.url, settings.store.workspace)
+
+
 def _workspaces(url: str, given: str | Path | None) -> Callable[[str], Path]:
     """Where runs keep their files: beside the database, or in a temporary folder."""
 

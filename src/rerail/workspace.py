@@ -110,10 +110,10 @@ def write_whole(path: Path, data: bytes) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    _settle(path.parent)
+    settle(path.parent)
 
 
-def _settle(folder: Path) -> None:
+def settle(folder: Path) -> None:
     """Make the names of a folder durable, where the file system can."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
@@ -221,7 +221,7 @@ def back_up(folder: Path, label: str, names: Iterable[str] | None = None) -> Bac
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise
-    _settle(base)
+    settle(base)
     return Backup(target, tuple(found))
 
 

@@ -264,6 +264,7 @@ async def test_a_user_with_the_rights_that_the_docs_name_can_do_everything(redis
     await store.answer("run-1", number, b"ok")
     assert [head.run for head in await store.heads(prefix="run")] == ["run-1"]
     assert (await history(store), await store.sweep(1.0)) == (["one"], 0)
+    assert (await store.examine(), await store.clear()) == ([], 0)
     await store.release(lease)
     await store.close()
     redis_server.command("ACL", "DELUSER", "few")
@@ -340,3 +341,50 @@ async def test_an_action_is_told_of_though_an_append_follows_at_once(postgres: P
     await store.append(batch(lease, 0, "one"))
     assert store._untold == {"run-1": -1}
     await store.close()
+
+
+# -- What is left of runs that somebody removed by hand ---------------------------------------------------------------
+
+
+async def orphaned(store: PostgresStore | RedisStore) -> None:
+    """Two runs with contents and an action; the first is to go by hand, the second shares a content with it."""
+    for run in ("gone", "kept"):
+        lease = await started(store, run)
+        await store.append(batch(lease, 0, "one", blobs={"both": b"1", run: b"2"}))
+        await store.post(run, b"pause")
+
+
+async def cleared(store: PostgresStore | RedisStore) -> None:
+    """Orphans are found, kind by kind, and go; what the other run needs stays."""
+    found = {(flaw.kind, flaw.what, flaw.count) for flaw in await store.examine()}
+    assert found == {("orphans", kind, 1) for kind in ("histories", "contents", "actions")}
+    assert await store.clear() == 3
+    assert (await store.examine(), await store.read("gone"), await store.blob("gone")) == ([], [], None)
+    assert [await store.blob(name) for name in ("both", "kept")] == [b"1", b"2"]
+    assert (await history(store, "kept"), len(await store.inbox("kept"))) == (["one"], 1)
+
+
+async def test_orphans_in_postgres_are_cleared(postgres: PostgresServer) -> None:
+    """E6: a run that somebody deleted from its table leaves nothing behind once it is cleared up."""
+    address = postgres.fresh()
+    store = PostgresStore(address)
+    await store.open()
+    try:
+        await orphaned(store)
+        with psycopg.connect(address, autocommit=True) as connection:
+            connection.execute("DELETE FROM rerail.runs WHERE run = 'gone'")
+        await cleared(store)
+    finally:
+        await store.close()
+
+
+async def test_orphans_in_redis_are_cleared(redis_server: RedisServer) -> None:
+    """E6: the same for a key that somebody deleted."""
+    store = RedisStore(redis_server.fresh())
+    await store.open()
+    try:
+        await orphaned(store)
+        redis_server.command("DEL", "rerail:run:gone")
+        await cleared(store)
+    finally:
+        await store.close()

@@ -44,6 +44,21 @@ class TestPostgres(StoreContract):
         with psycopg.connect(self.address, autocommit=True) as connection:
             connection.execute("DROP TRIGGER broken ON rerail.events; DROP FUNCTION rerail.refuse")
 
+    async def break_next_removal(self, store: Store) -> bool:
+        """Let the run itself be refused, when its history is gone already."""
+        with psycopg.connect(self.address, autocommit=True) as connection:
+            connection.execute("""
+                CREATE FUNCTION rerail.stay() RETURNS trigger LANGUAGE plpgsql AS
+                $$ BEGIN RAISE 'broken for a test'; END $$;
+                CREATE TRIGGER stays BEFORE DELETE ON rerail.runs FOR EACH ROW EXECUTE FUNCTION rerail.stay();
+                """)
+        return True
+
+    async def mend_removal(self, store: Store) -> None:
+        """Let runs go again."""
+        with psycopg.connect(self.address, autocommit=True) as connection:
+            connection.execute("DROP TRIGGER stays ON rerail.runs; DROP FUNCTION rerail.stay")
+
     async def _open(self) -> PostgresStore:
         store = PostgresStore(self.address)
         await store.open()

@@ -25,6 +25,11 @@ class TestMemory(StoreContract):
         assert isinstance(store, MemoryStore)
         store.broken = Unavailable("broken for a test")
 
+    async def break_next_removal(self, store: Store) -> bool:
+        """Use the store's own switch."""
+        await self.break_next_append(store)
+        return True
+
 
 class TestSqlite(StoreContract):
     """`sqlite:///`, writing on the loop's thread as long as the disk is quick."""
@@ -55,6 +60,15 @@ class TestSqlite(StoreContract):
     async def mend(self, store: Store) -> None:
         """Let rows pass again."""
         self._execute("DROP TRIGGER broken")
+
+    async def break_next_removal(self, store: Store) -> bool:
+        """Let the run itself be refused, when its history is gone already."""
+        self._execute("CREATE TRIGGER stays BEFORE DELETE ON runs BEGIN SELECT RAISE(ABORT, 'broken for a test'); END")
+        return True
+
+    async def mend_removal(self, store: Store) -> None:
+        """Let runs go again."""
+        self._execute("DROP TRIGGER stays")
 
     async def _open(self) -> SqliteStore:
         store = SqliteStore(self.folder / "runs.db", inline_below=self.inline_below)

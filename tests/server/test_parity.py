@@ -23,6 +23,8 @@ AT_HOME = {
     "demo": "a story in a terminal",
     "doctor": "it looks at the machine where it is typed; GET /health is what a caller can know",
     "store": "it moves runs between stores that the user of this machine names",
+    "prune": "it removes for good, from a store that the user of this machine names",
+    "backup": "it writes a file where it is typed",
     "prompts": "it copies files into the user's folder",
 }
 ROUTES: dict[str, str] = {

@@ -57,9 +57,11 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command("memory", "[--clear]", f"{_SETUP}:memory"),
         Command("shell", "", f"{_SHELL}:shell"),
         Command("store", "copy FROM TO", "rerail.cli.commands_store:store"),
+        Command("prune", "--older-than AGE", "rerail.cli.commands_care:prune"),
+        Command("backup", "TARGET", "rerail.cli.commands_care:backup"),
         Command("serve", "[ADDRESS]", f"{_SERVE}:serve"),
         Command("mcp", "", f"{_SERVE}:mcp"),
-        Command("doctor", "", f"{_SETUP}:doctor"),
+        Command("doctor", "[--repair]", "rerail.cli.commands_doctor:doctor"),
         Command("demo", "", ""),
     ),
 }

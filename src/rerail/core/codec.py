@@ -49,23 +49,26 @@ def decode(data: bytes) -> Event:
     """The event that the bytes hold."""
     try:
         return _decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return _decode_other(data, error)
 
 
 def _decode_other(data: bytes, error: Exception) -> Event:
     try:
         plain = msgspec.json.decode(data, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise Damaged(tell("reason.no_event", data=data[:80])) from error
     written = plain.pop("v", 1)
-    if not isinstance(written, int) or written > FORMAT or plain.get("type") not in _known():
-        raise NewerFormat(tell("reason.event_newer", kind=plain.get("type"), written=written, format=FORMAT)) from error
+    kind = plain.get("type")
+    if not isinstance(kind, str) or not isinstance(written, int) or written < 1:
+        raise Damaged(tell("reason.no_event", data=data[:80])) from error
+    if written > FORMAT or kind not in _known():
+        raise NewerFormat(tell("reason.event_newer", kind=kind, written=written, format=FORMAT)) from error
     for version in range(written, FORMAT):
         plain = UPCASTS[version](plain)
     try:
         event: Event = msgspec.convert(plain, Event)  # type: ignore[arg-type, unused-ignore]
-    except msgspec.ValidationError as problem:
+    except (msgspec.ValidationError, RecursionError) as problem:
         raise Damaged(tell("reason.bad_event", problem=problem)) from error
     return event
 

@@ -7,13 +7,13 @@ Rules of this file:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rerail.core.patterns import slow_patterns
 from rerail.core.plan import WHEN_WORDS, Check, Effect, Fallback, Fault, Need, Plan, Produced, Step, Trust, Verify, When
 from rerail.core.schema import nearest, problems
+from rerail.core.schema_values import show
 from rerail.core.texts import tell
 
 PLAN_KEYS = ("objective", "steps", "follow_up", "mcp")
@@ -39,8 +39,15 @@ class Unreadable(ValueError):
     """The input is no plan at all."""
 
 
-def read_plan(data: Any) -> Plan:
-    """A plan from plain data: a mapping with steps, or just a list of steps."""
+MOST_STEPS = 200_000  # of one plan: it takes about a kilobyte for each, wherever it is looked at
+MOST_FOLLOWING = 100  # plans, each of which follows the one before
+LONGEST = 1e15  # seconds; further on, a second more or less makes no difference to a clock
+
+
+def read_plan(data: Any, deep: int = 0) -> Plan:
+    """A plan from plain data: a mapping with steps, or just a list of steps; ``deep``: what it follows, and so on."""
+    if deep > MOST_FOLLOWING:
+        raise Unreadable(tell("refuse.plan.too_many_follow", most=MOST_FOLLOWING))
     if isinstance(data, list):
         data = {"steps": data}
     if not isinstance(data, Mapping):
@@ -54,6 +61,8 @@ def read_plan(data: Any) -> Plan:
         raw = [{"id": key, **value} if isinstance(value, Mapping) else value for key, value in raw.items()]
     if not isinstance(raw, Sequence) or isinstance(raw, str | bytes):
         raise Unreadable(tell("refuse.plan.steps_no_list", kind=_kind(raw)))
+    if len(raw) > MOST_STEPS:
+        raise Unreadable(tell("refuse.plan.too_many_steps", count=len(raw), most=MOST_STEPS))
     objective = fields.get("objective", "")
     if not isinstance(objective, str):
         faults.append(Fault("BAD_VALUE", tell("refuse.plan.objective_no_text", kind=_kind(objective))))
@@ -61,7 +70,7 @@ def read_plan(data: Any) -> Plan:
     follow_up = None
     if fields.get("follow_up") is not None:
         try:
-            follow_up = read_plan(fields["follow_up"])
+            follow_up = read_plan(fields["follow_up"], deep + 1)
         except Unreadable as error:
             faults.append(Fault("BAD_VALUE", tell("refuse.plan.follow_up_unreadable", error=error)))
     mcp = _read_servers(fields.get("mcp"), faults)
@@ -107,6 +116,8 @@ def _id_of(item: Any, index: int) -> str:
     if isinstance(item, Step):
         return item.id
     value = item.get("id") if isinstance(item, Mapping) else None
+    if isinstance(value, int) and value.bit_length() > 10_000:
+        return str(index)  # Python does not write it; that it is no id is told by whoever reads the step
     return str(index) if value is None or isinstance(value, bool) else str(value)
 
 
@@ -166,7 +177,8 @@ class _Reader:
         return "" if found is _BAD and name == "tool" else found
 
     def _check_id(self, value: Any) -> None:
-        if value is not None and (isinstance(value, bool) or not isinstance(value, str | int)):
+        huge = isinstance(value, int) and value.bit_length() > 10_000
+        if value is not None and (huge or isinstance(value, bool) or not isinstance(value, str | int)):
             self.fault("id", tell("plan.kind.text"), value)
         if not self.id:
             self.faults.append(Fault("BAD_VALUE", tell("refuse.plan.id_empty"), self.id))
@@ -192,15 +204,15 @@ class _Reader:
         return value if isinstance(value, bool | str) else self.fault(name, tell("plan.kind.gate"), value)
 
     def count(self, name: str, value: Any) -> Any:
-        good = isinstance(value, int) and not isinstance(value, bool) and value >= 0
+        good = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
         return value if good else self.fault(name, tell("plan.kind.count"), value)
 
     def whole(self, name: str, value: Any) -> Any:
-        good = isinstance(value, int) and not isinstance(value, bool)
+        good = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
         return value if good else self.fault(name, tell("plan.kind.whole"), value)
 
     def seconds(self, name: str, value: Any) -> Any:
-        good = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+        good = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < LONGEST
         return float(value) if good else self.fault(name, tell("plan.kind.seconds"), value)
 
     def mapping(self, name: str, value: Any) -> Any:
@@ -234,7 +246,7 @@ class _Reader:
         return self.build(name, Produced, fields)
 
     def amounts(self, name: str, value: Any) -> Any:
-        if isinstance(value, Mapping) and all(isinstance(v, int | float) for v in value.values()):
+        if isinstance(value, Mapping) and all(isinstance(v, int | float) and 0 <= v < LONGEST for v in value.values()):
             return {str(key): float(amount) for key, amount in value.items()}
         return self.fault(name, tell("plan.kind.amounts"), value)
 
@@ -356,7 +368,7 @@ def _kind(value: Any) -> str:
     if isinstance(value, str):
         return f"{value[:40]!r}"
     if isinstance(value, int | float):
-        return str(value)[:40]
+        return show(value)
     if value is None:
         return tell("plan.kind.nothing")
     if isinstance(value, list | tuple):

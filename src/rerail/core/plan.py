@@ -18,7 +18,7 @@ import msgspec
 from rerail.core.refs import BadReference, Names, Template, UnknownReference, compile_args, parse, strings
 from rerail.core.schema import OPEN, Schema, nearest
 from rerail.core.texts import retold, say, tell
-from rerail.core.values import NotJson, pack
+from rerail.core.values import NotJson, pack, plain_text
 
 
 class When(StrEnum):
@@ -286,6 +286,8 @@ def _texts(step: Step) -> Iterator[str]:
 def check(plan: Plan, tools: Mapping[str, ToolShape] | None = None) -> list[Fault]:
     """Every fault of the plan at once (P5); without tools, only what can be said without them."""
     faults = list(plan.faults)
+    if plan.objective != plain_text(plan.objective, len(plan.objective)):
+        faults.append(Fault("BAD_VALUE", tell("refuse.plan.objective_no_text", kind=ascii(plan.objective)[:40])))
     if not plan.steps and not faults:
         faults.append(Fault("NO_STEPS", tell("refuse.plan.no_steps")))
     said = {(fault.code, fault.step, str(fault.message)) for fault in plan.faults}
@@ -312,9 +314,12 @@ def check_steps(steps: Sequence[Step], tools: Mapping[str, ToolShape] | None) ->
             if step.args:
                 _refuse_odd(step.args)
                 pack(step.args)
+            unwritable = _unwritable(step)
             found, needs = _check_step(step, names)
             if tools is not None:
                 found += _check_tools(step, names, tools)
+            if unwritable:
+                found.append(Fault("BAD_VALUE", tell("refuse.plan.step_not_json", error=unwritable), step.id))
         except NotJson as error:
             found, needs = [Fault("BAD_VALUE", tell("refuse.plan.args_not_json", error=error), step.id)], ()
         except RecursionError:
@@ -388,6 +393,15 @@ def _refuse_odd(value: Any) -> None:
             stack.extend(item)
         elif item is not None and not isinstance(item, str | int | float):
             raise NotJson(tell("reason.no_value", name=type(item).__name__))
+
+
+def _unwritable(step: Step) -> str:
+    """Why no history can hold a step: a text of it, whichever, has halves of characters, or a number no end."""
+    try:
+        msgspec.json.encode(step, enc_hook=repr)
+    except (ValueError, TypeError, OverflowError) as error:
+        return str(error)
+    return ""
 
 
 def _check_step(step: Step, names: Names) -> tuple[list[Fault], tuple[str, ...]]:

@@ -8,11 +8,11 @@ Rules of this file:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from rerail.adapters.stores.waiting import ANY, OPEN, Waiters
-from rerail.ports import Batch, Conflict, Fenced, Head, Lease, Owner, Row, Taken
+from rerail.ports import Batch, Conflict, Fenced, Flaw, Head, Lease, Owner, Row, Taken
 
 
 @dataclass(slots=True)
@@ -57,11 +57,12 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self._runs: dict[str, _Run] = {}
+        self._made = 0  # runs so far
         self._blobs: dict[str, bytes] = {}
         self._actions: list[_Action] = []  # an action's number is its place, counted from 1
         self._open: dict[str, dict[int, bytes]] = {}  # run → its unanswered actions
         self._waiters = Waiters()
-        self.broken: Exception | None = None  # for tests: the next append fails half-way with this
+        self.broken: Exception | None = None  # for tests: the next append or removal fails half-way with this
 
     @property
     def url(self) -> str:
@@ -82,7 +83,7 @@ class MemoryStore:
             raise Conflict(f"there is a run {head.run} already")
         self._runs[head.run] = _Run(
             run=head.run,
-            number=len(self._runs),
+            number=self._made,
             status=head.status,
             objective=head.objective,
             parent=head.parent,
@@ -92,6 +93,7 @@ class MemoryStore:
             fence=head.fence,
             renewed_at=head.renewed_at,
         )
+        self._made += 1
 
     async def append(self, batch: Batch) -> None:
         """Write all rows and contents, or nothing; one's own batch again is not doubled."""
@@ -215,6 +217,38 @@ class MemoryStore:
         dropped = [digest for digest in old - kept if self._blobs.pop(digest, None) is not None]
         return len(dropped)
 
+    async def remove(self, heads: Sequence[Head]) -> int:
+        """Remove these runs, all of them or none; `Conflict` if one is not as it was seen."""
+        going = {head.run for head in heads}
+        for head in heads:
+            found = self._known(head.run)
+            if (len(found.rows), found.fence, found.status) != (head.seq, head.fence, head.status) or found.owner:
+                raise Conflict(f"run {head.run} is not as it was")
+        if any(run.parent in going and run.run not in going for run in self._runs.values()):
+            raise Conflict("a run that stays follows one of these")
+        self._break()
+        named: set[str] = set()
+        for run in going:
+            named |= self._runs.pop(run).digests
+            self._open.pop(run, None)
+        for number, action in enumerate(self._actions):
+            if action.run in going:
+                self._actions[number] = _Action("", b"")
+        return self._drop(named)
+
+    async def shrink(self) -> int:
+        """Nothing to give back: memory is Python's."""
+        return 0
+
+    async def examine(self) -> list[Flaw]:
+        """What is wrong with the store itself: contents that no run refers to."""
+        loose = len(self._loose(self._blobs.keys()))
+        return [Flaw("orphans", "contents", loose)] if loose else []
+
+    async def clear(self) -> int:
+        """Drop contents that no run refers to; returns how many."""
+        return self._drop(self._blobs.keys())
+
     async def changed(
         self,
         run: str,
@@ -254,6 +288,15 @@ class MemoryStore:
     def _news(self, run: str, after: int, inbox: bool) -> bool:
         found = self._runs.get(run)
         return (inbox and bool(self._open.get(run))) or (found is not None and len(found.rows) > after)
+
+    def _loose(self, digests: Collection[str]) -> set[str]:
+        return set(digests).difference(*(run.digests for run in self._runs.values())) & self._blobs.keys()
+
+    def _drop(self, digests: Collection[str]) -> int:
+        loose = self._loose(digests)
+        for digest in loose:
+            del self._blobs[digest]
+        return len(loose)
 
     def _break(self) -> None:
         broken, self.broken = self.broken, None

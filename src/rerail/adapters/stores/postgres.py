@@ -17,7 +17,7 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, LiteralString, TypeVar
@@ -26,6 +26,7 @@ import psycopg
 from psycopg.rows import TupleRow
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
+from rerail.adapters.stores import postgres_care as care
 from rerail.adapters.stores.postgres_link import (
     ANSWER_SECONDS,
     CONNECT_SECONDS,
@@ -39,7 +40,7 @@ from rerail.adapters.stores.postgres_schema import CHANNEL, prepare
 from rerail.adapters.stores.remote import accept_own, refused_claim, shown, wait_for_news
 from rerail.adapters.stores.waiting import ANY, OPEN, Waiters
 from rerail.core.texts import Told, tell
-from rerail.ports import Batch, Conflict, Fenced, Head, Lease, Owner, Row, Unavailable, Unusable
+from rerail.ports import Batch, Conflict, Fenced, Flaw, Head, Lease, Owner, Row, Unavailable, Unusable
 
 T = TypeVar("T")
 Rows = list[TupleRow]
@@ -383,10 +384,31 @@ class PostgresStore:
 
     async def sweep(self, before: float) -> int:
         """Drop contents that only runs completed before that time refer to; returns how many."""
+        return await self._patiently(lambda link: _swept(link, before))
+
+    # -- Care -----------------------------------------------------------------------------------------------------
+
+    async def remove(self, heads: Sequence[Head]) -> int:
+        """Remove these runs, all of them or none; `Conflict` if one is not as it was seen."""
+        return await self._patiently(lambda link: care.remove(link, heads))
+
+    async def clear(self) -> int:
+        """Drop what is of runs that are not there, and contents that no run refers to; returns how many."""
+        return await self._patiently(care.clear)
+
+    async def shrink(self) -> int:
+        """Nothing to do: the server's own vacuum gives room to later rows."""
+        return 0
+
+    async def examine(self) -> list[Flaw]:
+        """What is left of runs that are not there; the server looks after its pages itself."""
+        return await self._patiently(care.examine)
+
+    async def _patiently(self, work: Callable[[Link], Awaitable[T]]) -> T:
         with self._translated():
             async with self._connection() as link, link.transaction():
                 with link.patient(LONG_SECONDS):
-                    return await _swept(link, before)
+                    return await work(link)
 
     # -- News -----------------------------------------------------------------------------------------------------
 

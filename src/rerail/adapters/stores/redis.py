@@ -26,7 +26,7 @@ from rerail.adapters.stores import redis_scripts as scripts
 from rerail.adapters.stores.remote import accept_own, refused_claim, shown, wait_for_news
 from rerail.adapters.stores.waiting import ANY, Waiters
 from rerail.core.texts import tell
-from rerail.ports import Batch, Conflict, Fenced, Head, Lease, Owner, Row, Unavailable, Unusable
+from rerail.ports import Batch, Conflict, Fenced, Flaw, Head, Lease, Owner, Row, Unavailable, Unusable
 
 TIME: Final = struct.Struct(">d")
 LOOK_SECONDS: Final = 1.0  # how often those who wait look for themselves
@@ -302,6 +302,41 @@ class RedisStore:
         old = [head for head in completed if head.updated_at < before]
         flat = [part for head in old for part in (head.run, repr(head.updated_at))]
         return int(await self._run(scripts.SWEEP, *flat)) if flat else 0
+
+    # -- Care -----------------------------------------------------------------------------------------------------
+
+    async def remove(self, heads: Sequence[Head]) -> int:
+        """Remove these runs, all of them or none; `Conflict` if one is not as it was seen."""
+        flat = [part for head in heads for part in (head.run, head.seq, head.fence, head.status)]
+        dropped = int(await self._run(scripts.REMOVE, *flat)) if flat else 0
+        if dropped < 0:
+            raise Conflict("one of these runs is not as it was, or a run that stays follows it")
+        return dropped
+
+    async def shrink(self) -> int:
+        """Nothing to do: the server gives memory back by itself."""
+        return 0
+
+    async def examine(self) -> list[Flaw]:
+        """What is left of runs that are not there."""
+        counts = {"histories": "log", "actions": "inbox", "contents": "blob"}
+        return [Flaw("orphans", what, n) for what, kind in counts.items() if (n := await self._orphans(kind, "look"))]
+
+    async def clear(self) -> int:
+        """Drop what is of runs that are not there, and contents that no run refers to; returns how many."""
+        for kind in ("blobs", "answers", "refs"):  # what goes with the rest, and counts for nothing by itself
+            await self._orphans(kind, "drop")
+        return sum([await self._orphans(kind, "drop") for kind in ("log", "inbox", "blob")])
+
+    async def _orphans(self, kind: str, how: str) -> int:
+        """How many keys of a kind are of no run, or named by none; "drop" drops them, where nobody can step between."""
+        found, cursor = 0, b"0"
+        while True:
+            cursor, keys = await self._ask("SCAN", cursor, "MATCH", f"rerail:{kind}:*", "COUNT", PAGE)
+            if keys:
+                found += int(await self._run(scripts.ORPHANS, how, kind, *keys))
+            if int(cursor) == 0:
+                return found
 
     # -- News -----------------------------------------------------------------------------------------------------
 

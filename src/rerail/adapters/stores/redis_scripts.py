@@ -199,3 +199,63 @@ for run in pairs(old) do
 end
 return dropped
 """
+
+# Runs as the caller saw them: run, sequence number, fence, status, and so on in turn. Removes all of them, and what no
+# other run needs; answers how many contents went, or -1, and nothing has changed, if one is not as it was seen.
+REMOVE: Final = """
+local going, dropped = {}, 0
+for i = 1, #ARGV, 4 do
+    local now = redis.call('HMGET', 'rerail:run:' .. ARGV[i], 'seq', 'fence', 'status', 'host')
+    if now[1] ~= ARGV[i + 1] or now[2] ~= ARGV[i + 2] or now[3] ~= ARGV[i + 3] or now[4] then return -1 end
+    going[ARGV[i]] = true
+end
+for run in pairs(going) do
+    for _, place in ipairs(redis.call('ZRANGE', 'rerail:children:' .. run, 0, -1)) do
+        if not going[string.sub(place, 18)] then return -1 end
+    end
+end
+for run in pairs(going) do
+    local now = redis.call('HMGET', 'rerail:run:' .. run, 'status', 'parent', 'place')
+    for _, digest in ipairs(redis.call('SMEMBERS', 'rerail:blobs:' .. run)) do
+        redis.call('SREM', 'rerail:refs:' .. digest, run)
+        if redis.call('EXISTS', 'rerail:refs:' .. digest) == 0 then
+            dropped = dropped + redis.call('UNLINK', 'rerail:blob:' .. digest)
+        end
+    end
+    redis.call('ZREM', 'rerail:runs', now[3])
+    redis.call('ZREM', 'rerail:status:' .. now[1], now[3])
+    redis.call('ZREM', 'rerail:children:' .. now[2], now[3])
+    redis.call('ZREM', 'rerail:ids', run)
+    for _, kind in ipairs({'run:', 'log:', 'blobs:', 'inbox:', 'answers:', 'children:'}) do
+        redis.call('UNLINK', 'rerail:' .. kind .. run)
+    end
+end
+return dropped
+"""
+
+# "look" or "drop", a kind of key, then keys of that kind. Answers how many of them are of no run, or named by none.
+ORPHANS: Final = """
+local how, kind, found = ARGV[1], ARGV[2], 0
+for i = 3, #ARGV do
+    local key = ARGV[i]
+    local name = string.sub(key, #'rerail:' + #kind + 2)
+    local orphan = false
+    if kind == 'blob' then
+        orphan = true
+        for _, run in ipairs(redis.call('SMEMBERS', 'rerail:refs:' .. name)) do
+            if redis.call('EXISTS', 'rerail:run:' .. run) == 1 then orphan = false end
+        end
+    elseif kind == 'refs' then
+        for _, run in ipairs(redis.call('SMEMBERS', key)) do
+            if how == 'drop' and redis.call('EXISTS', 'rerail:run:' .. run) == 0 then redis.call('SREM', key, run) end
+        end
+    else
+        orphan = redis.call('EXISTS', 'rerail:run:' .. name) == 0
+    end
+    if orphan then
+        found = found + 1
+        if how == 'drop' then redis.call('UNLINK', key) end
+    end
+end
+return found
+"""

@@ -11,18 +11,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
 from functools import partial
 from typing import Any, Literal, TypeVar
 
 import apsw
 
+from rerail.adapters.stores.sqlite_care import clear, examine, remove, shrink
 from rerail.adapters.stores.sqlite_room import room_in
 from rerail.adapters.stores.sqlite_writer import INLINE_BELOW, External, Work, Writer
 from rerail.adapters.stores.waiting import ANY, Waiters
 from rerail.core.texts import tell
-from rerail.ports import Batch, Conflict, Fenced, Head, Lease, Owner, Row, Taken, Unavailable, Unusable
+from rerail.ports import Batch, Conflict, Fenced, Flaw, Head, Lease, Owner, Row, Taken, Unavailable, Unusable
 
 T = TypeVar("T")
 Durability = Literal["full", "normal"]
@@ -293,6 +294,39 @@ class SqliteStore:
         """Drop contents that only runs completed before that time refer to; returns how many."""
         return await self._write(partial(_sweep, before=before), long=True)
 
+    # -- Care -----------------------------------------------------------------------------------------------------
+
+    async def remove(self, heads: Sequence[Head]) -> int:
+        """Remove these runs, all of them or none; `Conflict` if one is not as it was seen."""
+        return await self._write(partial(remove, heads=heads), long=True)
+
+    async def clear(self) -> int:
+        """Drop what is of runs that are not there, and contents that no run refers to; returns how many."""
+        return await self._write(clear, long=True)
+
+    async def shrink(self) -> int:
+        """Give back the room in the file that nothing needs any more; returns how many bytes."""
+        return await self._apart(shrink)
+
+    async def examine(self) -> list[Flaw]:
+        """What is wrong with the file itself."""
+        return await self._apart(examine)
+
+    async def _apart(self, work: Callable[[apsw.Connection], T]) -> T:
+        """Work with a connection of its own, in a thread: nobody here has to wait for it."""
+
+        def apart() -> T:
+            with ExitStack() as undo:
+                return work(self._connection(undo))
+
+        if self._reader is None:
+            raise Unavailable(tell(_NOT_OPEN, path=self._path))
+        try:
+            with self._external():
+                return await asyncio.to_thread(apart)
+        except apsw.Error as error:
+            raise meaning(error, self._path) from error
+
     # -- News -----------------------------------------------------------------------------------------------------
 
     async def changed(
@@ -555,13 +589,15 @@ def _why_not(error: apsw.Error, path: str) -> Unavailable | Unusable:
 
 def prepare(connection: apsw.Connection, path: str, durability: Durability) -> None:
     """Make the database one of ours and up to date; nothing is changed in a file that is not ours."""
-    _check_version(connection, path)
+    version = _check_version(connection, path)
     if connection.readonly("main"):
         raise Unusable(tell("refuse.store.read_only", path=path))
     if connection.pragma("journal_mode", "wal") != "wal":
         raise Unusable(tell("refuse.store.bad_file_system", path=path))
     connection.pragma("synchronous", durability)
     connection.pragma("fullfsync", durability == "full")  # without it, macOS acknowledges what a power cut still loses
+    if version == len(MIGRATIONS):
+        return  # nothing to do, and whoever only looks writes nothing
     connection.execute("BEGIN IMMEDIATE")
     try:
         # Again, under the lock: several processes may open a new file at once.

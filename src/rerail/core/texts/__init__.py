@@ -12,6 +12,7 @@ import string
 from collections.abc import Mapping
 from typing import Any
 
+from rerail.core.texts.care import CARE
 from rerail.core.texts.cluster import CLUSTER
 from rerail.core.texts.command_help import COMMAND_HELP
 from rerail.core.texts.commands import COMMANDS
@@ -55,6 +56,7 @@ TEXTS: dict[str, dict[str, str]] = {
     **WORKERS,
     **SHELL,
     **STORES,
+    **CARE,
     **SERVER,
     **GRAPHS,
     **CLUSTER,

@@ -393,8 +393,8 @@ COMMAND_HELP: dict[str, dict[str, str]] = {
         "zh": "也允许其他机器访问；需要 RERAIL_TOKEN。",
     },
     "cli.about.doctor": {
-        "en": "Check that everything a run needs is there; changes nothing. Exit code 1 if something is wrong.",
-        "zh": "检查任务所需的一切是否就绪；不做任何修改。有问题时退出码为 1。",
+        "en": "Check that everything a run needs is there, and that the store and its runs are sound. Changes nothing without --repair. Exit code 1 if something is wrong.",
+        "zh": "检查任务所需的一切是否就绪，以及存储及其任务是否完好。不给出 --repair 时不做任何修改。有问题时退出码为 1。",
     },
     "cli.error.missing": {"en": "{name} is missing", "zh": "缺少 {name}"},
     "cli.error.missing_value": {"en": "{name} needs a value", "zh": "{name} 需要一个值"},

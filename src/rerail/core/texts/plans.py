@@ -66,6 +66,14 @@ PLANS: dict[str, dict[str, str]] = {
         "en": "cannot read the plan: {name} is neither YAML nor JSON: {detail}",
         "zh": "无法读取计划：{name} 既不是 YAML 也不是 JSON：{detail}",
     },
+    "refuse.plan.too_many_follow": {
+        "en": "more than {most} plans follow each other",
+        "zh": "相互接续的计划超过 {most} 个",
+    },
+    "refuse.plan.too_many_steps": {
+        "en": "the plan has {count:,} steps, and {most:,} is the most that one run takes. Make several runs of it, or one step of what is alike",
+        "zh": "计划有 {count:,} 个步骤，一个任务最多 {most:,} 个。请分成多个任务，或把同类的合为一个步骤",
+    },
     "refuse.plan.aliases": {
         "en": "{name} stands for far more than it says, through its aliases",
         "zh": "{name} 通过别名展开后远远超过其书写的内容",
@@ -93,6 +101,10 @@ PLANS: dict[str, dict[str, str]] = {
         "zh": "{prefix}{name!r} 给出了两次（另有 {key!r}）",
     },
     "refuse.plan.args_not_json": {"en": "args: they are not plain JSON: {error}", "zh": "args：不是纯 JSON：{error}"},
+    "refuse.plan.step_not_json": {
+        "en": "the step cannot be written down: {error}",
+        "zh": "该步骤无法写入历史：{error}",
+    },
     "refuse.plan.args_too_deep": {"en": "args: they are nested too deeply", "zh": "args：嵌套过深"},
     "refuse.plan.expected": {
         "en": "{name}: expected {expected}, got {kind}",

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from rerail.adapters.stores.memory import MemoryStore
 from rerail.core import events as ev
 from rerail.core.codec import decode
-from rerail.ports import Batch, Head, Lease, Owner, Row, Taken, Unavailable
+from rerail.ports import Batch, Flaw, Head, Lease, Owner, Row, Taken, Unavailable
 from rerail.testing.simulation.dice import Dice
 from rerail.testing.simulation.laws import ROTTEN
 from rerail.testing.virtual import VirtualClock
@@ -213,6 +213,22 @@ class Way:
     async def sweep(self, before: float) -> int:
         """As the store has it."""
         return await self._through(lambda: self.store.sweep(before))
+
+    async def remove(self, heads: Sequence[Head]) -> int:
+        """As the store has it."""
+        return await self._through(lambda: self.store.remove(heads))
+
+    async def shrink(self) -> int:
+        """As the store has it."""
+        return await self._through(self.store.shrink)
+
+    async def examine(self) -> list[Flaw]:
+        """As the store has it."""
+        return await self._through(self.store.examine)
+
+    async def clear(self) -> int:
+        """As the store has it."""
+        return await self._through(self.store.clear)
 
     async def changed(self, run: str, after: int, timeout: float, *, inbox: bool = False) -> bool:  # noqa: ASYNC109
         """As the store has it."""

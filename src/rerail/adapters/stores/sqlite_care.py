@@ -1,0 +1,102 @@
+"""Care for a SQLite file: runs that go, room that is given back, damage that is found.
+
+Rules of this file:
+- A run goes in one transaction, with everything of it: nobody ever sees half of one.
+- Looking for damage changes nothing, and what it finds first does not stop it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+import apsw
+
+from rerail.ports import Conflict, Flaw, Head
+
+MOST_SAID: Final = 20  # broken places that are told one by one
+
+_SEEN: Final = """
+    SELECT 1 FROM runs WHERE run = ?1 AND fence = ?2 AND status = ?3 AND host IS NULL
+        AND ifnull((SELECT max(seq) FROM events WHERE events.run = runs.run), 0) = ?4
+    """
+_CHILDREN: Final = "SELECT run FROM runs WHERE parent = ?"
+_NAMED: Final = "DELETE FROM run_blobs WHERE run = ? RETURNING digest"
+_LOOSE: Final = """
+    DELETE FROM blobs WHERE digest = ? AND NOT EXISTS (SELECT 1 FROM run_blobs WHERE run_blobs.digest = blobs.digest)
+    """
+# Every run that has events, by steps over the index: a look at each event would take as long as there are events.
+_DRIVEN: Final = """
+    WITH RECURSIVE driven(run) AS (
+        SELECT min(run) FROM events
+        UNION ALL SELECT (SELECT min(run) FROM events WHERE events.run > driven.run) FROM driven WHERE run IS NOT NULL
+    )
+    SELECT run FROM driven WHERE run IS NOT NULL AND run NOT IN (SELECT run FROM runs)
+    """
+_NO_RUN: Final = "FROM {table} WHERE run NOT IN (SELECT run FROM runs)"
+_NO_NAME: Final = "FROM blobs WHERE digest NOT IN (SELECT digest FROM run_blobs JOIN runs USING (run))"
+
+
+def remove(cursor: apsw.Cursor, heads: Sequence[Head]) -> int:
+    """Remove runs and what only they need, inside one transaction; `Conflict` before anything is written."""
+    going = {head.run for head in heads}
+    for head in heads:
+        if not cursor.execute(_SEEN, (head.run, head.fence, head.status, head.seq)).fetchall():
+            raise Conflict(f"run {head.run} is not as it was")
+        if any(child not in going for (child,) in cursor.execute(_CHILDREN, (head.run,)).fetchall()):
+            raise Conflict(f"a run that stays follows {head.run}")
+    named: set[Any] = set()
+    for run in going:
+        named.update(digest for (digest,) in cursor.execute(_NAMED, (run,)).fetchall())
+        for table in ("events", "inbox", "runs"):
+            cursor.execute(f"DELETE FROM {table} WHERE run = ?", (run,))  # noqa: S608 - one of three names
+    return sum(_changed(cursor, _LOOSE, (digest,)) for digest in named)
+
+
+def clear(cursor: apsw.Cursor) -> int:
+    """Drop what is of no run, and contents that no run refers to."""
+    dropped = 0
+    for (run,) in cursor.execute(_DRIVEN).fetchall():
+        cursor.execute("DELETE FROM events WHERE run = ?", (run,))
+        dropped += 1
+    dropped += _changed(cursor, f"DELETE {_NO_RUN.format(table='inbox')}")
+    cursor.execute(f"DELETE {_NO_RUN.format(table='run_blobs')}")
+    return dropped + _changed(cursor, f"DELETE {_NO_NAME}")
+
+
+def _changed(cursor: apsw.Cursor, sql: str, values: tuple[str, ...] = ()) -> int:
+    cursor.execute(sql, values)
+    return cursor.connection.changes()
+
+
+def shrink(connection: apsw.Connection) -> int:
+    """Write the file anew without its empty pages; returns how many bytes they were."""
+    before = connection.pragma("page_count")
+    connection.execute("VACUUM")
+    with suppress(apsw.BusyError):  # somebody reads on in the log: it is given back by who comes later
+        connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    freed: int = (before - connection.pragma("page_count")) * connection.pragma("page_size")
+    return max(0, freed)
+
+
+def examine(connection: apsw.Connection) -> list[Flaw]:
+    """Broken pages, and what is left of runs that are not there."""
+    flaws: list[Flaw] = []
+    try:
+        said = [text for (text,) in connection.execute(f"PRAGMA integrity_check({MOST_SAID})")]
+        lines = [line for text in said if text != "ok" for line in text.splitlines()]
+        flaws += [Flaw("pages", line) for line in lines[:MOST_SAID]]
+    except apsw.Error as error:
+        return [Flaw("pages", str(error))]
+    looks = (
+        ("histories", _DRIVEN.replace("SELECT run FROM driven", "SELECT count(*) FROM driven")),
+        ("actions", f"SELECT count(*) {_NO_RUN.format(table='inbox')}"),
+        ("contents", f"SELECT count(*) {_NO_NAME}"),
+    )
+    for what, sql in looks:
+        with suppress(apsw.CorruptError):  # it is told of above
+            count = connection.execute(sql).get
+            if count:
+                flaws.append(Flaw("orphans", what, count))
+    return flaws

@@ -1,0 +1,195 @@
+"""What is wrong with a store, run by run, and what of it can be mended without anybody's word.
+
+Rules of this file:
+- Looking changes nothing. One run that cannot be read does not keep the others from being looked at.
+- Mended is only what loses nothing: leases of the dead, wishes that nobody can grant any more, what belongs to no run.
+  Into a file whose pages are broken nothing is written at all.
+- It speaks to stores by their port alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from rerail.core import events as ev
+from rerail.core.codec import Damaged, NewerFormat, decode
+from rerail.core.events import Event
+from rerail.core.texts import tell
+from rerail.core.track import RunStatus
+from rerail.core.values import digest
+from rerail.engine.owner import as_driven, is_arriving, is_dead, this_process
+from rerail.engine.pruning import ALL
+from rerail.engine.reading import AT_REST, FORGOTTEN
+from rerail.engine.wishes import encode_answer
+from rerail.errors import Refused
+from rerail.ports import Flaw, Head, Store, Taken, Unusable
+
+REPAIR: Final = "rerail doctor --repair"
+PAGE: Final = 500  # rows that are looked at in one go
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is not as it should be."""
+
+    kind: str  # pages | history | content | lease | copy | wish | orphans | workspace
+    where: str  # the run, or the folder; empty: the store itself
+    detail: str
+    hint: str = ""
+    grave: bool = True  # something is lost, or stands still; else it only takes up room
+    mended: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """The row as plain data."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+async def examine(store: Store, folder: Path | None, now: float) -> AsyncIterator[Finding]:
+    """Everything that is wrong with a store and its runs; ``folder`` is where the runs keep their files, if known.
+
+    The store itself comes first: whoever mends has to know whether it can be written to.
+    """
+    for flaw in await store.examine():
+        yield _of_store(flaw)
+    try:
+        heads = [head for head in await store.heads(limit=ALL) if head.run != FORGOTTEN]
+    except Unusable as problem:
+        yield Finding("pages", "", tell("doctor.unlisted", error=problem), tell("doctor.hint.pages"))
+        return
+    checked: dict[str, str] = {}
+    for head in heads:
+        try:
+            async for finding in _Look(store, head, now, checked).all():
+                yield finding
+        except Unusable as problem:
+            yield _history(head, tell("doctor.unreadable", error=problem))
+    known = {head.run for head in heads}
+    for path in _folders(folder):
+        if path.name not in known:
+            yield Finding("workspace", str(path), tell("doctor.workspace"), tell("doctor.hint.workspace"), grave=False)
+
+
+async def mend(store: Store, finding: Finding, now: float) -> Finding:
+    """Mend what can be mended without anybody's word; the finding, and whether it was."""
+    match finding.kind:
+        case "orphans":
+            await store.clear()
+        case "lease":
+            head = await store.head(finding.where)
+            if head is None or head.owner is None or not is_dead(head, now):
+                return finding
+            try:
+                await store.release(await store.claim(head.run, this_process(), now, over=head.fence))
+            except Taken:
+                return finding  # somebody has it again
+        case "wish":
+            head = await store.head(finding.where)
+            if head is None or head.status not in AT_REST or head.owner is not None:
+                return finding  # whoever goes on with the run answers
+            for number, _ in await store.inbox(head.run):
+                await store.answer(head.run, number, encode_answer(Refused(tell("doctor.unanswered", run=head.run))))
+        case _:
+            return finding
+    return replace(finding, mended=True)
+
+
+def _of_store(flaw: Flaw) -> Finding:
+    if flaw.kind == "pages":
+        return Finding("pages", "", tell("doctor.pages", error=flaw.what), tell("doctor.hint.pages"))
+    return Finding("orphans", "", tell(f"doctor.orphans.{flaw.what}", n=flaw.count), REPAIR, False)
+
+
+def _history(head: Head, detail: str) -> Finding:
+    return Finding("history", head.run, detail, tell("doctor.hint.history"))
+
+
+def _folders(folder: Path | None) -> list[Path]:
+    """The folders of runs, and what else lies among them."""
+    try:
+        return sorted(path for path in folder.iterdir() if path.is_dir()) if folder is not None else []
+    except OSError:
+        return []
+
+
+class _Look:
+    """A look at one run."""
+
+    def __init__(self, store: Store, head: Head, now: float, checked: dict[str, str]) -> None:
+        self._store, self._head, self._now = store, head, now
+        self._checked = checked  # contents → what is wrong with them; shared, for contents are
+        self._completed = head.status == RunStatus.COMPLETED  # ever: then contents may have expired since
+        self._named: dict[str, str] = {}  # contents → the step that they are of
+
+    async def all(self) -> AsyncIterator[Finding]:
+        """Everything that is wrong with it."""
+        head, dead = self._head, is_dead(self._head, self._now)
+        if head.owner is not None and is_arriving(head):
+            if is_dead(as_driven(head), self._now):
+                yield Finding("copy", head.run, tell("doctor.copy"), tell("doctor.hint.copy"))
+            return  # it is not whole yet, and need not be
+        broken = await self._broken()
+        if broken:
+            yield _history(head, broken)
+        async for finding in self._contents():
+            yield finding
+        if head.owner is not None and dead:
+            rest = head.status in AT_REST
+            hint = REPAIR if rest else f"rerail resume {head.run}"
+            yield Finding("lease", head.run, tell("doctor.lease", owner=head.owner), hint, grave=not rest)
+        wishes = len(await self._store.inbox(head.run)) if dead else 0
+        if wishes:
+            rest = head.status in AT_REST
+            hint = REPAIR if rest else f"rerail resume {head.run}"
+            yield Finding("wish", head.run, tell("doctor.wish", n=wishes), hint)
+
+    async def _broken(self) -> str:
+        """What is wrong with the history, at the first place where something is."""
+        after, last = 0, None
+        while rows := await self._store.read(self._head.run, after, PAGE):
+            for row in rows:
+                if row.seq != after + 1:
+                    return tell("doctor.gap", first=after + 1, last=row.seq - 1)
+                try:
+                    event = decode(row.data)
+                except Damaged as error:
+                    return tell("doctor.no_event", seq=row.seq, error=error)
+                except NewerFormat as error:
+                    return tell("doctor.newer", seq=row.seq, error=error)
+                self._note(event)
+                last = last if isinstance(event, ev.Notified) else event
+                after = row.seq
+        return self._ends_badly(after, last)
+
+    def _ends_badly(self, seq: int, last: Event | None) -> str:
+        head = self._head
+        if seq != head.seq:
+            if head.owner is not None:
+                return ""  # somebody writes to it while we look
+            return tell("doctor.short", seq=seq, head=head.seq)
+        if last is not None and head.owner is None and (head.status in AT_REST) != isinstance(last, ev.Done):
+            return tell("doctor.status", status=head.status)
+        return ""
+
+    def _note(self, event: Event) -> None:
+        """Note which contents an event names. What is known to be lost is nobody's loss a second time."""
+        if isinstance(event, ev.Done) and event.status == RunStatus.COMPLETED:
+            self._completed = True
+        if isinstance(event, ev.ArtifactLost):
+            self._named.pop(event.digest, None)
+        elif getattr(event, "blob", False) and getattr(event, "digest", ""):
+            self._named[event.digest] = event.step  # type: ignore[union-attr]
+        if getattr(event, "args_blob", ""):
+            self._named[event.args_blob] = event.step  # type: ignore[union-attr]
+
+    async def _contents(self) -> AsyncIterator[Finding]:
+        for name, step in self._named.items():
+            if name not in self._checked:
+                data = await self._store.blob(name)
+                self._checked[name] = "missing" if data is None else "" if digest(data) == name else "corrupt"
+            wrong = self._checked[name]
+            if wrong == "corrupt" or (wrong and not self._completed):
+                hint = tell("doctor.hint.content", run=self._head.run, step=step)
+                yield Finding("content", self._head.run, tell(f"doctor.content.{wrong}", digest=name, step=step), hint)
