@@ -309,11 +309,11 @@ async def _confirmed(engine: Engine, out: Output, run: str, wanted: _Wanted, *, 
     out.note(Text(out.say("cli.clean.about", run=run, count=len(preview.rerun))))
     out.note(*warnings(out, preview.once, preview.edited))
     out.err.print(out.say("cli.clean.ask"), end=" ")
-    if (await _line()).strip().lower() not in ("y", "yes", "是"):
+    if (await typed_line()).strip().lower() not in ("y", "yes", "是"):
         raise Refused(tell("cli.clean.declined"), "CONFIRM_NEEDED")
 
 
-async def _line() -> str:
+async def typed_line() -> str:
     """A line typed on the terminal. No thread is left reading if the user presses Ctrl-C instead."""
     loop, typed = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(sys.stdin.fileno(), typed.set)

@@ -15,6 +15,7 @@ from typing import Any
 from rerail.core.texts.cluster import CLUSTER
 from rerail.core.texts.command_help import COMMAND_HELP
 from rerail.core.texts.commands import COMMANDS
+from rerail.core.texts.crashes import CRASHES
 from rerail.core.texts.demo import DEMO
 from rerail.core.texts.errors import ERRORS
 from rerail.core.texts.files import FILES
@@ -58,6 +59,7 @@ TEXTS: dict[str, dict[str, str]] = {
     **SERVER,
     **GRAPHS,
     **CLUSTER,
+    **CRASHES,
 }
 
 
