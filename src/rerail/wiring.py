@@ -383,7 +383,7 @@ class Engine(core.Engine):
     ``store`` is an address (`sqlite:///runs.db`, `memory://`) or a store; ``tools`` are functions or tool objects;
     ``model`` answers questions (plan, reflect, repair, replan, judge): a mind, a model, or left out; then it is the
     one that the settings name, if they name one. ``notifier`` tells people that a run ended or waits, in place of what
-    `[notify]` names.
+    `[notify]` names. ``executor`` is where tools are called, in place of what `[ray]` names.
     """
 
     def __init__(
@@ -395,6 +395,7 @@ class Engine(core.Engine):
         *,
         clock: Clock | None = None,
         notifier: Notifier | None = None,
+        executor: Executor | None = None,
         by: str | None = None,
         origin: Sequence[str] = (),
         workspace: str | Path | None = None,
@@ -414,7 +415,7 @@ class Engine(core.Engine):
         clock = clock or SystemClock()
         self._tracing = make_tracing()
         mind = make_mind(settings, model)
-        self._executor = make_executor(settings)
+        self._executor = executor or make_executor(settings)
         performer = Performer(adapters, settings.patterns(), settings.tools.max_output, clock, self._executor, scrub)
         host = Host(
             store=found,

@@ -18,7 +18,7 @@ from rerail.core.events import FileMade
 from rerail.engine.owner import process_start
 from rerail.engine.wishes import Wish
 from rerail.errors import Refused
-from rerail.ports import Owner
+from rerail.ports import Batch, Owner, Unusable
 from rerail.testing import VirtualClock, virtual_run
 
 QUICK: dict[str, Any] = {"retry": {"max_retry_rounds": 0}, "reflection": {"max_step_retries": 0}}
@@ -385,3 +385,42 @@ def test_who_failed_to_give_a_run_back_stops_no_other_for_ever(world: World) -> 
             assert head.fence > lease.fence
 
     virtual_run(main)
+
+
+class CutOff(MemoryStore):
+    """A store that a process reaches to make what follows a run, and not to give it its plan."""
+
+    async def append(self, batch: Batch) -> None:
+        """As ever, but for the first event of what follows."""
+        if not batch.after and "-f" in batch.run and self.cut:
+            raise Unusable("gone")
+        await super().append(batch)
+
+    cut = True
+
+
+@pytest.mark.parametrize("named", ["parent", "follow-up"])
+def test_what_follows_and_got_no_plan_is_started_by_a_retry(named: str) -> None:
+    """T6, E4: whoever was to start it died between making it and giving it its plan; either of the two may be named."""
+    store = CutOff()
+
+    @rerail.tool
+    async def act() -> str:
+        return "done"
+
+    plan = {"steps": [{"id": "a", "tool": "act"}], "follow_up": {"steps": [{"id": "b", "tool": "act"}]}}
+
+    async def whole() -> None:
+        async with rerail.Engine(store, [act], QUICK, clock=VirtualClock()) as engine:
+            run = await engine.start(plan)
+            with pytest.raises(rerail.StoreError):
+                await engine.wait(run)
+        store.cut = False
+        async with rerail.Engine(store, [act], QUICK, clock=VirtualClock()) as engine:
+            [head] = await engine.heads(parent=run)
+            assert head.seq == 0
+            result = await engine.retry(run if named == "parent" else head.run)
+            assert (result.run_id, result.status) == (head.run, "completed")
+            assert (await engine.show(run)).status == "completed"
+
+    virtual_run(whole)

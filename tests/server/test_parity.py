@@ -22,6 +22,7 @@ AT_HOME = {
     "worker": "it is a process that drives runs; the server is another",
     "demo": "a story in a terminal",
     "doctor": "it looks at the machine where it is typed; GET /health is what a caller can know",
+    "crashtest": "it kills processes of its own, on stores of its own: no run of this store is concerned",
     "store": "it moves runs between stores that the user of this machine names",
     "prune": "it removes for good, from a store that the user of this machine names",
     "backup": "it writes a file where it is typed",

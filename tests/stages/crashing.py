@@ -2,61 +2,35 @@
 
 from __future__ import annotations
 
-import functools
 import os
+import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-DIED = 77
-WRITES = ("replace", "rename", "link", "unlink", "fsync", "mkdir", "rmdir")
+from rerail.ports import Batch
+from rerail.testing.crashes.points import Points, watch_files
 
-
-class Moments:
-    """Counts the moments at which a process may die, and dies at one of them."""
-
-    def __init__(self, die_at: int) -> None:
-        self.seen, self._die_at = 0, die_at
-
-    def pass_by(self) -> None:
-        self.seen += 1
-        if self.seen == self._die_at:
-            os._exit(DIED)
-
-    def around(self, work: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(work)
-        def done(*args: Any, **kwargs: Any) -> Any:
-            self.pass_by()
-            found = work(*args, **kwargs)
-            self.pass_by()
-            return found
-
-        return done
-
-    def around_async(self, work: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(work)
-        async def done(*args: Any, **kwargs: Any) -> Any:
-            self.pass_by()
-            found = await work(*args, **kwargs)
-            self.pass_by()
-            return found
-
-        return done
+DIED = -signal.SIGKILL
 
 
 def main() -> None:
     """Run a command; argv: the moment (0: none), where to write how many there were, and the command's words."""
     die_at, note, *words = sys.argv[1:]
-    moments = Moments(int(die_at))
+    points = Points(int(die_at), lambda *_: os.kill(os.getpid(), signal.SIGKILL))
     from rerail.adapters.stores.sqlite import SqliteStore
     from rerail.cli import main as command
 
-    for name in WRITES:
-        setattr(os, name, moments.around(getattr(os, name)))
-    SqliteStore.append = moments.around_async(SqliteStore.append)  # type: ignore[method-assign]
+    append = SqliteStore.append
+
+    async def perilous(store: SqliteStore, batch: Batch) -> None:
+        points.pass_by("before append")
+        await append(store, batch)
+        points.pass_by("after append")
+
+    watch_files(Path.cwd(), points)
+    SqliteStore.append = perilous  # type: ignore[method-assign]
     code = command(words)
-    Path(note).write_text(str(moments.seen))
+    Path(note).write_text(str(points.seen))
     os._exit(code)
 
 

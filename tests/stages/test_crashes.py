@@ -15,6 +15,7 @@ from tests.stages.task import Task
 
 Failed = Callable[[str], Task]
 ROOT = Path(__file__).resolve().parents[2]
+PATHS = (str(ROOT / "src"), str(ROOT))
 # How many moments of a retry are tried: a few, spread over all of it; RERAIL_CRASHES=all for every one.
 FEW = 6
 WANTED = os.environ.get("RERAIL_CRASHES", "")
@@ -23,7 +24,7 @@ WANTED = os.environ.get("RERAIL_CRASHES", "")
 def crashed(task: Task, at: int, *words: str) -> tuple[int, int]:
     """Run a command that dies at a moment; its exit code, and how many moments there were if it did not."""
     note = task.folder / "moments"
-    environ = {**os.environ, **ENVIRON, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+    environ = {**os.environ, **ENVIRON, "PYTHONPATH": os.pathsep.join(PATHS), "PYTHONDONTWRITEBYTECODE": "1"}
     ended = subprocess.run(
         [sys.executable, "-m", "tests.stages.crashing", str(at), str(note), *words], cwd=task.folder, env=environ,
         capture_output=True, text=True, timeout=60,

@@ -28,6 +28,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command("start", "PLAN", f"{_RUN}:start"),
         Command("plan", "OBJECTIVE", f"{_MIND}:plan"),
         Command("check", "PLAN", f"{_RUN}:check"),
+        Command("crashtest", "PLAN", "rerail.cli.commands_crash:crashtest"),
         Command("retry", "RUN | --all-failed", f"{_RUN}:retry"),
         Command("resume", "RUN", f"{_RUN}:resume"),
         Command("worker", "", "rerail.cli.commands_work:worker"),
@@ -75,5 +76,5 @@ FLAGS = ("--json", "--no-color", "--quiet", "-q")
 VALUED = ("--store", "--tools", "--lang", "--set")
 
 # The parser takes a lone hyphen for an option; for these commands it means stdin, and is passed on under this name.
-READS_STDIN = ("run", "start", "check", "graph", "add")
+READS_STDIN = ("run", "start", "check", "crashtest", "graph", "add")
 STDIN = "<stdin>"

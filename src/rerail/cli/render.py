@@ -19,8 +19,8 @@ from rerail.core.pipeline import PAUSED
 from rerail.core.state import State
 from rerail.core.texts import has, span
 from rerail.core.track import RunStatus, Status, Track
-from rerail.core.verdict import error_of, run_status, status_of, waiting_on
-from rerail.core.views import RunResult, RunRow, result
+from rerail.core.verdict import error_of, run_status, stale_of, status_of, waiting_on
+from rerail.core.views import RunResult, RunRow, result, stale_said
 
 SHOWN = 12  # of a list in a report; the rest is counted
 LONGEST_SHOWN = 160  # characters of arguments in a command to type
@@ -50,6 +50,7 @@ def report(
     lines += _section(out, "cli.report.consequences", _skipped(out, picture, accepted=False))
     lines += _section(out, "cli.report.never", [_named(out, "cancelled", step, "") for step in found.never_started])
     lines += _section(out, "cli.report.degraded", _degraded(out, picture))
+    lines += _section(out, "cli.report.stale", _stale(out, picture))
     lines += _section(out, "cli.report.skipped", _skipped(out, picture, accepted=True))
     lines += _section(out, "cli.report.healed", _healed(out, picture))
     if found.disputed:
@@ -161,6 +162,12 @@ def _degraded(out: Output, picture: Picture) -> list[Text]:
         for track in picture.state.tracks.values()
         if track.result is not None and status_of(picture.state, track)[0] is Status.DEGRADED
     ]
+
+
+def _stale(out: Output, picture: Picture) -> list[Text]:
+    """The steps whose result was kept although something it was made from is another today (R3, E5)."""
+    found = [(track.id, stale_of(picture.state, track)) for track in picture.state.tracks.values()]
+    return [_named(out, "degraded", step, stale_said(stale, out.lang) or "") for step, stale in found if stale]
 
 
 def _healed(out: Output, picture: Picture) -> list[Text]:

@@ -113,6 +113,7 @@ ALL: dict[str, Code] = {
         Code("NOT_RETRYABLE", "The error cannot be mended by trying again; fix its cause first."),
         Code("NOTHING_TO_RETRY", "No step of the run failed or was left out."),
         Code("CONFIRM_NEEDED", "The operation needs a confirmation (--yes)."),
+        Code("CRASHTEST_UNDISTURBED", "Even without a crash, the plan of a crash test does not come to its end."),
         Code("WORKER_FAILED", "The worker process ended before it had taken the run up."),
         Code(
             "FILE_NOT_PLACED",

@@ -7,7 +7,7 @@ Rules of this file:
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -107,7 +107,8 @@ class Lines:
     def retry_begin(self, event: ev.RetryBegin) -> Said:
         roots = listed(event.roots) or event.operation
         key = "round_automatic" if event.automatic else "round"
-        return "round", "", self._said(key, round=event.round, by=event.by, roots=roots, size=event.chain_size)
+        words = self._said(key, round=event.round, by=event.by, roots=roots, size=event.chain_size)
+        return "round", "", words + self._changed(event.stale)
 
     def retry_done(self, event: ev.RetryDone) -> Said:
         failed = listed(event.failed) or "-"
@@ -126,7 +127,11 @@ class Lines:
 
     def resumed(self, event: ev.Resumed) -> Said:
         key = "resumed_lost" if event.lost else "taken_up" if event.reason == "queued" else "resumed"
-        return "act", "", self._said(key, by=event.by, lost=listed(event.lost))
+        return "act", "", self._said(key, by=event.by, lost=listed(event.lost)) + self._changed(event.stale)
+
+    def _changed(self, stale: Sequence[str]) -> str:
+        """The finished steps whose tool is another one today (E5)."""
+        return self.say("why.changed_since", names=listed(stale)) if stale else ""
 
     def acted(self, event: ev.Acted) -> Said:
         what = event.outcome or listed([step.id for step in event.course.steps]) or self.told(event.reason)

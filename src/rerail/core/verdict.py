@@ -280,8 +280,10 @@ def summary(state: State, found: Verdict, lang: str = "en") -> str:
         if state.forgone:
             return say("summary.forgone", lang, total=total, names=", ".join(list(state.forgone)[:5]))
         if found.degraded:
-            skipped = counts[Status.SKIPPED]
-            return say("summary.degraded", lang, total=total, degraded=counts[Status.DEGRADED], skipped=skipped)
+            stale = sum(bool(stale_of(state, track)) for track in state.tracks.values())
+            skipped, degraded = counts[Status.SKIPPED], counts[Status.DEGRADED]
+            key = "summary.stale" if stale else "summary.degraded"
+            return say(key, lang, total=total, degraded=degraded, skipped=skipped, stale=stale)
         retries = state.calls - found.attempted
         key = "summary.healed" if retries > 0 else "summary.success"
         return say(key, lang, total=total, done=done, retries=retries)

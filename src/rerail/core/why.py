@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -279,6 +279,7 @@ class _Teller:
     def round(self, event: ev.RetryBegin, time: str) -> list[str]:
         roots = ", ".join(event.roots[:8]) or event.operation
         line = self.say("why.round", time=time, round=event.round, by=event.by, roots=roots, size=event.chain_size)
+        line += self._changed(event.stale)
         spoilt = [
             self.say("why.damaged", path=path, reason=self.told(reason))
             for path, reason in itertools.islice(event.damaged.items(), 8)
@@ -299,7 +300,11 @@ class _Teller:
         lost = self.say("why.answers_lost", names=", ".join(event.lost)) if event.lost else ""
         if event.reason == "queued":
             return [self.say("why.taken_up", time=time, by=event.by)]
-        return [self.say("why.resumed", time=time, by=event.by, lost=lost)]
+        return [self.say("why.resumed", time=time, by=event.by, lost=lost) + self._changed(event.stale)]
+
+    def _changed(self, stale: Sequence[str]) -> str:
+        """The finished steps whose tool is another one today (E5)."""
+        return self.say("why.changed_since", names=", ".join(stale[:8])) if stale else ""
 
     def stopped(self, event: ev.Stopped, time: str) -> list[str]:
         words = self.say(f"stop.{event.code}")

@@ -15,6 +15,7 @@ from typing import Any
 EFFECTS = ("reservations.log", "payments.log", "bookings.log", "mails.log")
 CALLS = "calls.log"
 SETUP = "world.json"
+PACE = "RERAIL_DEMO_PACE"  # for whoever runs the plan without the demo around it, as crash tests do
 
 
 class World:
@@ -33,9 +34,9 @@ class World:
 
     @property
     def pace(self) -> float:
-        """How long a second takes here."""
+        """How long a second takes here; in a world that nobody made, as the environment says."""
         found = self.read(SETUP)
-        return float(found["pace"]) if found is not None else 1.0
+        return float(found["pace"]) if found is not None else float(os.environ.get(PACE, "1"))
 
     # -- Files --------------------------------------------------------------------------------------------------------
 

@@ -385,11 +385,10 @@ class Engine(Foreseer):
             return None
         # The id tells which completion it follows, so that a process that died in between is no loss and no double.
         child = follow_up_id(state)
-        with store_errors():
-            if await self._host.store.head(child) is None:
-                # The servers that its parent brought are there for what follows it, too.
-                plan = msgspec.structs.replace(state.follow_up, mcp={**state.mcp, **state.follow_up.mcp})
-                await self.start(plan, parent=state.run, run_id=child, queued=self._leaving)
+        if not await self._is_begun(child):
+            # The servers that its parent brought are there for what follows it, too.
+            plan = msgspec.structs.replace(state.follow_up, mcp={**state.mcp, **state.follow_up.mcp})
+            await self.start(plan, parent=state.run, run_id=child, queued=self._leaving)
         return child
 
     async def _note_down(self, state: State, told: list[ev.Notified]) -> None:
@@ -734,13 +733,12 @@ class Engine(Foreseer):
 
     async def _late_follow_up(self, run: str) -> str | None:
         """Start what follows a completed run, or follows that, if who was to do it died; None if nothing is missing."""
+        run = await self._beginner(run)
         while (await self.head(run)).status == RunStatus.COMPLETED:
             state = await self.state(run)
             if state.follow_up is None:
                 return None
-            with store_errors():
-                missing = await self._host.store.head(follow_up_id(state)) is None
-            if missing:
+            if not await self._is_begun(follow_up_id(state)):
                 await self._refuse_superseded(run)
                 return await self._follow(state)
             run = follow_up_id(state)

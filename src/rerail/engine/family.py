@@ -94,6 +94,17 @@ class Family(Taker):
             children = await self._host.store.heads(parent=run, prefix=f"{run}-f", limit=1)
         return children[0] if children else None
 
+    async def _is_begun(self, run: str) -> bool:
+        """Whether a run has its plan, or a living process is about to give it one."""
+        with store_errors():
+            head = await self._host.store.head(run)
+        return head is not None and (head.seq > 0 or self._is_held(head))
+
+    async def _beginner(self, run: str) -> str:
+        """The run that is to start this one, if whoever began to do so died before it had a plan; else this one."""
+        head = await self.head(run)
+        return head.parent if _follows(head) and not await self._is_begun(run) else run
+
     async def _line_below(self, run: str) -> Heads:
         """What follows a run, what follows that, and so on: of each the newest."""
         line: Heads = []

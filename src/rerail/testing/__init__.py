@@ -1,4 +1,4 @@
-"""Testing as a feature: scripted tools, minds and models, virtual time, simulated lives, and the contract of stores.
+"""Testing as a feature: scripted tools, minds and models, virtual time, simulated lives, crash tests, store contract.
 
 from rerail.testing import World, virtual_run
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rerail.testing.crashes import CrashReport, crash_in_process, crashtest
     from rerail.testing.model_server import Answer, Asked, ModelServer
     from rerail.testing.models import ScriptedModel, Stall
     from rerail.testing.scripted import Called, ScriptedMind, Took, World
@@ -19,6 +20,7 @@ __all__ = [
     "Answer",
     "Asked",
     "Called",
+    "CrashReport",
     "ModelServer",
     "ScriptedMind",
     "ScriptedModel",
@@ -28,6 +30,8 @@ __all__ = [
     "VirtualClock",
     "VirtualLoop",
     "World",
+    "crash_in_process",
+    "crashtest",
     "simulate",
     "virtual_run",
 ]
@@ -36,12 +40,15 @@ __all__ = [
 _HOMES = {
     "Answer": "model_server",
     "Asked": "model_server",
+    "CrashReport": "crashes",
     "ModelServer": "model_server",
     "ScriptedModel": "models",
     "Stall": "models",
     "StoreContract": "store_contract",
     "VirtualClock": "virtual",
     "VirtualLoop": "virtual",
+    "crash_in_process": "crashes",
+    "crashtest": "crashes",
     "simulate": "simulation",
     "virtual_run": "virtual",
 }

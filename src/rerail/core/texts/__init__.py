@@ -16,6 +16,7 @@ from rerail.core.texts.care import CARE
 from rerail.core.texts.cluster import CLUSTER
 from rerail.core.texts.command_help import COMMAND_HELP
 from rerail.core.texts.commands import COMMANDS
+from rerail.core.texts.crashes import CRASHES
 from rerail.core.texts.demo import DEMO
 from rerail.core.texts.errors import ERRORS
 from rerail.core.texts.files import FILES
@@ -60,6 +61,7 @@ TEXTS: dict[str, dict[str, str]] = {
     **SERVER,
     **GRAPHS,
     **CLUSTER,
+    **CRASHES,
 }
 
 

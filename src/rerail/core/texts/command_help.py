@@ -25,6 +25,10 @@ COMMAND_HELP: dict[str, dict[str, str]] = {
     },
     "cli.command.plan": {"en": "Make a plan with the model; run nothing.", "zh": "用模型生成计划；不执行。"},
     "cli.command.check": {"en": "List every fault of a plan; run nothing.", "zh": "列出计划的所有错误；不执行。"},
+    "cli.command.crashtest": {
+        "en": "Kill a plan at every moment, and see what becomes of it.",
+        "zh": "在每个时刻杀死计划的进程，看结果如何。",
+    },
     "cli.command.retry": {
         "en": "Do again what failed and what depends on it.",
         "zh": "重新执行失败的步骤及依赖它们的步骤。",
@@ -190,6 +194,31 @@ COMMAND_HELP: dict[str, dict[str, str]] = {
         "en": "List every fault of a plan; run nothing.\n\nWith --tools the tools and their arguments are checked as well, and warnings tell what may go wrong: an argument\nthat is made from an optional step's output and does not accept null. Warnings leave the exit code at 0.",
         "zh": "列出计划的所有错误；不执行。\n\n加上 --tools 时也检查工具和参数，并对可能出错之处给出警告：来自可选步骤的输出而不接受空值的参数。\n警告不影响退出码 0。",
     },
+    "cli.about.crashtest": {
+        "en": "Run a plan once undisturbed, then once for every crash point: its process dies there (kill -9), and another "
+        "one resumes it.\nEach time the store, and a ledger of the calls that is kept outside of it, are held against the "
+        "guarantees: no\nacknowledged event lost, no effect repeated that must not be, no step missing from the verdict, the "
+        "same outcome.\nThe tools are really called; store and workspace are made anew for each run. Gates are confirmed, "
+        "and doubts answered\nfrom the ledger where it knows. Exit code: 0 kept, 1 a guarantee was broken, 2 refused.",
+        "zh": "先不受干扰地执行计划一次，再为每个崩溃点执行一次：进程在那里死去（kill -9），由另一个进程恢复。\n"
+        "每次都用存储和存储之外的调用台账核对各项保证：已确认的事件不丢失、不应重复的效果不重复、\n"
+        "结论不遗漏步骤、结果相同。工具会被真实调用；每次执行都使用新的存储和工作目录。确认步骤会自动批准，\n"
+        "疑问在台账知道答案时据此回答。退出码：0 保证成立，1 有保证被违反，2 被拒绝。",
+    },
+    "cli.arg.crashtest.points": {
+        "en": "Try so many crash points, drawn by the seed; without it, every one.",
+        "zh": "只尝试这么多个崩溃点，由种子抽取；不给出则全部尝试。",
+    },
+    "cli.arg.crashtest.seed": {"en": "Draws the crash points of --points.", "zh": "用于抽取 --points 的崩溃点。"},
+    "cli.arg.crashtest.jobs": {
+        "en": "Crash points tried at a time; the tools are called side by side then.",
+        "zh": "同时尝试的崩溃点数；工具会被并行调用。",
+    },
+    "cli.arg.crashtest.keep": {
+        "en": "Keep the store, the files and the ledger of every run in this folder.",
+        "zh": "把每次执行的存储、文件和台账保留在此文件夹中。",
+    },
+    "cli.arg.crashtest.yes": {"en": "Do not ask.", "zh": "不询问。"},
     "cli.about.retry": {
         "en": "Do again exactly what failed and what depends on it.\n\nA plan with stages is left to a process of its own,"
         " which outlives this command; for others this one stays.",

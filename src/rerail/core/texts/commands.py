@@ -125,6 +125,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     "cli.report.consequences": {"en": "Skipped because of that", "zh": "因此跳过"},
     "cli.report.never": {"en": "Never started", "zh": "未启动"},
     "cli.report.degraded": {"en": "Degraded", "zh": "降级"},
+    "cli.report.stale": {"en": "Kept, and maybe out of date", "zh": "已保留，可能过时"},
     "cli.report.skipped": {"en": "Done without", "zh": "已略过"},
     "cli.report.healed": {"en": "Healed", "zh": "已修复"},
     "cli.report.disputed": {"en": "Disputed (said to have failed, but it succeeded)", "zh": "有争议"},

@@ -155,6 +155,10 @@ STORIES: dict[str, dict[str, str]] = {
     "why.permanent": {"en": " (permanent: trying again cannot help)", "zh": "（永久性错误：重试没有用）"},
     "why.somebody": {"en": "somebody", "zh": "某人"},
     "why.person": {"en": "a person", "zh": "某人"},
+    "why.changed_since": {
+        "en": "; done by a tool that has changed since, and kept: {names}",
+        "zh": "；所用工具此后已改变，结果予以保留：{names}",
+    },
     "why.answers_lost": {"en": "; answers lost: {names}", "zh": "；结果丢失：{names}"},
     "why.on.confirm": {"en": "confirm {step}", "zh": "确认 {step}"},
     "why.on.in_doubt": {"en": "in_doubt {step}", "zh": "{step} 结果不明"},

@@ -74,6 +74,10 @@ VERDICTS: dict[str, dict[str, str]] = {
         "en": "done, but not whole: {degraded:step|steps} degraded and {skipped} skipped of {total}",
         "zh": "已完成但不完整：{total} 步中 {degraded} 步降级、{skipped} 步跳过",
     },
+    "summary.stale": {
+        "en": "done, but not whole: {degraded:step|steps} degraded, {skipped} skipped and {stale} out of date of {total}",
+        "zh": "已完成但不完整：{total} 步中 {degraded} 步降级、{skipped} 步跳过、{stale} 步结果可能过时",
+    },
     "summary.forgone": {
         "en": "done by a new plan ({total:step|steps}) that leaves out what was not done: {names}",
         "zh": "由新计划完成（{total} 步），其中舍去了未完成的步骤：{names}",

@@ -1,0 +1,61 @@
+"""`rerail crashtest`: real processes that die, a table, a document, and nobody's tools called without their word."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.cli.conftest import Here, Place
+
+REFUND = Path(__file__).resolve().parents[2] / "examples" / "refund"
+WORDS = ("crashtest", str(REFUND / "plan.yaml"), "--tools", str(REFUND / "tools.py"))
+OK = {"id": "a", "tool": "ok"}
+
+
+def test_a_table_of_what_held(place: Place, here: Here) -> None:
+    """E1, E3: exit code 0, each guarantee with its count, each tool with what is known of it."""
+    done = here(*WORDS, "--points", "1", "--yes", code=0)
+    assert "every guarantee was kept at 1 of" in done.out
+    assert "effects repeated that must not be" in done.out and "post_letter" in done.out
+    assert "1 of 1 crash points" in done.err
+    assert not (place.folder / ".rerail").exists()  # the user's own store is left alone
+
+
+def test_a_broken_guarantee_is_exit_code_one(place: Place, here: Here) -> None:
+    """T4: the world remembers the run before, so this one ends otherwise; the document says where, and all is kept."""
+    plan = place.plan(
+        {"id": "a", "tool": "needs_file", "args": {"name": "there.txt"}}, {"id": "b", "tool": "use_up", "needs": ["a"]}
+    )
+    (place.folder / "more.py").write_text(
+        "import rerail\nfrom pathlib import Path\n\n\n@rerail.tool\ndef use_up() -> None:\n"
+        "    (Path(__file__).parent / 'there.txt').unlink()\n"
+    )
+    place.touch("there.txt")
+    words = ("--tools", "toolbox.py", "--tools", "more.py", "--yes", "--json", "--keep", "kept", "--points", "1")
+    found = here("crashtest", plan, *words, code=1).json
+    assert (found["ok"], found["tried"], found["different"], found["lost"], found["repeated"]) == (False, 1, 1, 0, 0)
+    [trial] = found["trials"]
+    assert not trial["kept"] and trial["what"]
+    assert trial["different"][0] == "crashtest: completed → failed" and "a: succeeded → failed" in trial["different"]
+    kept = place.folder / "kept" / f"point-{trial['point']}"
+    assert (kept / "home" / "runs.db").exists() and (kept / "ledger.jsonl").exists()
+
+
+def test_nobodys_tools_are_called_without_their_word(place: Place, here: Here) -> None:
+    """T4: no terminal and no --yes: refused, before anything is called."""
+    done = here("crashtest", place.plan(OK), "--tools", "toolbox.py", "--json", code=2)
+    assert done.json["error"]["code"] == "CONFIRM_NEEDED" and "--yes" in done.json["error"]["hint"]
+    assert place.calls == []
+
+
+def test_what_cannot_be_tested_is_refused(place: Place, here: Here) -> None:
+    """P5, T4: no tools, a number that is none, a plan with faults, one that does not come to its end by itself."""
+    assert "--tools" in here("crashtest", place.plan(OK), "--yes", code=2).err
+    assert (
+        "--points" in here("crashtest", place.plan(OK), "--tools", "toolbox.py", "--yes", "--points", "0", code=2).err
+    )
+    nobody = place.plan({"id": "a", "tool": "nobody"})
+    assert "nobody" in here("crashtest", nobody, "--tools", "toolbox.py", "--yes", code=2).err
+    assert place.calls == []
+    stuck = place.plan({"id": "a", "tool": "late", "effect": "once"})
+    found = here("crashtest", stuck, "--tools", "toolbox.py", "--yes", "--json", code=2).json
+    assert found["error"]["code"] == "CRASHTEST_UNDISTURBED"

@@ -1,0 +1,225 @@
+"""Crash tests as users have them: what they find, what they cannot know, and what they never overlook."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import rerail
+from rerail.core.codec import encode
+from rerail.core.events import StepFailed, StepStarted, StepVerified
+from rerail.core.plan import Effect
+from rerail.engine.failures import from_code
+from rerail.ports import Row
+from rerail.testing import CrashReport, crash_in_process
+from rerail.testing.crashes.judging import Evidence, judge, tools_of
+from rerail.testing.crashes.ledger import Call, End, Kept, Line, digest_of
+
+QUICK = {"retry": {"backoff_base": 0.001, "jitter": False}}
+
+
+class Shop:
+    """A little world: who was paid, and how often somebody looked."""
+
+    def __init__(self) -> None:
+        self.paid: list[str] = []
+        self.numbers = 0
+
+    def tools(self) -> list[Any]:
+        """Its tools; the world outlives the engine that calls them."""
+
+        @rerail.tool(effect="read")
+        async def price() -> int:
+            return 12
+
+        @rerail.tool  # it says that it may be called again, and draws another number each time
+        async def number() -> int:
+            self.numbers += 1
+            return self.numbers
+
+        async def was_paid(ctx: rerail.Context) -> bool:
+            return ctx.key in self.paid
+
+        @rerail.tool(effect="once", verify=was_paid)
+        async def pay(amount: int, ctx: rerail.Context) -> dict[str, int]:
+            self.paid.append(ctx.key)
+            return {"paid": amount}
+
+        @rerail.tool(effect="once")
+        async def post(to: str) -> str:
+            return f"posted to {to}"
+
+        return [price, number, pay, post]
+
+
+PLAN: dict[str, Any] = {
+    "steps": [
+        {"id": "price", "tool": "price"},
+        {"id": "number", "tool": "number", "needs": ["price"]},
+        {"id": "pay", "tool": "pay", "args": {"amount": "${price}"}, "needs": ["number"], "confirm": True},
+        {"id": "post", "tool": "post", "args": {"to": "Ada"}, "needs": ["pay"]},
+    ],
+    "follow_up": {"steps": [{"id": "thank", "tool": "post", "args": {"to": "Bob"}}]},
+}
+
+
+@pytest.fixture(scope="module")
+def report() -> CrashReport:
+    """Every crash point of the plan, in this process."""
+    return crash_in_process(PLAN, lambda: Shop().tools(), QUICK)
+
+
+def test_every_guarantee_is_kept_at_every_crash_point(report: CrashReport) -> None:
+    """E1, E2, E3, X5: nothing lost, nothing repeated, nothing missing, the same end; T6: what follows is started."""
+    counts = report.counts()
+    assert report.broken == ()
+    assert counts["points"] == counts["tried"] == counts["died"] > 40
+    assert report.status == "completed"
+
+
+def test_a_doubt_is_reported_where_nobody_can_look_and_nowhere_else(report: CrashReport) -> None:
+    """E3: `pay` can be looked for; `post` cannot, and is asked about; the ledger knows what to answer."""
+    doubted = {step for trial in report.trials for step in trial.doubts}
+    assert doubted == {"post", "thank"}
+    assert report.counts()["open"] == 0
+    before = [trial.what for trial in report.trials if "post" in trial.doubts]
+    assert any(what == "before call post" for what in before) and any(what == "after call post" for what in before)
+
+
+def test_a_tool_that_is_not_what_it_says_is_named(report: CrashReport) -> None:
+    """E3: a tool that is called again, and answers otherwise, was no `repeatable` one; of the others no more is said
+    than was seen."""
+    rows = {row.tool: row for row in report.tools}
+    assert [row.tool for row in report.unsafe] == ["number"]
+    assert rows["number"].other_output and rows["number"].steps == {"number"}
+    assert rows["price"].safe is True and rows["price"].again
+    assert rows["pay"].safe is None and rows["pay"].effect == "once"
+
+
+def test_a_tool_that_fails_when_it_is_called_again_is_named_and_the_other_end_is_told() -> None:
+    """E3: what the tool did before it was cut off stands in its own way."""
+
+    def tools() -> list[Any]:
+        made: list[int] = []
+
+        @rerail.tool
+        async def reserve() -> str:
+            if made:
+                raise rerail.ToolError("reserved already", category="permanent_error")
+            made.append(1)
+            return "reserved"
+
+        return [reserve]
+
+    found = crash_in_process({"steps": [{"id": "room", "tool": "reserve"}]}, tools, QUICK)
+    assert [row.tool for row in found.unsafe] == ["reserve"] and found.tools[0].failed
+    assert {trial.what for trial in found.broken} >= {"after call room"}
+    assert all(trial.different for trial in found.broken)
+    assert "room: succeeded → failed" in found.broken[0].different
+
+
+def test_a_seed_draws_the_same_points() -> None:
+    """`--points N` is a sample that can be drawn again."""
+    one = crash_in_process(PLAN, lambda: Shop().tools(), QUICK, points=3, seed=7)
+    other = crash_in_process(PLAN, lambda: Shop().tools(), QUICK, points=3, seed=7)
+    assert [trial.point for trial in one.trials] == [trial.point for trial in other.trials]
+    assert len(one.trials) == 3 and one.points > 40
+
+
+def test_without_an_end_there_is_nothing_to_compare_with() -> None:
+    """A plan that stands still by itself is refused, with how it stands."""
+
+    @rerail.tool(effect="once")
+    async def lose() -> None:
+        raise ConnectionResetError("gone")
+
+    with pytest.raises(rerail.Refused, match="crashtest: waiting"):
+        crash_in_process({"steps": [{"id": "lose", "tool": "lose"}]}, lambda: [lose], QUICK)
+
+
+# -- What the judge must not overlook ---------------------------------------------------------------------------------
+
+RUN = "crashtest"
+
+
+@pytest.fixture(scope="module")
+def calm() -> Evidence:
+    """A run without a crash."""
+    from rerail.plans import Plan
+    from rerail.testing.crashes import _trial_here
+
+    plan = {"steps": [{"id": "pay", "tool": "post", "args": {"to": "Ada"}}]}
+    return _trial_here(Plan.load(plan), Shop().tools(), QUICK, 0)
+
+
+def changed(seen: Evidence, *lines: Line) -> Evidence:
+    """The same with further lines in its ledger."""
+    return replace(seen, lines=[*seen.lines, *lines])
+
+
+def test_an_undisturbed_run_is_fine(calm: Evidence) -> None:
+    """What the others differ from."""
+    assert judge(1, calm, calm).kept
+
+
+def test_an_acknowledged_event_that_is_gone_or_another_is_found(calm: Evidence) -> None:
+    """E1: what was acknowledged is there, as it was."""
+    rows = list(calm.histories[RUN])
+    assert judge(1, replace(calm, histories={RUN: rows[:-1]}), calm).lost == (f"{RUN}:{rows[-1].seq}",)
+    spoilt = [*rows[:-1], Row(rows[-1].seq, rows[-1].at, rows[-1].data.replace(b"true", b"true "))]
+    assert judge(1, replace(calm, histories={RUN: spoilt}), calm).lost == (f"{RUN}:{rows[-1].seq}",)
+    assert judge(1, changed(calm, Kept(1, RUN, 99, digest_of(b"x"))), calm).lost == (f"{RUN}:99",)
+
+
+def test_a_once_call_after_another_is_a_repetition(calm: Evidence) -> None:
+    """E3: unless the history says why: it said that it failed, or somebody looked."""
+    again = Call(2, RUN, "pay", 2, "post", "once", "-")
+    assert judge(1, changed(calm, again), calm).repeated == ("pay",)
+    assert judge(1, changed(calm, replace_attempt(again, 1)), calm).repeated == ("pay",)
+    seen = calm.histories[RUN]
+
+    def told(*events: Any, by: int = 1) -> tuple[str, ...]:
+        """What is found if the history says this, written by the first process or by the one after it."""
+        rows = [*seen[:2], *(Row(3 + at, 1.0, encode(event)) for at, event in enumerate(events))]
+        lines = [line for line in calm.lines if isinstance(line, Call | End)]
+        kept = [Kept(by, RUN, row.seq, digest_of(row.data)) for row in rows]
+        return judge(1, Evidence([*lines, *kept, again], {RUN: rows}), calm).repeated
+
+    start = StepStarted("pay", 1, "post", Effect.ONCE)
+    refused = from_code("TIMEOUT", seconds=1)
+    assert told(start, StepFailed("pay", 1, refused)) == ()
+    assert told(start, StepFailed("pay", 1, refused), by=2) == ("pay",)  # it cannot know that
+    assert told(start, StepFailed("pay", 1, refused, lost=True)) == ("pay",)
+    assert told(start, StepVerified("pay", 1, "absent"), by=2) == ()
+    assert told(start, StepVerified("pay", 1, "unknown"), by=2) == ("pay",)
+
+
+def replace_attempt(call: Call, attempt: int) -> Call:
+    """The same call under another number."""
+    return Call(call.life, call.run, call.step, attempt, call.tool, call.effect, call.args)
+
+
+def test_a_step_or_an_end_that_is_missing_is_found(calm: Evidence) -> None:
+    """X5, V1: one row for each step, and the same end."""
+    rows = calm.histories[RUN]
+    unfinished = judge(1, Evidence(calm.lines[:0], {RUN: rows[:3]}), calm)
+    assert unfinished.missing == ("pay",) and unfinished.different
+    nothing = judge(1, Evidence([], {}), calm)
+    assert nothing.missing == ("pay",) and nothing.different == (f"{RUN}: completed → -",)
+    assert not judge(1, replace(calm, problem="it hangs"), calm).kept
+
+
+def test_a_call_is_compared_with_the_same_call_only() -> None:
+    """E3: other arguments, other output; and an error that comes without a crash too is no sign."""
+    first, end = Call(1, RUN, "a", 1, "read", "read", "x"), End(1, RUN, "a", 1, "one")
+    usual = Evidence([first, end], {})
+    other = Evidence([first, Call(2, RUN, "a", 2, "read", "read", "y"), End(2, RUN, "a", 2, "two")], {})
+    assert tools_of(usual, [other])[0].safe is None
+    same = Evidence([first, Call(2, RUN, "a", 2, "read", "read", "x"), End(2, RUN, "a", 2, "one")], {})
+    assert tools_of(usual, [same])[0].safe is True
+    failed = Evidence([first, Call(2, RUN, "a", 2, "read", "read", "x"), End(2, RUN, "a", 2, error="no")], {})
+    assert tools_of(usual, [failed])[0].failed == 1
+    often = Evidence([first, End(1, RUN, "a", 1, error="no")], {})
+    assert tools_of(often, [failed])[0].failed == 0
