@@ -276,7 +276,7 @@ async def test_plans_may_use_what_the_server_was_started_with(web: Web) -> None:
         assert (fault["code"], fault["hint"]) == ("BAD_ARGS", "") and "'list'" in fault["message"]
         assert "--allow" not in (await client.post("/runs", json=odd)).json()["hint"]
         refused = await client.post("/runs", json={"plan": {"steps": steps}})
-        assert refused.status_code == 409 and refused.headers["content-type"] == "application/problem+json"
+        assert refused.status_code == 422 and refused.headers["content-type"] == "application/problem+json"
         assert refused.json()["code"] == "PLAN_INVALID" and len(refused.json()["faults"]) == len(checked["faults"])
         assert (await client.get("/tools")).json()["withheld"] == [{"name": "list", "kind": "shell"}]
         for odd in ("tools.py", "/etc/passwd", "12", "[]", "", {"steps": []}, []):
