@@ -13,7 +13,8 @@ DEMO := .venv-demo/.installed
 BIN := .venv/bin
 PAGE := src/rerail/server/page/index.html
 
-.PHONY: help demo web test long simulate fuzz check format bench bench-scale bench-recovery bench-peers lock clean
+.PHONY: help demo web test long simulate fuzz coverage mutate audit wheel check format bench bench-scale bench-load \
+	bench-recovery bench-peers lock clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -28,6 +29,8 @@ test: $(DEV) ## Run the tests (JOBS=0 in one process, PYTEST_ARGS="-k chain" to 
 	@$(MAKE) --no-print-directory -s $(PAGE) HOW=--if-possible
 	$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
 
+# One of these may take longer than any test of CI.
+long: export PYTEST_TIMEOUT = 7200
 long: $(DEV) ## Run the tests that take minutes: kill -9, laws with many examples, races of workers
 	RERAIL_KILLS=200 RERAIL_LAWS=10 RERAIL_RACES=100 RERAIL_MANY=500 RERAIL_CRASHES=all RERAIL_SCHEMA_EXAMPLES=100 \
 		$(BIN)/python -m pytest -n $(JOBS) tests/crash tests/laws tests/workers tests/stages/test_crashes.py \
@@ -50,6 +53,28 @@ fuzz: $(FUZZ) ## Hunt for input that breaks what reads it, SECONDS (600) for eac
 	@for target in $(TARGETS); do \
 		PYTHONPATH=src:. .venv-fuzz/bin/python -m tests.fuzz.hunt $$target build/fuzz -max_total_time=$(SECONDS) || exit 1; \
 	done
+
+# What chance draws is the same each time, so that what is reached is too.
+MEASURED := tests/core tests/mind tests/laws tests/scenarios
+
+coverage: $(DEV) ## Measure the branches of core and mind that the tests reach; less than all fails
+	$(BIN)/python -m coverage erase
+	$(BIN)/python -m coverage run -m pytest -n 0 --hypothesis-profile=ci $(MEASURED) $(PYTEST_ARGS)
+	$(BIN)/python -m coverage report --skip-covered --show-missing
+
+MUTANTS ?= 1000
+SEED ?= 7
+
+mutate: $(DEV) ## Put MUTANTS (1000) small faults into the core, drawn by SEED (7), and see the tests notice
+	$(BIN)/python -m tests.mutation $(MUTANTS) --seed $(SEED) --least 90 $(MUTATE_ARGS)
+
+audit: $(DEV) ## Look for known flaws in what is locked, and for licences that cannot be shipped with
+	@$(call venv,.venv-audit)
+	@.venv-audit/bin/python $(PIP) pip-audit || echo "pip-audit cannot be installed here"
+	$(BIN)/python -m tests.supply.audit requirements.lock requirements-core.lock --pip-audit=.venv-audit/bin/python
+
+wheel: $(DEV) ## Build the wheel twice, and see that both are the same to the byte
+	$(BIN)/python -m tests.supply.wheel $(WHEEL_ARGS)
 
 check: $(DEV) ## Everything that must hold before a change lands: format, lint, types, layers, tests
 	$(BIN)/ruff format --check .
@@ -85,7 +110,7 @@ lock: ## Choose versions anew and write both lock files (UPGRADE= keeps the vers
 UPGRADE ?= --upgrade
 
 clean: ## Remove caches, builds and the demo's environment (.venv stays)
-	rm -rf .venv-demo .venv-fuzz build dist src/rerail/server/page web/node_modules .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv-demo .venv-fuzz build dist src/rerail/server/page web/node_modules .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # --- environments

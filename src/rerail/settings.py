@@ -206,6 +206,18 @@ SECRET: Final = frozenset(
 VARIABLES: Final = frozenset(f"{table}.key_env" for table in _MODEL_TABLES)
 
 
+# The settings that govern a run and are recorded with it, by the policy's names: these can be replayed.
+RECORDED: Final[dict[str, str]] = {
+    **{f"run.{name}": name for name in RunTable.__struct_fields__},
+    **{f"retry.{name}": name for name in RetryTable.__struct_fields__},
+    **{f"reflection.{name}": name for name in ReflectionTable.__struct_fields__ if name != "memory"},
+    "reflection.enable_step_level_reflection": "reflect",
+    "reflection.mode": "reflection_mode",
+    "evaluation.judge": "judge",
+    "evaluation.shortcut": "shortcut",
+}
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Everything that can be set, with the contract's defaults."""
 
@@ -467,6 +479,28 @@ def overrides_from(pairs: list[str]) -> dict[str, dict[str, Any]]:
             raise SettingsError(tell("refuse.settings.set_how", pair=pair))
         found.setdefault(table, {})[key] = _parsed(text)
     return found
+
+
+def recorded_changes(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Other values for settings that a run records, nested or as `table.key`, checked; those of a run alone are known.
+
+    `SettingsError` names all that can be changed.
+    """
+    flat: dict[str, Any] = {}
+    for name, value in given.items():
+        inside = value if isinstance(value, Mapping) and name in Settings.__struct_fields__ else None
+        flat |= {f"{name}.{key}": one for key, one in inside.items()} if inside is not None else {name: value}
+    known, hint = ", ".join(RECORDED), tell("hint.settings.replay")
+    if not flat:
+        raise SettingsError(tell("refuse.settings.nothing_to_replay", known=known), hint=hint)
+    nested: dict[str, dict[str, Any]] = {}
+    for name, value in flat.items():
+        if name not in RECORDED:
+            raise SettingsError(tell("refuse.settings.not_replayed", name=name, known=known), hint=hint)
+        table, _, key = name.partition(".")
+        nested.setdefault(table, {})[key] = value
+    policy = Settings.load(nested).policy()
+    return {name: getattr(policy, RECORDED[name]) for name in flat}
 
 
 def describe(settings: Settings, sources: Mapping[str, str]) -> list[dict[str, Any]]:

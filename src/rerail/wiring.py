@@ -20,6 +20,7 @@ import msgspec
 from rerail.adapters.telemetry import make_tracing
 from rerail.core.events import Record
 from rerail.core.plan import Fault, servers_of
+from rerail.core.replay import Replay
 from rerail.core.scrub import Scrub
 from rerail.core.texts import tell
 from rerail.core.tools import ToolSpec
@@ -33,7 +34,7 @@ from rerail.errors import PlanError, Refused, RerailError, SettingsError, StoreE
 from rerail.plans import Plan
 from rerail.ports import Clock, Executor, Mind, Model, Notifier, Store, Tool
 from rerail.secrecy import in_servers, secrets_of
-from rerail.settings import ROLES, RoleTable, Settings
+from rerail.settings import RECORDED, ROLES, RoleTable, Settings, recorded_changes
 from rerail.version import __version__
 
 if TYPE_CHECKING:
@@ -549,6 +550,16 @@ class Engine(core.Engine):
         if chosen is None:
             raise PlanError(tell("refuse.settings.planning_failed", problem=planned.problem), code="PLANNING_FAILED")
         return await super().start(chosen, parent=parent, by=by, run_id=run_id, planned=planned, queued=queued)
+
+    async def replay(self, run: str, settings: Mapping[str, Any]) -> Replay:
+        """Decide a recorded run again under other settings; nothing is called.
+
+        ``settings`` are nested or dotted: `{"reflection.max_step_retries": 1}`. Where they lead to a call whose answer
+        the history does not hold, what follows is unknown.
+        """
+        wanted = recorded_changes(settings)
+        found = await self.decided_again(run, {RECORDED[name]: value for name, value in wanted.items()})
+        return replace(found, settings={name: found.settings[RECORDED[name]] for name in wanted})
 
     async def submit(self, plan: Any = None, **options: Any) -> str:
         """Check a plan and leave a run of it to a worker that shares the store; returns the run's id.

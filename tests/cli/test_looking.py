@@ -133,6 +133,46 @@ def test_why_tells_the_story_of_a_step(here: Here) -> None:
     assert here("why", run[:5], "b", "--json", code=0).json["story"][0] == told.splitlines()[0]
 
 
+def test_a_run_is_replayed_under_other_settings(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A recorded run is decided again; nothing is called, and what the history does not hold is said."""
+    for name, value in (("REFLECTION_MAX_STEP_RETRIES", "3"), ("RETRY_MAX_RETRY_ROUNDS", "1")):
+        monkeypatch.setenv(f"RERAIL_{name}", value)
+    run = here.run({"id": "a", "tool": "fail", "args": {"category": "transient_error"}}, code=1)
+    called = list(here.place.calls)
+    assert len(called) == 8  # two rounds
+    fewer = here("replay", run[:6], "--set", "retry.max_retry_rounds=0", code=0).out
+    assert "retry.max_retry_rounds = 0 (recorded: 1)" in fewer and "failed, 4 calls" in fewer
+    more = here("replay", run, "--set", "reflection.max_step_retries=5", code=0).out
+    assert "at least" in more and "what fail would have answered to call 5 of step a in round 0" in more
+    told = here("replay", run, "--set", "retry.backoff_base=0.5", "--json", code=0).json
+    assert told["known"] and not told["same"] and told["steps"][0]["replayed"]["calls"] == 8
+    same = here("replay", run, "--set", "retry.max_retries=9", code=0).out
+    assert "event by event" in same
+    assert "run.concurrency" in here("replay", run, "--set", "store.url=x", code=2).err
+    assert "reflection.max_step_retries" in here("replay", run, code=2).err
+    assert here.place.calls == called
+
+
+def test_a_run_is_replayed_without_its_tools(here: Here) -> None:
+    """What can be said without them is said, and that they are not there."""
+    run = here.run({"id": "a", "tool": "ok"}, code=0)
+    (here.place.folder / "toolbox.py").unlink()
+    found = here("replay", run, "--set", "run.max_attempts=0", code=0)
+    assert "cannot be loaded" in found.err and "failed" in found.out
+
+
+def test_the_failure_memory_is_shown_and_cleared(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    """H10: which rung mended which failure, from the histories; cleared, it learns anew."""
+    monkeypatch.setenv("RERAIL_REFLECTION_MAX_STEP_RETRIES", "1")
+    step = {"id": "a", "tool": "fail", "alternatives": ["ok"]}
+    here.run(step, code=0)
+    [row] = here("memory", "--json", code=0).json
+    assert row["rung"] == "alternative_tool" and row["worked"] == 1 and "fail" in row["failure"]
+    assert "alternative_tool" in here("memory", code=0).out
+    assert here("memory", "--clear", "--json", code=0).json == []
+    assert "alternative_tool" not in here("memory", code=0).out
+
+
 def test_artifacts_and_outputs(here: Here) -> None:
     """E6, SPEC 12: what steps made is listed and printed, texts as they are and values as JSON."""
     value = {"名": [1, 2]}

@@ -354,6 +354,12 @@ async def test_the_rest_of_what_the_command_line_shows(web: Web) -> None:
         assert story["failures"] == printed["failures"]
         assert "步骤" in (await client.get(f"/runs/{run}/why", params={"step": "b", "lang": "zh"})).json()["text"]
         assert (await client.get(f"/runs/{run}/graph")).json() == web.place.rerail("graph", run)
+        other = {"set": ["run.concurrency=1", "run.max_attempts=1"]}
+        again = (await client.get(f"/runs/{run}/replay", params=other)).json()
+        words = ("--set", "run.concurrency=1", "--set", "run.max_attempts=1")
+        assert again == web.place.rerail("replay", run, *words) and again["replayed"]["calls"] == 1
+        refused = await client.get(f"/runs/{run}/replay", params={"set": "server.port=1"})
+        assert refused.status_code == 422 and "run.concurrency" in refused.json()["detail"]
         lines = (await client.get(f"/runs/{run}/logs")).json()["lines"]
         assert "echoing" in [line["text"] for line in lines] and lines[0]["kind"] == "act"
         last = (await client.get(f"/runs/{run}/logs", params={"tail": 2})).json()["lines"]

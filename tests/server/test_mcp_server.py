@@ -162,12 +162,13 @@ async def test_a_model_can_tell_what_there_is(place: Place) -> None:
         tools = await ask(client, "list_tools")
     assert set(offered) == {
         "list_tools", "check_plan", "run_plan", "start_plan", "list_runs", "show_run", "wait_run", "why_run",
-        "retry_run", "resume_run", "pause_run", "cancel_run", "skip_step", "confirm_step", "resolve_step", "add_steps",
-        "repair_step", "list_artifacts", "read_artifact",
+        "replay_run", "retry_run", "resume_run", "pause_run", "cancel_run", "skip_step", "confirm_step", "resolve_step",
+        "add_steps", "repair_step", "list_artifacts", "read_artifact",
     }  # fmt: skip
     looking = {name for name, tool in offered.items() if tool.annotations and tool.annotations.read_only_hint}
     assert looking == {
-        "list_tools", "check_plan", "list_runs", "show_run", "wait_run", "why_run", "list_artifacts", "read_artifact",
+        "list_tools", "check_plan", "list_runs", "show_run", "wait_run", "why_run", "replay_run", "list_artifacts",
+        "read_artifact",
     }  # fmt: skip
     for tool in offered.values():
         assert len(tool.description or "") > 60
@@ -198,6 +199,8 @@ async def story(client: Client, place: Place) -> str:
     assert [progress for progress, _ in told] == sorted({progress for progress, _ in told})
     run = str(ran["run_id"])
     assert any("no go" in line for line in (await ask(client, "why_run", run=run, step="b"))["story"])
+    again = await ask(client, "replay_run", run=run[:6], settings={"run.max_attempts": 1})
+    assert again["known"] and again["replayed"]["calls"] == 1 and again["recorded"]["calls"] == 2
     preview = await ask(client, "retry_run", run=run[:6], dry_run=True)
     assert ([row["step"] for row in preview["rerun"]], preview["kept"]) == (["b", "c"], ["a"])
     assert place.calls == ["a", "b"]
@@ -389,6 +392,7 @@ async def test_what_is_refused_is_an_answer(place: Place) -> None:
             ("resume_run", {"run": done}, "RUN_AT_REST"),
             ("confirm_step", {"run": done}, None),
             ("why_run", {"run": done, "step": "z"}, "STEP_UNKNOWN"),
+            ("replay_run", {"run": done, "settings": {"store.url": "x"}}, "SETTINGS_INVALID"),
             ("run_plan", {"plan": {"steps": [{"id": "a", "tool": "noisi"}]}}, "PLAN_INVALID"),
             ("run_plan", {"plan": "no: [plan"}, "PLAN_UNREADABLE"),
             ("no_such_tool", {}, "USAGE"),

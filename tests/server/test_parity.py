@@ -38,6 +38,7 @@ ROUTES: dict[str, str] = {
     "ls": "GET /runs",
     "show": "GET /runs/{run}",
     "why": "GET /runs/{run}/why",
+    "replay": "GET /runs/{run}/replay",
     "logs": "GET /runs/{run}/logs",
     "watch": "GET /runs/{run}/stream",
     "graph": "GET /runs/{run}/graph",

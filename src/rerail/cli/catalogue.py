@@ -37,6 +37,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command("ls", "", f"{_LOOK}:ls"),
         Command("show", "RUN", f"{_LOOK}:show"),
         Command("why", "RUN [STEP]", f"{_LOOK}:why"),
+        Command("replay", "RUN --set KEY=VALUE", "rerail.cli.commands_replay:replay"),
         Command("logs", "RUN", f"{_LOOK}:logs"),
         Command("watch", "RUN", f"{_LOOK}:watch"),
         Command("graph", "RUN | PLAN", f"{_LOOK}:graph"),

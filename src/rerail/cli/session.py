@@ -184,6 +184,20 @@ class Session:
             yield engine, await engine.find(run)
 
     @asynccontextmanager
+    async def replaying(self, run: str) -> AsyncIterator[tuple[Engine, str]]:
+        """An engine that knows the run's tools, as far as they can be loaded; it opens no servers and calls nothing."""
+        async with self.engine(run=run) as looking:
+            run = await looking.find(run)
+            sources = await self._sources_of(looking, run)
+        try:
+            tools = self._load_again(run, sources)
+        except RerailError as error:
+            self.out.notice(tell("cli.replay.no_tools", reason=error.message))
+            tools = []
+        async with self.engine((), tools) as engine:
+            yield engine, run
+
+    @asynccontextmanager
     async def acting(self, run: str, *, patient: bool = False) -> AsyncIterator[tuple[Engine, str, str]]:
         """An engine to act on a run with, the run's full id, and its living owner in another process, if it has one.
 

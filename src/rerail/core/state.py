@@ -222,12 +222,6 @@ class State:
                 return need.id
         return ""
 
-    def quiet(self) -> bool:
-        """Whether nothing is under way and nothing can start by itself."""
-        return not (
-            self.running or self.ready or self.backoff or self.hurt or self.held or self.keepers or self.announce
-        )
-
     def tool_of(self, track: Track) -> str:
         """The tool that the step's next call would use."""
         if track.heal is not None:

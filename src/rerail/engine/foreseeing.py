@@ -7,9 +7,12 @@ Rules of this file:
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
+from typing import Any
 
 from rerail.core.commands import Faulty, Preview, Refusal
+from rerail.core.replay import Replay, replay
 from rerail.core.state import State
 from rerail.core.texts import tell
 from rerail.core.tools import ToolSpec
@@ -34,6 +37,15 @@ class Foreseer(Family):
             pretend_mended(state)
         with refusals():
             return foresee(state, specs, wish, self._host.clock.now())
+
+    async def decided_again(self, run: str, changes: Mapping[str, Any]) -> Replay:
+        """A recorded run with some of its policy changed: what would have been different, as far as it is known."""
+        run = await self.find(run)
+        records = await self.events(run)
+        state = await self.state(run)
+        refuse_without_plan(state)
+        tools = {**unseen(state), **self._host.specs_of(state)}
+        return await asyncio.to_thread(replay, run, records, tools, changes)  # a long history takes its time
 
     async def _refuse_foreign(self, run: str, wish: Wish) -> None:
         """Refuse to bring a change that uses tools which are not here: the run's owner would not know who asks (I4)."""

@@ -81,6 +81,14 @@ ROW = shape(
 ROWS = shape("next:s?", runs=each(ROW))
 EVENTS = shape("next:i?", events=each(shape("seq:i run:s at:n type:s ~words:s")))
 WHY = shape("run_id:s step:s? text:s failures:a", story=_TEXTS)
+_SPENT = "status:s calls:i waited:n"
+_SPENT_IN_ALL = f"{_SPENT} seconds:n tokens:i cost:n"
+REPLAY = shape(
+    "run_id:s settings:o known:b same:b branch:i? not_replayed:i drift:i?",
+    recorded=shape(_SPENT_IN_ALL), replayed=shape(_SPENT_IN_ALL), instead=each(shape("does:s")),
+    steps=each(shape("step:s changed:b other_output:b", recorded=shape(_SPENT), replayed=shape(_SPENT))),
+    unknown=each(shape("what:s step:s? tool:s? call:i? round:i")),
+)  # fmt: skip
 GRAPH = shape(
     "", nodes=each(shape("id:s tool:s title:s? status:s layer:i")), edges=each(shape("from:s to:s when:s"))
 )  # fmt: skip

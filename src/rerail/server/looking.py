@@ -29,6 +29,7 @@ from rerail.server.shapes import (
     GONE,
     MOST,
     PROBLEMS,
+    REFUSALS,
     ROW_EXAMPLE,
     RUN_EXAMPLE,
     STEP_EXAMPLE,
@@ -39,6 +40,7 @@ from rerail.server.shapes import (
     gives,
 )
 from rerail.server.strict import StrictRoute
+from rerail.settings import overrides_from
 from rerail.version import __version__
 from rerail.wiring import Engine
 
@@ -150,6 +152,26 @@ async def why(request: Request, run: RunPath, step: str | None = None, lang: Lan
     told = await engine.why(found, step, language(request))
     failed = failures(await engine.events(found), step)
     return Json({"run_id": found, "step": step, "text": told, "story": told.splitlines(), "failures": failed})
+
+
+_REPLAY = {"run_id": "ab12", "known": True, "same": False, "branch": 9, "replayed": {"status": "failed", "calls": 2}}
+
+
+@router.get(
+    "/runs/{run}/replay",
+    responses={**REFUSALS, **gives(_REPLAY, "Both, side by side.", answers.REPLAY)},
+)
+async def replay(
+    request: Request,
+    run: RunPath,
+    settings: Annotated[
+        list[str],
+        Query(alias="set", min_length=1, max_length=50, description="Other settings, each as `table.key=value`."),
+    ],
+) -> Response:
+    """The run, decided again under other settings: what would have been different. Nothing is called."""
+    found = await serving_of(request).engine.replay(run, overrides_from(settings))
+    return Json(found.to_dict())
 
 
 @router.get(

@@ -239,6 +239,21 @@ async def why_run(request: _Request) -> dict[str, Any]:
     return {"run_id": run, "step": step, "story": (await request.engine.why(run, step)).splitlines()}
 
 
+@_offer(
+    _LOOK,
+    ("run", "settings"),
+    run=_RUN,
+    settings={
+        "type": "object",
+        "description": 'Other values for settings that a run records, such as {"reflection.max_step_retries": 1}.',
+    },
+)
+async def replay_run(request: _Request) -> dict[str, Any]:
+    """Decide a recorded run again under other settings, without calling anything: what would have been different, run
+    and steps, as recorded and as replayed. Where the history holds no answer, the status is unknown."""
+    return (await request.engine.replay(request.args["run"], request.args["settings"])).to_dict()
+
+
 @_offer(_LOOK, ("run",), run=_RUN, limit={"type": "integer", "minimum": 1, "maximum": 1000, "default": 100})
 async def list_artifacts(request: _Request) -> dict[str, Any]:
     """List the outputs that a run keeps, as they were last made: name, the step and attempt that made each, its size in

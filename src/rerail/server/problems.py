@@ -18,7 +18,7 @@ from starlette.responses import Response
 
 from rerail.core.plan import Fault
 from rerail.core.texts import Told, retold, tell
-from rerail.errors import PlanError, RerailError, StoreError
+from rerail.errors import PlanError, RerailError, SettingsError, StoreError
 from rerail.server.plain import encode
 from rerail.server.serving import language
 
@@ -43,7 +43,7 @@ def status_of(error: RerailError) -> int:
     """The HTTP status of an error."""
     if error.code in STATUS:
         return STATUS[error.code]
-    if isinstance(error, PlanError):
+    if isinstance(error, PlanError | SettingsError):
         return 422
     return 503 if isinstance(error, StoreError) else 409
 

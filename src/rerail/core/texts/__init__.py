@@ -26,6 +26,7 @@ from rerail.core.texts.models import MODELS
 from rerail.core.texts.notify import NOTIFY
 from rerail.core.texts.plans import PLANS
 from rerail.core.texts.reasons import REASONS
+from rerail.core.texts.replays import REPLAYS
 from rerail.core.texts.runs import RUNS
 from rerail.core.texts.schemas import SCHEMAS
 from rerail.core.texts.server import SERVER
@@ -62,6 +63,7 @@ TEXTS: dict[str, dict[str, str]] = {
     **GRAPHS,
     **CLUSTER,
     **CRASHES,
+    **REPLAYS,
 }
 
 

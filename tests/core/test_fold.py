@@ -1,0 +1,243 @@
+"""The fold never fails on a late, doubled or odd word: histories are long, and processes die (DESIGN 1)."""
+
+from __future__ import annotations
+
+import pytest
+
+from rerail.core import events as ev
+from rerail.core.codes import Category
+from rerail.core.decide import Ask, Call, Note, closing, decide
+from rerail.core.events import Course, Error, Event, Record
+from rerail.core.fold import evolve, fold
+from rerail.core.plan import Effect, Fallback, Need, Plan, Step, When
+from rerail.core.policy import Policy, Rung
+from rerail.core.state import State
+from rerail.core.tools import ToolSpec
+from rerail.core.track import Phase, same_inputs
+from rerail.core.verdict import run_status, status_of
+
+NO = Error("TOOL_FAILED", Category.TOOL, "no")
+LOST = Error("TIMEOUT", Category.TRANSIENT, "late")
+TOOLS = {name: ToolSpec(name) for name in ("t", "u", "v")}
+CHAIN = (Step("a", "t"), Step("b", "u", needs=(Need("a"),)), Step("c", "u", needs=(Need("b"),)))
+
+
+def begun(*more: Event, steps: tuple[Step, ...] = CHAIN, policy: Policy | None = None) -> State:
+    """A state after these, a second each."""
+    events: list[Event] = [ev.RunStarted(policy=policy or Policy()), ev.PlanAccepted(Plan("", steps)), *more]
+    return fold("r", [Record("r", n + 1, 100.0 + n, event) for n, event in enumerate(events)])
+
+
+def then(state: State, *events: Event) -> State:
+    """The state after more."""
+    for event in events:
+        evolve(state, event, state.at + 1, state.seq + 1)
+    return state
+
+
+def phases(state: State) -> dict[str, str]:
+    """Where each step stands."""
+    return {track.id: track.phase.name for track in state.tracks.values()}
+
+
+STARTED = ev.StepStarted("a", 1, "t")
+DONE = ev.StepSucceeded("a", 1, {"n": 1}, "d1", 7)
+
+LATE: list[Event] = [
+    ev.StepStarted("gone", 1, "t"), ev.StepStarted("a", 1, "t"), ev.StepStarted("a", 0, "t"),
+    ev.StepSucceeded("gone", 1), ev.StepSucceeded("a", 1, {"n": 2}, "d2"), ev.StepSucceeded("a", 7),
+    ev.StepFailed("gone", 1, NO), ev.StepFailed("a", 1, NO), ev.StepFailed("a", 7, NO),
+    ev.StepFailed("a", 1, NO, called=False), ev.StepVerified("a", 1, "absent"), ev.StepVerified("gone", 1, "there"),
+    ev.StepSkipped("gone", "SKIP_USER"), ev.StepKept("gone"), ev.StepKept("a", "once"), ev.StepRenewed("gone"),
+    ev.StepRenewed("a"), ev.RetryScheduled("gone", 2, 4, 2, 1.0, 1.0), ev.RetryScheduled("a", 2, 4, 2, 1.0, 1.0),
+    ev.Reflected("gone", 1, Category.TOOL, Rung.FAIL), ev.Reflected("a", 1, Category.TOOL, Rung.FAIL),
+    ev.Recovered("gone", 1, Rung.ADJUST, args={"x": 1}), ev.Asked("reflect", "a", 1), ev.Asked("reflect", "gone", 1),
+    ev.Declined("repair", "a"), ev.Declined("repair", "gone"), ev.Declined("reflect", "a"),
+    ev.Declined("replan", late=True), ev.PlanRejected("ann", ("x",)), ev.StepProgress("a", 1, "words"),
+    ev.ArtifactLost("a", "d9", "gone", Course(("gone",))), ev.Notified("webhook", "host", True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("event", LATE, ids=lambda event: type(event).__name__)
+def test_a_late_word_changes_nothing(event: Event) -> None:
+    """DESIGN 1: an answer is heard only from the attempt that is waited for."""
+    state = begun(STARTED, DONE)
+    before, result = phases(state), state.tracks["a"].result
+    then(state, event)
+    assert phases(state) == before and state.tracks["a"].result is result
+    assert state.tracks["a"].attempt == 1 and state.replans == 0
+
+
+def test_words_about_steps_that_are_gone_are_passed_over() -> None:
+    """E5: courses, stale marks and gates of steps that a later plan does not have."""
+    state = begun(
+        STARTED, DONE, ev.Resumed("ann", stale=("gone", "a")),
+        ev.RetryBegin(
+            1, "ann", ("gone",), ("gone",), 1, automatic=False, stale=("gone", "a"), reset_count=True,
+            course=Course(("gone",), fresh=("gone", "a"), below=("gone",), dropped=("nobody",)),
+        ),
+    )  # fmt: skip
+    assert state.tracks["a"].stale == "definition changed" and state.tracks["a"].generation == 1
+    assert phases(state) == {"a": "SUCCEEDED", "b": "PENDING", "c": "PENDING"} and state.round == 1
+    then(state, ev.Acted("confirm", "ann", "gone"), ev.Acted("resolve", "ann", "gone", outcome="succeeded"))
+    assert phases(state)["a"] == "SUCCEEDED"
+    then(state, ev.Acted("repair", "ann", "a", course=Course(dropped=("b", "c"))))
+    assert set(state.tracks) == {"a"} and state.forgone == {"b": None, "c": None}
+
+
+def test_a_replan_lets_only_those_go_that_waited_for_it() -> None:
+    """H8: a step that is held for a repair stays held; one that wanted the new plan is looked at again."""
+    steps = (Step("a", "t"), Step("b", "u"))
+    state = begun(
+        STARTED, ev.StepFailed("a", 1, NO), ev.Reflected("a", 1, Category.DECOMPOSITION, Rung.REPLAN),
+        ev.StepStarted("b", 1, "u"), ev.StepFailed("b", 1, NO), ev.Reflected("b", 1, Category.TOOL, Rung.REPAIR),
+        steps=steps, policy=Policy(minds=("repair", "replan")),
+    )  # fmt: skip
+    assert phases(state) == {"a": "HELD", "b": "HELD"} and state.replan_wanted
+    then(state, ev.Declined("replan", reason="no"))
+    assert phases(state) == {"a": "HURT", "b": "HELD"} and not state.replan_wanted and state.replans == 1
+    then(state, ev.Reflected("a", 1, Category.DECOMPOSITION, Rung.REPLAN), ev.Replanned(2, Course(), "m"))
+    assert phases(state) == {"a": "HURT", "b": "HELD"} and state.replans == 2 and state.revision == 2
+    then(state, ev.PlanRejected("m", ("x",), question="repair", step="b"))
+    assert phases(state)["b"] == "HURT" and state.tracks["b"].healing().repairs == 1
+
+
+def test_a_cancelled_call_is_as_if_it_had_not_begun() -> None:
+    """X4: unless its effect must not happen twice, and may have happened."""
+    cancelled = Error("RUN_CANCELLED", Category.TRANSIENT, "cancelled")
+    state = begun(STARTED, ev.StepFailed("a", 1, cancelled, lost=True))
+    assert phases(state)["a"] == "PENDING"
+    once = begun(ev.StepStarted("a", 1, "t", Effect.ONCE), ev.StepFailed("a", 1, cancelled, lost=True))
+    assert phases(once)["a"] == "DOUBT"
+    sure = begun(ev.StepStarted("a", 1, "t", Effect.ONCE), ev.StepFailed("a", 1, cancelled))
+    assert phases(sure)["a"] == "PENDING"
+
+
+def test_not_now_counts_for_nothing_but_its_time() -> None:
+    """X8: the call of a fallback never counted in the first place, so it is not given back."""
+    wait = ev.RetryScheduled("a", 1, 4, 3, 5.0, 1000.0, not_now=True)
+    state = begun(STARTED, ev.StepFailed("a", 1, NO, not_now=5.0), wait)
+    track = state.tracks["a"]
+    assert (track.calls, track.healing().waited, track.healing().wished) == (0, 5.0, "t") and state.wait_seconds == 5.0
+    fell = begun(
+        ev.StepStarted("a", 1, "t"), ev.StepFailed("a", 1, NO), ev.StepStarted("a", 2, "v", rung=Rung.FALLBACK),
+        ev.StepFailed("a", 2, NO, not_now=5.0), wait,
+    )  # fmt: skip
+    assert fell.tracks["a"].calls == 1 and fell.tracks["a"].phase is Phase.BACKOFF
+
+
+def test_a_wait_ends_when_its_time_has_come() -> None:
+    """H3: also under a clock that was set back behind the moment the wait began; a stale timer wakes nobody."""
+    state = begun(STARTED, ev.StepFailed("a", 1, NO), ev.RetryScheduled("a", 2, 4, 2, 5.0, 109.0))
+    assert state.next_timer() == 109.0
+    state.tick(108.9)
+    assert phases(state)["a"] == "BACKOFF"
+    state.tick(109.0)
+    assert phases(state)["a"] == "PENDING" and state.next_timer() is None
+    back = begun(STARTED, ev.StepFailed("a", 1, NO), ev.RetryScheduled("a", 2, 4, 2, 5.0, 109.0))
+    back.tick(10.0)
+    assert phases(back)["a"] == "PENDING"
+    skipped = then(
+        begun(STARTED, ev.StepFailed("a", 1, NO), ev.RetryScheduled("a", 2, 4, 2, 5.0, 109.0)),
+        ev.StepSkipped("a", "SKIP_USER", by="ann"),
+    )
+    assert skipped.next_timer() is None and skipped.timers == []
+
+
+def test_nothing_automatic_touches_a_doubt_or_a_persons_skip() -> None:
+    """R3, X7: a course by rules passes over both; a person's takes them along."""
+    lost = (ev.StepStarted("a", 1, "t", Effect.ONCE), ev.StepFailed("a", 1, LOST, lost=True))
+    state = begun(*lost)
+    then(state, ev.Recovered("b", 0, Rung.PRODUCER, course=Course(("a",))))
+    assert phases(state)["a"] == "DOUBT"
+    then(state, ev.Acted("resolve", "ann", "a", outcome="rerun", course=Course(("a",), automatic=False, fresh=("a",))))
+    assert phases(state)["a"] == "PENDING" and state.tracks["a"].generation == 1
+    skipped = begun(ev.StepSkipped("a", "SKIP_USER", by="ann"))
+    then(skipped, ev.Replanned(2, Course(("a",)), "m"))
+    assert phases(skipped)["a"] == "SKIPPED"
+    then(skipped, ev.RetryBegin(1, "ann", ("a",), ("a",), 1, automatic=False, course=Course(("a",), automatic=False)))
+    assert phases(skipped)["a"] == "PENDING"
+
+
+def test_a_step_that_runs_while_its_input_changes_looks_again() -> None:
+    """X6, R3: it is let end, and then checked against what there is now."""
+    steps = (Step("a", "t"), Step("b", "u", needs=(Need("a", When.DONE),)))
+    state = begun(STARTED, DONE, ev.StepStarted("b", 1, "u"), steps=steps)
+    then(state, ev.Acted("retry", "ann", "a", course=Course(("a",), automatic=False)))
+    assert phases(state) == {"a": "PENDING", "b": "RUNNING"} and state.tracks["b"].redo
+    then(state, ev.StepSucceeded("b", 1, 1, "x"), ev.StepStarted("a", 2, "t"), ev.StepSucceeded("a", 2, 2, "d2"))
+    assert phases(state)["b"] == "PENDING" and state.tracks["b"].again
+    [note] = [action for action in decide(state, TOOLS, state.at) if isinstance(action, Note)]
+    assert note.events == (ev.StepRenewed("b"),)
+
+
+def test_a_stopped_run_says_what_is_left_to_say() -> None:
+    """X5: whoever closes it need not look behind its doubts any more."""
+    state = begun(STARTED, ev.StepFailed("a", 1, NO), ev.Cancelled("ann"))
+    assert closing(begun(STARTED), TOOLS, 200.0) == []
+    events = closing(state, TOOLS, 200.0)
+    assert [type(event) for event in events] == [ev.Reflected]
+    while events:
+        then(state, *events)
+        events = closing(state, TOOLS, 200.0)
+    assert run_status(state) == "cancelled" and closing(state, TOOLS, 200.0) == []
+
+
+def test_a_judge_that_cannot_be_paid_is_unavailable() -> None:
+    """H4, V4: a budget that is used up when only the verdict is left keeps the verdict computed."""
+    policy = Policy(minds=("judge",), shortcut=False, max_tokens=10)
+    state = begun(STARTED, ev.StepSucceeded("a", 1, 1, "d", tokens=10), steps=(Step("a", "t"),), policy=policy)
+    [note] = decide(state, TOOLS, state.at)
+    assert isinstance(note, Note)
+    assert isinstance(note.events[0], ev.Evaluation) and note.events[0].judge == "unavailable"
+    unbounded = begun(STARTED, DONE, steps=(Step("a", "t"),), policy=Policy(minds=("judge",), shortcut=False))
+    assert [type(action) for action in decide(unbounded, TOOLS, unbounded.at)] == [Ask]
+
+
+def test_a_run_without_a_plan_decides_nothing() -> None:
+    """P7: it died before its plan was there."""
+    state = fold("r", [Record("r", 1, 1.0, ev.RunStarted())])
+    assert decide(state, TOOLS, 2.0) == [] and decide(State("r"), TOOLS, 2.0) == []
+    assert run_status(State("r")) == "pending" and run_status(state) == "running"
+
+
+def test_limits_of_tools_and_providers() -> None:
+    """X1: a tool at its limit is passed over, others go on; 0 is no limit; a provider's tools share theirs."""
+    steps = tuple(Step(name, tool) for name, tool in (("a", "t"), ("b", "t"), ("c", "u"), ("d", "v"), ("e", "w")))
+    tools = {"t": ToolSpec("t", provider="p"), "u": ToolSpec("u", provider="p"), "v": ToolSpec("v")}
+
+    def called(**limits: dict[str, int]) -> list[str]:
+        state = begun(steps=steps, policy=Policy(**limits))
+        return [action.step for action in decide(state, tools, 200.0) if isinstance(action, Call)]
+
+    assert called(tool_concurrency={"t": 1, "u": 0}) == ["a", "c", "d", "e"]
+    assert called(provider_concurrency={"p": 2}) == ["a", "b", "d", "e"]
+    assert called(provider_concurrency={"p": 0}) == ["a", "b", "c", "d", "e"]
+    state = begun(STARTED, steps=steps, policy=Policy(provider_concurrency={"p": 1}, concurrency=3))
+    assert [a.step for a in decide(state, tools, 200.0) if isinstance(a, Call)] == ["d", "e"]
+
+
+def test_a_fallback_of_nothing_makes_no_artifact() -> None:
+    """H9: null is a value like any other, and has no digest."""
+    steps = (Step("a", "t", fallback=Fallback(value=None)), Step("b", "t", fallback=Fallback(value=[1])))
+    state = begun(
+        STARTED, ev.StepFailed("a", 1, Error("NO_KEY", Category.PERMANENT, "no key")), ev.StepStarted("b", 1, "t"),
+        ev.StepFailed("b", 1, Error("NO_KEY", Category.PERMANENT, "no key")), steps=steps,
+    )  # fmt: skip
+    kinds = []
+    while not kinds or kinds[-1] is ev.Recovered:
+        [note] = decide(state, TOOLS, state.at)
+        if not isinstance(note, Note) or not isinstance(note.events[0], ev.Reflected):
+            break
+        kinds += [type(event) for event in note.events]
+        then(state, *note.events)
+    assert kinds == [ev.Reflected, ev.Recovered, ev.Reflected, ev.ArtifactCreated, ev.Recovered]
+    assert [status_of(state, track)[0] for track in state.tracks.values()] == ["degraded", "degraded"]
+
+
+def test_inputs_are_the_same_only_if_all_of_them_are() -> None:
+    """R3: the same work, and equal outputs of all needs; nothing is the same as nothing."""
+    one, other = Step("a", "t", {"x": 1}), Step("a", "t", {"x": 2})
+    assert same_inputs((one, "d"), (Step("a", "t", {"x": 1}, title="new"), "d"))
+    assert not same_inputs((one, "d"), (other, "d")) and not same_inputs((one, "d"), (one, "e"))
+    assert not same_inputs((), ()) and not same_inputs((one,), ())

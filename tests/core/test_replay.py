@@ -1,0 +1,439 @@
+"""A recorded run under other settings: what would have been different, and what nobody can know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from rerail.core import events as ev
+from rerail.core.answers import batches
+from rerail.core.events import Record
+from rerail.core.fold import fold
+from rerail.core.policy import Policy
+from rerail.core.replay import Replay, replay
+from rerail.core.verdict import run_status
+from rerail.errors import SettingsError, ToolError
+from rerail.ports import Answer, Consultation
+from rerail.settings import RECORDED, recorded_changes
+from rerail.testing.scripted import ScriptedMind, Took, World
+from rerail.testing.virtual import virtual_run
+
+DOWN = ConnectionRefusedError("down")
+BROKE = ToolError("it broke", category="tool_error")
+ODD = RuntimeError("the flux is out of phase")
+PLAIN: dict[str, Any] = {"retry": {"jitter": False}}
+ALONE: dict[str, Any] = {"retry": {"jitter": False, "max_retry_rounds": 0}}
+
+
+class Taped:
+    """A recorded run that can be decided again."""
+
+    def __init__(self, records: Sequence[Record], tools: Mapping[str, Any]) -> None:
+        self.records, self.tools = list(records), dict(tools)
+
+    def under(self, *, branch_at: int = 0, **changes: Any) -> Replay:
+        """The run with some of its policy changed."""
+        return replay("r", self.records, self.tools, changes, branch_at=branch_at)
+
+    def of(self, kind: type) -> list[Record]:
+        """Its events of one kind."""
+        return [record for record in self.records if isinstance(record.event, kind)]
+
+
+def taped(
+    world: World,
+    steps: Sequence[Mapping[str, Any]],
+    settings: Mapping[str, Any] = PLAIN,
+    *,
+    mind: Any = None,
+    people: Sequence[tuple[str, Mapping[str, Any]]] = (),
+) -> Taped:
+    """The history of a plan, after it was run and people did what they did, each time it stood still."""
+    plan = {"steps": [{"tool": step["id"], **step} for step in steps]}
+
+    async def main() -> Taped:
+        async with world.engine(plan, settings=dict(settings), model=mind) as engine:
+            await engine.wait(await engine.start(plan, run_id="r"))
+            for action, options in people:
+                await getattr(engine, action)("r", **options)
+                await engine.wait("r")
+            return Taped(await engine.events("r"), engine.tools)
+
+    return virtual_run(main)
+
+
+def row(told: Replay, step: str) -> tuple[str, int, float]:
+    """What a step would have come to."""
+    [found] = [one for one in told.steps if one.step == step]
+    return found.replayed.status, found.replayed.calls, found.replayed.waited
+
+
+def missing(told: Replay) -> list[tuple[str, str, int, int]]:
+    """What the history does not hold."""
+    return [(one.what, one.step, one.call, one.round) for one in told.unknown]
+
+
+# -- Retries and rounds -------------------------------------------------------------------------------------------
+
+
+def test_fewer_retries_fail_what_a_later_one_mended() -> None:
+    """H4: with one retry less it ends failed, and what depends on it is skipped; nothing else changes."""
+    world = World(a=[DOWN, DOWN, {"n": 1}], c=[{"n": 3}])
+    run = taped(world, [{"id": "a"}, {"id": "b", "args": {"x": "${a}"}}, {"id": "c"}], ALONE)
+    told = run.under(max_step_retries=1)
+    assert told.known and told.replayed.status == "failed" and told.recorded.status == "completed"
+    assert row(told, "a") == ("failed", 2, 1.0) and row(told, "b") == ("skipped", 0, 0.0)
+    assert row(told, "c") == ("succeeded", 1, 0.0)
+    assert (told.recorded.calls, told.replayed.calls) == (5, 3)
+    assert (told.recorded.waited, told.replayed.waited) == (3.0, 1.0)
+    assert [one.step for one in told.steps if one.changed] == ["a", "b"]
+    failed = run.of(ev.StepFailed)[1]
+    assert told.branch > failed.seq and told.instead[0] == {"does": "reflected", "step": "a", "rung": "fail"}
+
+
+def test_more_retries_than_were_needed_change_nothing() -> None:
+    """A larger budget that nobody used is the same run, event by event."""
+    told = taped(World(a=[DOWN, {"n": 1}]), [{"id": "a"}]).under(max_step_retries=9)
+    assert told.known and not told.branch and not told.instead and told.recorded == told.replayed
+
+
+def test_an_answer_that_the_history_does_not_hold_is_unknown() -> None:
+    """One more call than was made: what it says, and all that depends on it, nobody knows; the rest goes on."""
+    world = World(a=[DOWN], c=[Took(30, {"n": 3})])
+    steps = [{"id": "a"}, {"id": "b", "args": {"x": "${a}"}}, {"id": "c"}, {"id": "d", "args": {"x": "${c}"}}]
+    run = taped(world, steps, ALONE)
+    told = run.under(max_step_retries=4)
+    assert not told.known and told.replayed.status == "unknown" and told.recorded.status == "failed"
+    assert missing(told) == [("call", "a", 5, 0)] and told.unknown[0].tool == "a"
+    assert row(told, "a") == ("unknown", 5, 15.0) and row(told, "b")[0] == "unknown"
+    assert row(told, "c")[0] == row(told, "d")[0] == "succeeded"
+
+
+def test_an_unknown_call_holds_up_nobody() -> None:
+    """Others still get their turn where only one may run at a time, whatever the limit is called."""
+    limits: list[dict[str, Any]] = [
+        {"concurrency": 1}, {"tool_concurrency": {"a": 1, "z": 0}}, {"provider_concurrency": {"p": 1}},
+    ]  # fmt: skip
+    for limit in limits:
+        world = World(a=[DOWN, DOWN, {"n": 1}]).option("a", provider="p")
+        run = taped(world, [{"id": "x", "tool": "a"}, {"id": "y", "tool": "a"}], {**ALONE, "run": limit})
+        [first, second] = [record.event.step for record in run.of(ev.StepSucceeded)]
+        told = run.under(backoff_base=0.0, max_step_retries=0)
+        assert {first, second} == {"x", "y"} and told.known
+        later = run.under(step_timeout=0.5, max_step_retries=9)
+        assert later.known and later.replayed.status == "completed"
+
+
+def test_one_round_less_ends_before_it() -> None:
+    """R6: without the automatic round the run fails, and what the round asked is not asked."""
+    world = World(a=[DOWN] * 4 + [{"n": 1}])
+    run = taped(world, [{"id": "a"}, {"id": "b", "needs": ["a"]}])
+    told = run.under(max_retry_rounds=0)
+    assert told.known and told.replayed.status == "failed" and told.recorded.status == "completed"
+    assert row(told, "a") == ("failed", 4, 7.0) and row(told, "b")[0] == "skipped"
+
+
+def test_what_a_round_that_was_not_made_would_say_is_unknown() -> None:
+    """R6: a step that would be tried once more in another round is not known to have failed, nor what is behind it."""
+    world = World(a=[DOWN])
+    run = taped(world, [{"id": "a"}, {"id": "b", "needs": ["a"]}], ALONE)
+    told = run.under(max_retry_rounds=1)
+    assert missing(told) == [("call", "a", 1, 1)]
+    assert row(told, "a")[0] == row(told, "b")[0] == "unknown"
+
+
+def test_other_waits_take_other_time() -> None:
+    """H3: the backoff is the other settings', calls last as long as they did."""
+    run = taped(World(a=[Took(5, DOWN), Took(2, {"n": 1})]), [{"id": "a"}])
+    told = run.under(backoff_base=10.0)
+    assert told.known and told.replayed.waited == 10.0 and told.replayed.seconds == pytest.approx(17.0)
+    assert told.recorded.seconds == pytest.approx(8.0) and told.replayed.status == "completed"
+
+
+def test_one_after_the_other_takes_longer() -> None:
+    """X1: with less at once the same calls are made, later."""
+    run = taped(World(a=[Took(5, 1)], b=[Took(7, 2)]), [{"id": "a"}, {"id": "b"}])
+    told = run.under(concurrency=1)
+    assert told.known and told.replayed.seconds == pytest.approx(12.0) and told.recorded.seconds == pytest.approx(7.0)
+    assert not [one for one in told.steps if one.changed]
+
+
+def test_another_output_upstream_makes_a_call_another_one() -> None:
+    """R3: what a step would make of other inputs is not in the history, even if it does not refer to them."""
+    world = World(a=[DOWN, {"n": 1}], b=[{"n": 2}])
+    steps = [{"id": "a", "fallback": {"value": {"n": 0}}}, {"id": "b", "needs": ["a"]}]
+    told = taped(world, steps, ALONE).under(max_step_retries=0)
+    assert row(told, "a")[0] == "degraded" and missing(told) == [("call", "b", 1, 0)]
+    assert [one.step for one in told.steps if one.other_output] == ["a", "b"]
+
+
+def test_an_alternative_is_reached_earlier() -> None:
+    """H4: its answer is known, although it was the fourth call and would have been the second."""
+    run = taped(World(a=[DOWN], other=[{"n": 1}]), [{"id": "a", "alternatives": ["other"]}])
+    told = run.under(max_step_retries=1)
+    assert told.known and told.replayed.status == "completed" and row(told, "a") == ("succeeded", 2, 0.0)
+
+
+def test_a_failure_before_the_call_is_known_too() -> None:
+    """P4: a path that was not there would not have been there."""
+    world = World(a=[DOWN, {"n": 1}])
+    run = taped(world, [{"id": "a"}, {"id": "b", "args": {"x": "${a.gone}"}}])
+    told = run.under(backoff_base=3.0)
+    assert told.known and row(told, "b")[0] == "failed" and told.replayed.calls == told.recorded.calls
+
+
+# -- Budgets ------------------------------------------------------------------------------------------------------
+
+
+def test_a_budget_that_is_used_up_stops_it() -> None:
+    """H4: budgets of the whole run bite where they would have bitten."""
+    run = taped(World(a=[1], b=[2], c=[3]), [{"id": "a"}, {"id": "b", "needs": ["a"]}, {"id": "c", "needs": ["b"]}])
+    told = run.under(max_attempts=2)
+    assert told.known and told.replayed.status == "failed" and row(told, "c") == ("cancelled", 0, 0.0)
+    assert told.instead[0]["does"] == "stopped" and told.instead[0]["code"] == "BUDGET_EXCEEDED"
+
+
+def test_a_breaker_that_opens_earlier_stops_it() -> None:
+    """H4: a lower limit of failures in a row."""
+    no = ToolError("no key", category="permanent_error")
+    steps = [{"id": "a"}, {"id": "b", "needs": [{"step": "a", "when": "done"}]}]
+    told = taped(World(a=[no], b=[1]), steps).under(max_consecutive_failures=1)
+    assert told.known and row(told, "b")[0] == "cancelled" and told.replayed.status == "failed"
+
+
+def test_a_shorter_time_cuts_calls_off() -> None:
+    """X4: a call that took longer than the other timeout would have been cancelled; it is tried again."""
+    run = taped(World(a=[Took(20, DOWN), Took(3, {"n": 1})]), [{"id": "a"}])
+    told = run.under(step_timeout=10.0)
+    assert told.known and told.replayed.seconds == pytest.approx(14.0) and told.replayed.status == "completed"
+    assert told.instead == ({"does": "call", "step": "a", "tool": "a"},)
+    assert not run.under(step_timeout=20.0).branch and not run.under(step_timeout=1000.0).branch
+    shorter = run.under(step_timeout=2.0, max_retry_rounds=0)
+    assert missing(shorter) == [("call", "a", 3, 0)]
+
+
+def test_a_longer_time_leaves_an_answer_unknown() -> None:
+    """X4: what a call that was cut off would have said, had it been given more time, nobody knows."""
+    world = World(a=[Took(20, {"n": 1})])
+    run = taped(world, [{"id": "a"}], {**ALONE, "run": {"step_timeout": 10}, "reflection": {"max_step_retries": 0}})
+    assert missing(run.under(step_timeout=30.0)) == [("call", "a", 1, 0)]
+    cut = run.under(step_timeout=5.0)
+    assert cut.known and cut.replayed.status == "failed" and cut.replayed.seconds == pytest.approx(5.0)
+
+
+def test_a_time_of_its_own_is_no_setting() -> None:
+    """P1: a step's or a tool's own timeout goes before the settings'."""
+    for steps, world in (
+        ([{"id": "a", "timeout": 60}], World(a=[Took(20, 1)])),
+        ([{"id": "a"}], World(a=[Took(20, 1)]).option("a", timeout=60)),
+    ):
+        assert not taped(world, steps).under(step_timeout=10.0).branch
+
+
+# -- Doubts, looks and people -------------------------------------------------------------------------------------
+
+
+def test_a_look_is_answered_as_it_was() -> None:
+    """V8: whether the effect of a lost answer is there is part of the history."""
+    world = World(a=[DOWN, {"n": 1}], send=[ConnectionResetError("gone")], look=[Took(4, {"there": True})])
+    steps = [
+        {"id": "a"},
+        {"id": "s", "tool": "send", "effect": "once", "needs": ["a"],
+         "verify": {"tool": "look", "expect": {"there": True}}},
+    ]  # fmt: skip
+    run = taped(world, steps)
+    told = run.under(backoff_base=2.0)
+    assert told.known and row(told, "s")[:2] == ("succeeded", 1) and told.replayed.seconds == pytest.approx(6.0)
+
+
+def test_a_look_that_nobody_took_is_unknown() -> None:
+    """V8: a call that would have been cut off was never looked behind."""
+    world = World(send=[Took(20, {"n": 1})], look=[{"there": True}])
+    verify = {"tool": "look", "expect": {"there": True}}
+    run = taped(world, [{"id": "s", "tool": "send", "effect": "once", "verify": verify}])
+    told = run.under(step_timeout=10.0)
+    assert missing(told) == [("look", "s", 0, 0)] and row(told, "s")[0] == "unknown"
+
+
+def test_people_who_were_asked_say_the_same() -> None:
+    """T2, E3: a gate that was opened opens, a doubt that was resolved is, at the time that they did it or later."""
+    world = World(a=[DOWN, {"n": 1}], send=[ConnectionResetError("gone")])
+    steps = [
+        {"id": "a"},
+        {"id": "g", "needs": ["a"], "confirm": True},
+        {"id": "s", "tool": "send", "effect": "once", "needs": ["g"]},
+        {"id": "no", "needs": ["s"], "confirm": True},
+    ]
+    people = [("confirm", {"step": "g"}), ("resolve", {"step": "s", "succeeded": 1}), ("confirm", {"refuse": True})]
+    run = taped(world, steps, PLAIN, people=people)
+    told = run.under(backoff_base=2.0)
+    assert told.known and told.replayed.status == told.recorded.status == "failed" and not told.not_replayed
+    assert [row(told, name)[0] for name in ("a", "g", "s", "no")] == ["succeeded"] * 3 + ["failed"]
+
+
+def test_people_who_were_not_asked_leave_it_waiting() -> None:
+    """A gate that nobody opened in the history waits."""
+    run = taped(World(a=[DOWN, {"n": 1}]), [{"id": "a"}, {"id": "g", "needs": ["a"], "confirm": True}])
+    told = run.under(backoff_base=2.0)
+    assert told.known and told.replayed.status == "waiting" and row(told, "g")[0] == "waiting"
+
+
+def test_a_wish_that_nobody_asked_for_makes_it_unknown() -> None:
+    """X7: whether somebody would have skipped a step of a run that went another way, nobody knows."""
+    world = World(a=[DOWN, {"n": 1}])
+    steps = [{"id": "a"}, {"id": "g", "needs": ["a"], "confirm": True}]
+    run = taped(world, steps, PLAIN, people=[("skip", {"step": "g"})])
+    told = run.under(backoff_base=0.5)
+    assert missing(told) == [("person", "", 0, 0)] and row(told, "a")[0] == "succeeded"
+    assert row(told, "g")[0] == "unknown" and told.not_replayed == 1
+
+
+def test_what_people_did_after_it_had_ended_is_left_out() -> None:
+    """R4: a person's later retry is no part of the replay, and that is said."""
+    run = taped(World(a=[DOWN] * 4 + [{"n": 1}]), [{"id": "a"}], ALONE, people=[("retry", {})])
+    told = run.under(max_step_retries=0)
+    assert told.known and told.recorded.status == "completed" and told.replayed.status == "failed"
+    assert told.not_replayed == 1 and row(told, "a") == ("failed", 1, 0.0)
+
+
+def test_a_retry_that_would_have_been_refused_is_not_made() -> None:
+    """R6: people's retries are bounded by max_retries too."""
+    run = taped(World(a=[DOWN] * 4 + [{"n": 1}]), [{"id": "a"}], ALONE, people=[("retry", {})])
+    told = run.under(max_retries=0)
+    assert told.known and told.replayed.status == "failed" and told.not_replayed == 1
+    assert told.branch == run.of(ev.RetryBegin)[0].seq and not run.under(max_retries=1).branch
+
+
+# -- Minds --------------------------------------------------------------------------------------------------------
+
+
+def spending(value: Any) -> Answer:
+    """What a mind says, and what that cost."""
+    return Answer(value, [Consultation("m", 100, 20, 0.5, 1.0)])
+
+
+THOUGHT = {"category": "parameter_error", "root_cause": "x", "recoverable": True, "confidence": 80,
+           "suggestion": {"source": "ds_1"}}  # fmt: skip
+ONE = [{"id": "w"}, {"id": "a", "args": {"source": "ds_invalid"}, "needs": ["w"]}]
+WRONG = ToolError("no such source", category="parameter_error")
+
+
+def test_a_mind_that_was_asked_the_same_says_the_same() -> None:
+    """H5: the recorded reflection is taken, with what it cost."""
+    mind = ScriptedMind(reflect=[spending(THOUGHT)])
+    run = taped(World(w=[DOWN, 1], a=[WRONG, {"n": 1}]), ONE, ALONE, mind=mind)
+    told = run.under(backoff_base=2.0)
+    assert told.known and told.replayed.status == "completed" and row(told, "a")[:2] == ("succeeded", 2)
+    assert (told.recorded.tokens, told.recorded.cost) == (told.replayed.tokens, told.replayed.cost) == (120, 0.5)
+
+
+def test_a_mind_never_goes_beyond_the_other_budget() -> None:
+    """H4, H5: what it proposed is weighed again within the budget that there is."""
+    mind = ScriptedMind(reflect=[THOUGHT], repair=[None], replan=[None])
+    run = taped(World(w=[1], a=[WRONG, {"n": 1}]), ONE, ALONE, mind=mind)
+    told = run.under(max_step_retries=0, max_single_step_repairs=0, max_task_replanning_attempts=0)
+    assert told.known and row(told, "a") == ("failed", 1, 0.0)
+
+
+def test_a_mind_that_was_not_asked_is_unknown() -> None:
+    """H5: another mode asks where nobody was asked."""
+    mind = ScriptedMind(reflect=[THOUGHT])
+    run = taped(World(w=[1], a=[DOWN, {"n": 1}]), ONE, ALONE, mind=mind)
+    told = run.under(reflection_mode="model")
+    assert missing(told) == [("reflect", "a", 0, 0)] and row(told, "a")[0] == "unknown"
+
+
+def test_repairs_replans_and_judges_are_remembered() -> None:
+    """H7, H8, V3: the same question about the same failure, or the same table, has the same answer."""
+    gap = ToolError("a gap", category="decomposition_error")
+    new = {"plan": {"steps": [{"id": "w", "tool": "w"}, {"id": "z", "tool": "z"}]}, "reason": "better"}
+    mind = ScriptedMind(
+        repair=[{"step": None, "reason": "no"}], replan=[new], judge=[{"complete": False, "missing": ["all of it"]}]
+    )
+    run = taped(World(w=[DOWN, 1], a=[gap], z=[2]), ONE, ALONE, mind=mind)
+    assert run.of(ev.Replanned) and run.of(ev.Declined)
+    told = run.under(backoff_base=2.0)
+    assert told.known and told.replayed.status == told.recorded.status and row(told, "z")[0] == "succeeded"
+    for seq in [batch[0].seq for batch in batches(run.records)][2:]:
+        forced = run.under(branch_at=seq)
+        assert forced.known and not [one for one in forced.steps if one.changed], seq
+    assert missing(run.under(replan="full")) == [("replan", "", 0, 0)]
+    unplanned = run.under(max_task_replanning_attempts=0)
+    assert unplanned.known is False and missing(unplanned) == [("judge", "", 0, 0)]
+
+
+def test_a_mind_that_failed_to_answer_failed_to() -> None:
+    """H5: an answer that could not be used is one too, and the rules go on from it."""
+    run = taped(World(w=[DOWN, 1], a=[ODD, {"n": 1}]), ONE, ALONE, mind=ScriptedMind(reflect=[RuntimeError("no")]))
+    told = run.under(backoff_base=2.0)
+    assert told.known and told.replayed.status == "completed"
+
+
+# -- The record ---------------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_has_not_ended_is_not_known_to() -> None:
+    """A history that stops in the middle: what was under way then is unknown."""
+    run = taped(World(a=[DOWN, {"n": 1}]), [{"id": "a"}])
+    short = Taped(run.records[: run.records.index(run.of(ev.StepStarted)[1]) + 1], run.tools)
+    told = short.under(backoff_base=2.0)
+    assert not told.known and missing(told) == [("call", "a", 2, 0)] and told.recorded.status == "running"
+    same = short.under(max_retries=9)
+    assert not same.branch and same.replayed.status == "running"
+
+
+def test_settings_of_a_later_chapter_are_changed_too() -> None:
+    """E5: a retry or a resume records the settings that it goes on under."""
+    run = taped(World(a=[DOWN] * 8 + [{"n": 1}]), [{"id": "a"}], ALONE, people=[("retry", {})])
+    begun = run.of(ev.RetryBegin)[0]
+    at = run.records.index(begun)
+    event = ev.RetryBegin(**{name: getattr(begun.event, name) for name in begun.event.__struct_fields__}
+                          | {"policy": Policy(jitter=False, max_retry_rounds=0, max_retries=7)})  # fmt: skip
+    run.records[at] = Record("r", begun.seq, begun.at, event)
+    told = run.under(max_step_retries=3)
+    assert not told.branch and fold("r", run.records).policy.max_retries == 7
+    assert told.settings == {"max_step_retries": (3, 3)}
+
+
+def test_a_record_that_today_would_be_another_says_so() -> None:
+    """What other tools or another version decided is followed, and pointed out."""
+    run = taped(World(a=[BROKE], other=[{"n": 1}]), [{"id": "a", "alternatives": ["other"]}])
+    assert not run.under(max_retries=9).drift
+    run.tools = {}  # what was an alternative is none today
+    told = run.under(max_retries=9)
+    assert told.drift == run.of(ev.Reflected)[0].seq and told.replayed.status == "completed" and not told.branch
+
+
+def test_everything_is_plain_data() -> None:
+    """I1: what is told can be told over any wire."""
+    run = taped(World(a=[DOWN], b=[1]), [{"id": "a"}, {"id": "b"}], ALONE)
+    plain = run.under(max_step_retries=4).to_dict()
+    assert plain["run_id"] == "r" and plain["settings"] == {"max_step_retries": {"recorded": 3, "replayed": 4}}
+    assert plain["known"] is plain["same"] is False and plain["branch"] > 0 and plain["drift"] is None
+    assert plain["unknown"] == [{"what": "call", "step": "a", "tool": "a", "call": 5, "round": 0}]
+    assert plain["steps"][0] == {
+        "step": "a", "changed": True, "other_output": False,
+        "recorded": {"status": "failed", "calls": 4, "waited": 7.0},
+        "replayed": {"status": "unknown", "calls": 5, "waited": 15.0},
+    }  # fmt: skip
+    assert set(plain["recorded"]) == {"status", "calls", "waited", "seconds", "tokens", "cost"}
+    assert run_status(fold("r", run.records)) == plain["recorded"]["status"]
+
+
+# -- Which settings -----------------------------------------------------------------------------------------------
+
+
+def test_only_settings_that_a_run_records_can_be_replayed() -> None:
+    """Every field of the policy has its setting; all others are refused, with the list."""
+    assert {*RECORDED.values(), "minds"} == set(Policy.__struct_fields__)
+    assert recorded_changes({"reflection.max_step_retries": 1, "run": {"concurrency": 2}}) == {
+        "reflection.max_step_retries": 1, "run.concurrency": 2,
+    }  # fmt: skip
+    assert recorded_changes({"reflection.mode": "rules"}) == {"reflection.mode": "rules"}
+    for odd in ({"store.url": "x"}, {"reflection.memory": True}, {"nonsense": 1}, {}, {"log": {"verbose": True}}):
+        with pytest.raises(SettingsError, match=r"run\.concurrency.*evaluation\.shortcut"):
+            recorded_changes(odd)
+    with pytest.raises(SettingsError, match="max_step_retries"):
+        recorded_changes({"reflection.max_step_retries": "many"})
