@@ -79,6 +79,7 @@ def test_a_retry_names_them_too_and_runs_them_with_force(place: Place, here: Her
     change(place)
     done = here("retry", run, code=0)
     assert KEPT in done.err and "definition changed" in done.out
+    assert KEPT in here("why", run, code=0).out
     assert stale(here, run) == {"a": "definition changed", "b": None}
     assert "定义已改变" in here("show", run, "--lang", "zh", code=0).out
     again = here("retry", run, "--force", code=0)

@@ -53,6 +53,8 @@ def test_what_cannot_be_tested_is_refused(place: Place, here: Here) -> None:
     assert (
         "--points" in here("crashtest", place.plan(OK), "--tools", "toolbox.py", "--yes", "--points", "0", code=2).err
     )
+    taken = here("crashtest", place.plan(OK), "--tools", "toolbox.py", "--yes", "--keep", ".", code=2)
+    assert "not empty" in taken.err and (place.folder / "toolbox.py").exists()
     nobody = place.plan({"id": "a", "tool": "nobody"})
     assert "nobody" in here("crashtest", nobody, "--tools", "toolbox.py", "--yes", code=2).err
     assert place.calls == []

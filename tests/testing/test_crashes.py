@@ -170,7 +170,7 @@ def test_an_acknowledged_event_that_is_gone_or_another_is_found(calm: Evidence) 
     assert judge(1, replace(calm, histories={RUN: rows[:-1]}), calm).lost == (f"{RUN}:{rows[-1].seq}",)
     spoilt = [*rows[:-1], Row(rows[-1].seq, rows[-1].at, rows[-1].data.replace(b"true", b"true "))]
     assert judge(1, replace(calm, histories={RUN: spoilt}), calm).lost == (f"{RUN}:{rows[-1].seq}",)
-    assert judge(1, changed(calm, Kept(RUN, 99, digest_of(b"x"))), calm).lost == (f"{RUN}:99",)
+    assert judge(1, changed(calm, Kept(1, RUN, 99, digest_of(b"x"))), calm).lost == (f"{RUN}:99",)
 
 
 def test_a_once_call_after_another_is_a_repetition(calm: Evidence) -> None:
@@ -180,18 +180,20 @@ def test_a_once_call_after_another_is_a_repetition(calm: Evidence) -> None:
     assert judge(1, changed(calm, replace_attempt(again, 1)), calm).repeated == ("pay",)
     seen = calm.histories[RUN]
 
-    def told(*events: Any, ended: bool = True) -> tuple[str, ...]:
-        rows = [*seen[:3], *(Row(4 + at, 1.0, encode(event)) for at, event in enumerate(events))]
-        lines = [line for line in calm.lines if isinstance(line, Call) or (ended and isinstance(line, End))]
-        return judge(1, Evidence([*lines, again], {RUN: rows}), calm).repeated
+    def told(*events: Any, by: int = 1) -> tuple[str, ...]:
+        """What is found if the history says this, written by the first process or by the one after it."""
+        rows = [*seen[:2], *(Row(3 + at, 1.0, encode(event)) for at, event in enumerate(events))]
+        lines = [line for line in calm.lines if isinstance(line, Call | End)]
+        kept = [Kept(by, RUN, row.seq, digest_of(row.data)) for row in rows]
+        return judge(1, Evidence([*lines, *kept, again], {RUN: rows}), calm).repeated
 
     start = StepStarted("pay", 1, "post", Effect.ONCE)
     refused = from_code("TIMEOUT", seconds=1)
     assert told(start, StepFailed("pay", 1, refused)) == ()
-    assert told(start, StepFailed("pay", 1, refused), ended=False) == ("pay",)  # nobody can know that
+    assert told(start, StepFailed("pay", 1, refused), by=2) == ("pay",)  # it cannot know that
     assert told(start, StepFailed("pay", 1, refused, lost=True)) == ("pay",)
-    assert told(start, StepVerified("pay", 1, "absent"), ended=False) == ()
-    assert told(start, StepVerified("pay", 1, "unknown"), ended=False) == ("pay",)
+    assert told(start, StepVerified("pay", 1, "absent"), by=2) == ()
+    assert told(start, StepVerified("pay", 1, "unknown"), by=2) == ("pay",)
 
 
 def replace_attempt(call: Call, attempt: int) -> Call:

@@ -24,6 +24,10 @@ CRASHES: dict[str, dict[str, str]] = {
         "en": "a crash test really calls the tools of the plan, again and again; without a terminal that needs --yes",
         "zh": "崩溃测试会反复真实调用计划中的工具；没有终端时需要 --yes",
     },
+    "refuse.crash.not_empty": {
+        "en": "{folder} is not empty, and was not left by a crash test: name another folder",
+        "zh": "{folder} 不是空的，也不是崩溃测试留下的：请指定其他文件夹",
+    },
     "refuse.crash.counts": {
         "en": "--points and --jobs are at least 1",
         "zh": "--points 和 --jobs 至少为 1",

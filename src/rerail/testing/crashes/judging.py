@@ -3,13 +3,13 @@
 Rules of this file:
 - Pure: everything that is judged was read before.
 - Nothing is believed that only one side tells. That a call was made, the ledger says; that it may be made again, the
-  history must say why: the tool itself said that it failed, or somebody looked, and its effect was not there.
+  history must say why: the process that called heard that it failed, or somebody looked, and its effect was not there.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -133,36 +133,37 @@ def _doubted(records: Sequence[Record]) -> Iterator[str]:
 
 def _repeated(seen: Evidence) -> Iterator[str]:
     """The `once` steps that were called although an earlier call may have had its effect."""
-    ended = {(line.run, line.step, line.attempt) for line in seen.lines if isinstance(line, End)}
-    calls: dict[tuple[str, str], list[int]] = defaultdict(list)
+    told = {(line.life, line.run, line.seq) for line in seen.lines if isinstance(line, Kept)}
+    calls: dict[tuple[str, str], list[Call]] = defaultdict(list)
     for line in seen.lines:
         if isinstance(line, Call):
-            calls[line.run, line.step].append(line.attempt)
-    for (run, step), attempts in calls.items():
+            calls[line.run, line.step].append(line)
+    for (run, step), made in calls.items():
         records = seen.records(run) if run in seen.histories else []
         effects = {
             record.event.attempt: record.event.effect
             for record in records
             if isinstance(record.event, ev.StepStarted) and record.event.step == step
         }
-        if len(set(attempts)) < len(attempts):
+        if len({call.attempt for call in made}) < len(made):
             yield step  # one attempt is one call, whatever the effect
         elif any(
-            effects.get(attempt) is Effect.ONCE
-            and not _may_repeat(records, step, attempt, answered=(run, step, attempt) in ended)
-            for attempt in attempts[:-1]
+            effects.get(call.attempt) is Effect.ONCE and not _may_repeat(records, call, told) for call in made[:-1]
         ):
             yield step
 
 
-def _may_repeat(records: Sequence[Record], step: str, attempt: int, *, answered: bool) -> bool:
-    """Whether the history has a reason to call again: the tool said that it failed, or its effect is not there."""
+def _may_repeat(records: Sequence[Record], call: Call, told: Set[tuple[int, str, int]]) -> bool:
+    """Whether the history has a reason to call again: the tool said that it failed, or its effect is not there.
+
+    That it failed, only the process can say that called it: whoever comes after a crash has heard nothing.
+    """
     for record in records:
         match record.event:
-            case ev.StepVerified(effect="absent") as event if (event.step, event.attempt) == (step, attempt):
+            case ev.StepVerified(effect="absent") as event if (event.step, event.attempt) == (call.step, call.attempt):
                 return True
-            case ev.StepFailed(lost=False) as event if (event.step, event.attempt) == (step, attempt):
-                if answered:  # nobody can know of a call that was cut off that it failed
+            case ev.StepFailed(lost=False) as event if (event.step, event.attempt) == (call.step, call.attempt):
+                if (call.life, call.run, record.seq) in told:
                     return True
             case _:
                 pass

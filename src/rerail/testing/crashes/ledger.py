@@ -49,6 +49,7 @@ class End(msgspec.Struct, frozen=True, tag="end", tag_field="kind", omit_default
 class Kept(msgspec.Struct, frozen=True, tag="kept", tag_field="kind"):
     """The store said that an event is durable."""
 
+    life: int
     run: str
     seq: int
     digest: str
@@ -94,7 +95,7 @@ class Ledger:
     def acknowledged(self, batch: Batch) -> None:
         """The store has these events."""
         for number, (_, data) in enumerate(batch.rows, 1):
-            self.add(Kept(batch.run, batch.after + number, digest_of(data)))
+            self.add(Kept(self.life, batch.run, batch.after + number, digest_of(data)))
 
     def lines(self) -> list[Line]:
         """All lines, of every process that wrote here."""
