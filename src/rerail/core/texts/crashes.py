@@ -82,7 +82,7 @@ CRASHES: dict[str, dict[str, str]] = {
         "en": "never called again; its output differs from run to run",
         "zh": "从未再次调用；每次执行的输出都不同",
     },
-    "cli.crash.tool.same": {"en": "the same output each time", "zh": "每次输出相同"},
+    "cli.crash.tool.same": {"en": "the same each time", "zh": "每次结果相同"},
     "cli.crash.tool.unsafe": {
         "en": "not safe to repeat: another output {other:time|times}, failed {failed:time|times}",
         "zh": "不能安全重复：{other} 次输出不同，{failed} 次失败",
