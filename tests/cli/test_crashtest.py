@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import subprocess
+import sys
 from pathlib import Path
 
 from tests.cli.conftest import Here, Place
@@ -53,9 +57,30 @@ def test_what_cannot_be_tested_is_refused(place: Place, here: Here) -> None:
     assert (
         "--points" in here("crashtest", place.plan(OK), "--tools", "toolbox.py", "--yes", "--points", "0", code=2).err
     )
+    taken = here("crashtest", place.plan(OK), "--tools", "toolbox.py", "--yes", "--keep", ".", code=2)
+    assert "not empty" in taken.err and (place.folder / "toolbox.py").exists()
     nobody = place.plan({"id": "a", "tool": "nobody"})
     assert "nobody" in here("crashtest", nobody, "--tools", "toolbox.py", "--yes", code=2).err
     assert place.calls == []
     stuck = place.plan({"id": "a", "tool": "late", "effect": "once"})
     found = here("crashtest", stuck, "--tools", "toolbox.py", "--yes", "--json", code=2).json
     assert found["error"]["code"] == "CRASHTEST_UNDISTURBED"
+
+
+def test_a_terminal_is_asked_and_told_what_happens_each_time(place: Place) -> None:
+    """T4: the question names the tools, and those whose effect must not happen twice; a no calls nothing."""
+    plan = place.plan(OK, {"id": "s", "tool": "send", "needs": ["a"]})
+    ours, theirs = pty.openpty()
+    words = [sys.executable, "-m", "rerail.cli", "crashtest", plan, "--tools", "toolbox.py", "--points", "7"]
+    process = subprocess.Popen(words, cwd=place.folder, env=place.environ, stdin=theirs, stdout=theirs, stderr=theirs)
+    place.started.append(process)  # type: ignore[arg-type]  # closed with the others
+    os.close(theirs)
+    seen = b""
+    while b"[y/N]" not in seen:
+        seen += os.read(ours, 4096)
+    text = " ".join(seen.decode().split())
+    assert "once more for 7 crash points" in text and "ok, send" in text and "send: declared as once" in text
+    os.write(ours, b"n\n")
+    assert process.wait(20) == 2
+    os.close(ours)
+    assert place.calls == []

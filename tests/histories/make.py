@@ -16,10 +16,13 @@ import sys
 import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
+
+import msgspec
 
 import rerail
 from rerail.adapters.stores.memory import MemoryStore
+from rerail.core import events
 
 QUICK: dict[str, Any] = {"retry": {"backoff_base": 0.0, "jitter": False}}
 PLAIN: dict[str, Any] = {"retry": {"backoff_base": 0.0, "max_retry_rounds": 0}, "reflection": {"max_step_retries": 0}}
@@ -221,6 +224,13 @@ async def doubt(making: Making) -> None:
         await engine.wait(await engine.start({"steps": steps}, run_id="run"))
 
 
+async def refused(making: Making) -> None:
+    """A step whose effect must not happen twice says itself that it did not happen."""
+    async with making.engine(Script(b=[DOWN]), PLAIN) as engine:
+        steps = [step("a"), step("b", "send", needs=["a"])]
+        await engine.wait(await engine.start({"steps": steps}, run_id="run"))
+
+
 async def verified(making: Making) -> None:
     """An answer is lost, somebody looks, and the effect is there."""
     async with making.engine(Script(b=[ConnectionResetError("reset")])) as engine:
@@ -294,8 +304,8 @@ async def staged(making: Making) -> None:
 KINDS: dict[str, Callable[[Making], Awaitable[None]]] = {
     made.__name__: made
     for made in (
-        success, plain, failed, retried, healed, replanned, repaired, consulted, gate, doubt, verified, interrupted,
-        acted, stopped, lost, staged,
+        success, plain, failed, retried, healed, replanned, repaired, consulted, gate, doubt, refused, verified,
+        interrupted, acted, stopped, lost, staged,
     )
 }  # fmt: skip
 
@@ -349,6 +359,34 @@ async def written(kind: str, folder: Path) -> None:
         (folder / f"{kind}.jsonl").write_bytes(b"\n".join([json.dumps(first).encode(), *lines]) + b"\n")
 
 
+# -- What is left out ---------------------------------------------------------------------------------------------
+
+
+def fields() -> dict[str, dict[str, Any]]:
+    """Every field of every value in an event, with its default: what has that value is not written down at all."""
+    found: dict[str, dict[str, Any]] = {}
+    kinds: list[Any] = list(events.Event.__args__)
+    for kind in kinds:  # which grows
+        if kind.__name__ in found:
+            continue
+        found[kind.__name__] = {
+            field.name: "(required)" if field.required else msgspec.to_builtins(field.default_factory())
+            if field.default is msgspec.NODEFAULT else msgspec.to_builtins(field.default)
+            for field in msgspec.structs.fields(kind)
+        }  # fmt: skip
+        kinds += [one for field in msgspec.structs.fields(kind) for one in _structs(field.type)]
+    return found
+
+
+def _structs(kind: Any) -> list[Any]:
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return [kind]
+    return [one for part in get_args(kind) for one in _structs(part)]
+
+
 if __name__ == "__main__":
-    for wanted in sys.argv[2:] or [kind for kind in KINDS if kind != "plain"]:
-        asyncio.run(written(wanted, Path(sys.argv[1])))
+    home, *names = sys.argv[1:]
+    for wanted in names or [kind for kind in KINDS if kind != "plain"]:
+        asyncio.run(written(wanted, Path(home)))
+    if not (Path(home) / "fields.json").exists():
+        (Path(home) / "fields.json").write_text(json.dumps(fields(), indent=1) + "\n")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
-from tests.histories.make import QUICK, Script, summary
+from tests.histories.make import QUICK, Script, fields, summary
 
 import rerail
 from rerail.adapters.stores.memory import MemoryStore
@@ -150,8 +150,8 @@ THEN: dict[str, tuple[Any, list[str]]] = {
     "retried": (forced, ["a", "b", "c"]), "gate": (confirm, ["b"]), "doubt": (resolve, ["c"]),
     "interrupted": (resume, ["b", "c"]), "acted": (retry, ["a", "c", "d"]), "stopped": (retry, ["a", "b", "c", "d"]),
     "staged": (retry, ["learn"]), "replanned": (forced, ["a"]), "repaired": (forced, ["a", "b"]),
-    "consulted": (forced, ["a"]), "verified": (forced, ["a", "b"]), "healed": (forced, ["a"]),
-    "lost": (forced, ["a", "b"]),
+    "refused": (retry, ["b"]), "consulted": (forced, ["a"]), "verified": (forced, ["a", "b"]),
+    "healed": (forced, ["a"]), "lost": (forced, ["a", "b"]),
 }  # fmt: skip
 CHANGED = {"a": ["something else"]}  # so that what depends on it has to look again
 
@@ -175,6 +175,19 @@ def test_a_history_goes_on(name: str, tmp_path: Path) -> None:
     result = virtual_run(go_on)
     assert result.status == "completed", result.summary
     assert script.calls == calls
+
+
+@pytest.mark.parametrize("version", ["first", rerail.__version__])
+def test_what_is_left_out_of_an_event_means_the_same_for_ever(version: str) -> None:
+    """E5: values that are the default are not written down, so a default never changes, and new fields have one."""
+    then = msgspec.json.decode((HERE / version / "fields.json").read_bytes())
+    now = msgspec.json.decode(msgspec.json.encode(fields()))
+    for kind, known in then.items():
+        changed = {
+            name: (value, now[kind].get(name)) for name, value in known.items() if now[kind].get(name, ...) != value
+        }
+        assert changed == {}, kind
+        assert [name for name, value in now[kind].items() if name not in known and value == "(required)"] == []
 
 
 def test_what_a_newer_version_wrote_is_refused_by_name() -> None:

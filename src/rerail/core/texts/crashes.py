@@ -24,6 +24,10 @@ CRASHES: dict[str, dict[str, str]] = {
         "en": "a crash test really calls the tools of the plan, again and again; without a terminal that needs --yes",
         "zh": "崩溃测试会反复真实调用计划中的工具；没有终端时需要 --yes",
     },
+    "refuse.crash.not_empty": {
+        "en": "{folder} is not empty, and was not left by a crash test: name another folder",
+        "zh": "{folder} 不是空的，也不是崩溃测试留下的：请指定其他文件夹",
+    },
     "refuse.crash.counts": {
         "en": "--points and --jobs are at least 1",
         "zh": "--points 和 --jobs 至少为 1",
@@ -78,7 +82,7 @@ CRASHES: dict[str, dict[str, str]] = {
         "en": "never called again; its output differs from run to run",
         "zh": "从未再次调用；每次执行的输出都不同",
     },
-    "cli.crash.tool.same": {"en": "the same output each time", "zh": "每次输出相同"},
+    "cli.crash.tool.same": {"en": "the same each time", "zh": "每次结果相同"},
     "cli.crash.tool.unsafe": {
         "en": "not safe to repeat: another output {other:time|times}, failed {failed:time|times}",
         "zh": "不能安全重复：{other} 次输出不同，{failed} 次失败",

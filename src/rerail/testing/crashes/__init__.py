@@ -44,6 +44,7 @@ __all__ = ["CrashReport", "ToolRow", "Trial", "crash_in_process", "crashtest"]
 # -P: a file in the working folder that is named like a standard module must not be taken for it.
 COMMAND = (sys.executable, "-P", "-m", "rerail.testing.crashes.child")
 PATIENCE = 60.0  # seconds that a process may take, beside ten times what the undisturbed one took
+CALM = "undisturbed"  # the folder of the run without a crash
 SAID = 2000  # characters of what a process said last
 
 
@@ -161,7 +162,7 @@ async def crashtest(
     settings = settings if isinstance(settings, Settings) else Settings.load(settings)
     stage = _Stage(Plan.load(plan), list(tools), settings)
     with _folder(keep) as folder:
-        calm = await stage.trial(folder / "undisturbed", 0)
+        calm = await stage.trial(folder / CALM, 0)
         _require_rest(calm)
         total = next(line.points for line in calm.lines if isinstance(line, Count))
         stage.patience = PATIENCE + 10 * (time.monotonic() - began)
@@ -187,6 +188,8 @@ async def crashtest(
 @contextlib.contextmanager
 def _folder(keep: Path | None) -> Iterator[Path]:
     if keep is not None:
+        if keep.exists() and any(keep.iterdir()) and not ledger_in(keep / CALM).exists():
+            raise Refused(tell("refuse.crash.not_empty", folder=keep), "USAGE")
         keep.mkdir(parents=True, exist_ok=True)
         yield keep.resolve()
         return

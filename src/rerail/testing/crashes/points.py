@@ -18,8 +18,10 @@ from typing import Any, cast
 from rerail.core.codec import decode
 from rerail.ports import Batch, Store
 
-# What changes files and their names. The functions of `os` themselves: pathlib, shutil and tools go through them.
-WRITES = ("replace", "rename", "link", "symlink", "unlink", "remove", "fsync", "fdatasync", "mkdir", "rmdir")
+# What changes files and their names. The functions of `os` themselves: pathlib, shutil and tools go through them. Only
+# what is written to a file that Python opened does not; it is whole, and gets its name, by what is here.
+MOVES = ("replace", "rename", "link", "symlink")  # what is given another name counts where it ends up
+CHANGES = ("unlink", "remove", "mkdir", "rmdir", "truncate", "ftruncate", "write", "pwrite", "fsync", "fdatasync")
 # What changes the store. `renew` comes by the clock, and says no more than that its owner lives.
 STORED = ("create", "append", "claim", "release", "post", "answer", "sweep")
 
@@ -83,14 +85,14 @@ def _types(batch: Batch) -> str:
 def watch_files(root: Path, points: Points) -> None:
     """Make every change of a file below a folder a moment, in this process and for as long as it lives."""
     home = os.path.realpath(root)
-    for name in WRITES:
+    for name in (*MOVES, *CHANGES):
         setattr(os, name, _around(name, getattr(os, name), home, points))
 
 
 def _around(name: str, work: Callable[..., Any], home: str, points: Points) -> Callable[..., Any]:
     @functools.wraps(work)
     def done(*args: Any, **kwargs: Any) -> Any:
-        path = _path(args, kwargs)
+        path = _path(args[1:] if name in MOVES else args, kwargs)
         if path is None or not (path + os.sep).startswith(home + os.sep):
             return work(*args, **kwargs)
         what = f"{name} {os.path.basename(path)}"
@@ -106,8 +108,7 @@ def _path(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
     """What a call is about, as an absolute path; None where that cannot be told."""
     if not args:
         return None
-    # What is given another name counts where it ends up: that is the last path of a call with two.
-    given = args[1] if len(args) > 1 and isinstance(args[1], str | bytes | os.PathLike) else args[0]
+    given = args[0]
     try:
         if isinstance(given, int):
             return os.readlink(f"/proc/self/fd/{given}")
