@@ -13,7 +13,7 @@ DEMO := .venv-demo/.installed
 BIN := .venv/bin
 PAGE := src/rerail/server/page/index.html
 
-.PHONY: help demo web test long simulate fuzz check format bench bench-scale bench-recovery bench-peers lock clean
+.PHONY: help demo web test long simulate fuzz check format bench bench-scale bench-recovery bench-load bench-peers lock clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -68,6 +68,9 @@ bench-scale: $(DEV) ## Measure Ray, workers and stores against bare programs (mi
 
 bench-recovery: $(DEV) bench-peers ## Run real tools with faults, by Rerail and by its peers (under half an hour)
 	$(BIN)/python -m benchmarks.recovery $(RECOVERY_ARGS)
+
+bench-load: $(DEV) ## Measure how costs grow with very many runs, steps and hours (minutes)
+	$(BIN)/python -m benchmarks.load
 
 bench: $(DEV) ## Measure speed against a bare asyncio and SQLite program
 	$(BIN)/python -m benchmarks.speed
