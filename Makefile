@@ -43,7 +43,7 @@ simulate: $(DEV) ## Live SEEDS (100000, or FIRST:LAST) simulated lives, and hold
 	$(BIN)/python -m rerail.testing.simulation $(SEEDS) --jobs 2
 
 SECONDS ?= 600
-TARGETS ?= plans references events settings answers schemas outputs
+TARGETS ?= plans references events settings answers schemas patterns outputs
 FUZZ := .venv-fuzz/.installed
 
 fuzz: $(FUZZ) ## Hunt for input that breaks what reads it, SECONDS (600) for each of TARGETS; what is found is in build/fuzz

@@ -199,6 +199,15 @@ def test_a_backup_that_cannot_be_written_leaves_nothing(here: Here) -> None:
     assert not [name for name in os.listdir() if "copy.db" in name]
 
 
+def test_who_only_looks_writes_nothing(here: Here) -> None:
+    """E7: no sweep, no mark: the file is the same to the byte."""
+    run = here.run(BIG, code=0)
+    before = FILE.read_bytes()
+    for words in (("ls",), ("show", run), ("doctor",), ("logs", run)):
+        here(*words, code=0)
+    assert FILE.read_bytes() == before
+
+
 # -- Damage -------------------------------------------------------------------------------------------------------
 
 
