@@ -46,7 +46,7 @@ simulate: $(DEV) ## Live SEEDS (100000, or FIRST:LAST) simulated lives, and hold
 	$(BIN)/python -m rerail.testing.simulation $(SEEDS) --jobs 2
 
 SECONDS ?= 600
-TARGETS ?= plans references events settings answers schemas outputs
+TARGETS ?= plans references events settings answers schemas patterns outputs
 FUZZ := .venv-fuzz/.installed
 
 fuzz: $(FUZZ) ## Hunt for input that breaks what reads it, SECONDS (600) for each of TARGETS; what is found is in build/fuzz
@@ -93,6 +93,9 @@ bench-scale: $(DEV) ## Measure Ray, workers and stores against bare programs (mi
 
 bench-recovery: $(DEV) bench-peers ## Run real tools with faults, by Rerail and by its peers (under half an hour)
 	$(BIN)/python -m benchmarks.recovery $(RECOVERY_ARGS)
+
+bench-load: $(DEV) ## Measure how costs grow with very many runs, steps and hours (minutes)
+	$(BIN)/python -m benchmarks.load
 
 bench: $(DEV) ## Measure speed against a bare asyncio and SQLite program
 	$(BIN)/python -m benchmarks.speed

@@ -199,6 +199,15 @@ def test_a_backup_that_cannot_be_written_leaves_nothing(here: Here) -> None:
     assert not [name for name in os.listdir() if "copy.db" in name]
 
 
+def test_who_only_looks_writes_nothing(here: Here) -> None:
+    """E7: no sweep, no mark: the file is the same to the byte."""
+    run = here.run(BIG, code=0)
+    before = FILE.read_bytes()
+    for words in (("ls",), ("show", run), ("doctor",), ("logs", run)):
+        here(*words, code=0)
+    assert FILE.read_bytes() == before
+
+
 # -- Damage -------------------------------------------------------------------------------------------------------
 
 
@@ -229,6 +238,20 @@ def test_overwritten_pages_are_found(here: Here) -> None:
     assert {row["kind"] for row in findings(here, "--repair", code=1)} & {"pages"}
     sql("SELECT 1")
     assert FILE.read_bytes() == before
+
+
+def test_a_single_letter_that_changed_in_an_index_is_found(here: Here) -> None:
+    """All can still be read and counted, and yet it is damage: doctor says so, and no copy is made of it."""
+    runs = filled(here, 3)
+    [(root,)] = sql("SELECT rootpage FROM sqlite_schema WHERE name = 'sqlite_autoindex_runs_1'")
+    data = bytearray(FILE.read_bytes())
+    at = data.index(runs[0].encode(), (root - 1) * 4096, root * 4096)
+    data[at + 3] = ord("f") if data[at + 3] != ord("f") else ord("0")
+    FILE.write_bytes(data)
+    found = findings(here, code=1)
+    assert "pages" in {row["kind"] for row in found}
+    assert "not sound" in here("backup", "copy.db", code=1).err
+    assert not Path("copy.db").exists()
 
 
 @pytest.mark.parametrize("part", [0.0, 0.3, 0.5, 0.9])
@@ -275,10 +298,12 @@ def test_a_lost_log_is_survived(here: Here) -> None:
 
 def test_a_changed_content_is_found_and_made_again(here: Here) -> None:
     """E6: its name is its digest; the step that made it is named, and a retry of it mends the run."""
+    completed = here.run(BIG, code=0)
     run = here.run(BIG, {"id": "b", "tool": "fail", "needs": ["a"]}, code=1)
     sql("UPDATE blobs SET data = CAST('rubbish' AS BLOB)")
-    [found] = findings(here, "--repair", code=1)
+    found, other = findings(here, "--repair", code=1)
     assert (found["kind"], found["where"], found["mended"]) == ("content", run, False)
+    assert (other["kind"], other["where"]) == ("content", completed), "contents are shared, and so is the damage"
     assert "not what its name says" in found["detail"]
     assert found["hint"].endswith(f"rerail retry {run} --step a")
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import apsw
 import pytest
 from tests.cli.conftest import Done, Here
 
@@ -291,6 +292,21 @@ def test_the_surroundings(here: Here) -> None:
         ("plan", "x"), ("run",), ("run", "--objective", "x"), ("mcp", "--http", "x"), ("mcp", "--http", "0.0.0.0:1"),
     ):  # fmt: skip
         zh(here, *words, code=2)
+    for words in (
+        ("prune",), ("prune", "--older-than", "x"), ("backup", "."), ("backup", "x.db", "--store", "redis://h"),
+    ):  # fmt: skip
+        zh(here, *words, code=2)
+    run = here.run({"id": "a", "tool": "ok", "args": {"value": "x" * 4000}}, code=0)
+    zh(here, "backup", "copy.db", code=0)
+    zh(here, "backup", "copy.db", code=2)
+    connection = apsw.Connection(".rerail/runs.db")
+    connection.execute("UPDATE blobs SET data = x'00'; DELETE FROM events WHERE seq = 2")
+    connection.execute("INSERT INTO inbox(run, data) VALUES ('gone', x'00')")
+    connection.close()
+    zh(here, "prune", "--older-than", "0s", "--dry-run", code=0)
+    zh(here, "doctor", code=1)
+    zh(here, "doctor", "--repair", code=1)
+    assert zh(here, "prune", "--older-than", "0s", "--yes", code=0).out.count(run) <= 1
     broken = here("--lang", "zh", "doctor", "--tools", "broken.py", code=1)
     assert english(broken.out, "No module named") == []
     assert zh(here, "doctor", "--store", "toolbox.py", code=1).out.count("✗") >= 1

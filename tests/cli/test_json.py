@@ -61,6 +61,13 @@ EVERY = [
     ("config",),
     ("tools", "--tools", "toolbox.py"),
     ("doctor",),
+    ("doctor", "--repair"),
+    ("prune", "--older-than", "30d"),
+    ("prune", "--older-than", "0s", "--yes"),
+    ("prune", "--older-than", "0s", "--dry-run"),
+    ("prune",),
+    ("backup", "copy.db"),
+    ("backup", "."),
     ("nonsense",),
     ("ls", "--nonsense"),
 ]

@@ -10,6 +10,7 @@ Rules of this file:
 from __future__ import annotations
 
 import contextlib
+import re
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -22,11 +23,11 @@ from rerail.core import codec
 from rerail.core.classify import Evidence, classify
 from rerail.core.codes import Category
 from rerail.core.coerce import coerce
-from rerail.core.patterns import is_slow
 from rerail.core.plan import Need, names_of
 from rerail.core.policy import Rung
 from rerail.core.refs import BadReference, MissingPath, UnknownReference, compile_args, parse, resolve
 from rerail.core.schema import Schema
+from rerail.core.search import Hard, search
 from rerail.core.suspect import suspect
 from rerail.core.values import NotJson, pack
 from rerail.errors import PlanError, SettingsError
@@ -98,8 +99,7 @@ def settings(data: bytes) -> None:
         found, sources = Settings.discover(_folder(), environ)
         describe(found, sources)
         found.policy()
-        patterns = {kind: [one for one in some if not is_slow(one)] for kind, some in found.patterns().items()}
-        classify(Evidence(code="E", message="aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!" * 20), patterns)
+        classify(Evidence(code="E", message="aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!" * 20), found.patterns())
 
 
 def answers(data: bytes) -> None:
@@ -146,6 +146,18 @@ def schemas(data: bytes) -> None:
         pack(mended)
 
 
+def patterns(data: bytes) -> None:
+    """A regular expression and a text; in a short one, Python's search has to find the same."""
+    pattern, _, text = data.decode("utf-8", "replace").partition("\0")
+    try:
+        found = search(pattern)
+    except (re.error, Hard, RecursionError, OverflowError):
+        return
+    found(text * 50)
+    if len(text) <= 6 and len(pattern) <= 40:
+        assert found(text) is (re.search(pattern, text) is not None)
+
+
 def outputs(data: bytes) -> None:
     """What a tool gave back, or how it failed."""
     text = data.decode("utf-8", "surrogateescape")
@@ -159,7 +171,7 @@ def outputs(data: bytes) -> None:
 
 
 TARGETS: Mapping[str, Target] = {
-    target.__name__: target for target in (plans, references, events, settings, answers, schemas, outputs)
+    target.__name__: target for target in (plans, references, events, settings, answers, schemas, patterns, outputs)
 }
 
 

@@ -157,6 +157,7 @@ class Session:
             engine = Engine(url, tools, settings, origin=sources, worker=self._worker, observe=self._observe)
             # Whoever only looks need not hear each time what the store's server might lose.
             engine.notice = self.out.notice if driving else lambda _: None
+            engine.tidies = driving
             await engine.open()
             engine.notice = self.out.notice
         except StoreError as error:

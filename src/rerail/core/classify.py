@@ -12,12 +12,13 @@ Rules of this file:
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from rerail.core import codes
 from rerail.core.codes import Category
+from rerail.core.search import Hard, search
 
 _T, _P, _O, _D = Category.TRANSIENT, Category.PARAMETER, Category.TOOL, Category.DEPENDENCY
 _S, _X, _U = Category.DECOMPOSITION, Category.PERMANENT, Category.UNKNOWN
@@ -692,17 +693,17 @@ def _by_patterns(seen: Evidence, patterns: Mapping[Category, Sequence[str]]) -> 
     texts = (seen.code or "", *seen.types[:1], seen.message)
     for category, wanted in patterns.items():
         for pattern in [wanted] if isinstance(wanted, str) else wanted:
-            if any(_compile(pattern).search(text) for text in texts):
+            if any(_wanted(pattern)(text) for text in texts):
                 return category
     return None
 
 
-def _compile(pattern: str) -> re.Pattern[str]:
-    """A user's pattern; one that is no regular expression is looked for as it stands."""
+def _wanted(pattern: str) -> Callable[[str], bool]:
+    """A user's pattern; one that is no regular expression, or nobody could wait for, is looked for as it stands."""
     try:
-        return re.compile(pattern, re.IGNORECASE)
-    except (re.error, OverflowError, RecursionError):
-        return re.compile(re.escape(pattern), re.IGNORECASE)
+        return search(pattern, ignore_case=True)
+    except (re.error, OverflowError, RecursionError, Hard):
+        return search(re.escape(pattern), ignore_case=True)
 
 
 def _by_leaning(seen: Evidence) -> Category | None:

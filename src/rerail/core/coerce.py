@@ -19,6 +19,7 @@ from rerail.core.nearest import meant
 from rerail.core.schema import Node, Schema, Seen
 from rerail.core.schema_problems import resolve
 from rerail.core.schema_values import OPEN, is_number, is_type, key
+from rerail.core.search import search
 
 
 def coerce(schema: Schema | Node, value: object) -> object:
@@ -217,7 +218,7 @@ def _rules(part: Mapping[str, Any], name: str) -> list[Node]:
     known = part.get("properties", {})
     patterns = part.get("patternProperties", {})
     own = [known[name]] if name in known else []
-    return own + [rules for pattern, rules in patterns.items() if re.search(pattern, name)]
+    return own + [rules for pattern, rules in patterns.items() if search(pattern)(name)]
 
 
 def _member(mender: _Mender, part: Mapping[str, Any], name: str, member: object) -> object:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from rerail.core.patterns import slow_patterns
 from rerail.core.plan import WHEN_WORDS, Check, Effect, Fallback, Fault, Need, Plan, Produced, Step, Trust, Verify, When
 from rerail.core.schema import nearest, problems
 from rerail.core.schema_values import show
@@ -271,8 +270,7 @@ class _Reader:
 
     def schema(self, name: str, value: Any) -> None:
         """Look at a schema that outputs and files are checked by."""
-        slow = [tell("schema.slow_regex", pattern=repr(pattern)) for pattern in slow_patterns(value)]
-        for problem in [*problems(value), *slow]:
+        for problem in problems(value):
             self.faults.append(
                 Fault("BAD_VALUE", tell("refuse.plan.schema_faulty", name=name, problem=problem), self.id)
             )

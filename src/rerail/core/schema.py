@@ -13,7 +13,6 @@ Rules of this file:
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from fractions import Fraction
@@ -36,6 +35,7 @@ from rerail.core.schema_values import (
     show,
     trimmed,
 )
+from rerail.core.search import search
 from rerail.core.texts import tell
 
 __all__ = ["OPEN", "Fault", "Json", "Node", "Schema", "faults", "nearest", "problems"]
@@ -303,10 +303,10 @@ def _options_message(options: Sequence[object], value: object) -> str:
 
 
 def _pattern(compiler: _Compiler, part: Rules) -> Check:
-    search = re.compile(part["pattern"]).search
+    found = search(part["pattern"])
     return _simple(
         "pattern",
-        lambda value: not isinstance(value, str) or search(value) is not None,
+        lambda value: not isinstance(value, str) or found(value),
         lambda value: tell("schema.pattern", pattern=show(part["pattern"]), value=show(value)),
     )
 
@@ -356,12 +356,12 @@ def _members(compiler: _Compiler, part: Rules) -> Check:
 
 def _stray(compiler: _Compiler, part: Rules, known: Mapping[str, Check]) -> Callable[[str, object, Seen], Found]:
     """The check of a property by the patterns that its name matches, or else, if nothing names it, by the rest."""
-    patterns = [(re.compile(one), compiler.node(rules)) for one, rules in part.get("patternProperties", {}).items()]
+    patterns = [(search(one), compiler.node(rules)) for one, rules in part.get("patternProperties", {}).items()]
     others = part.get("additionalProperties", True)
     rest = compiler.node(others)
 
     def check(name: str, member: object, seen: Seen) -> Found:
-        checks = [own for pattern, own in patterns if pattern.search(str(name))]
+        checks = [own for pattern, own in patterns if pattern(str(name))]
         if checks or name in known:
             return _under(name, _each(checks)(member, seen))
         if others is not False:

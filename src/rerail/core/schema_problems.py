@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from rerail.core.nearest import nearest
 from rerail.core.schema_values import CLASSES, is_number, is_type, listed, show
+from rerail.core.search import Hard, search
 from rerail.core.texts import tell
 
 Node: TypeAlias = Mapping[str, Any] | bool
@@ -43,7 +44,9 @@ def _regex_problem(pattern: object) -> str | None:
     if not isinstance(pattern, str):
         return tell("schema.type", types=tell("schema.kind.regex"), value=show(pattern))
     try:
-        re.compile(pattern)
+        search(pattern)
+    except Hard:
+        return tell("schema.slow_regex", pattern=show(pattern))
     except (re.error, RecursionError, OverflowError) as error:
         return tell("schema.bad_regex", pattern=show(pattern), error=error)
     return None

@@ -116,6 +116,7 @@ class Engine(Foreseer):
         self._follow_ups: set[asyncio.Task[Any]] = set()
         self._notices = Notices(host.notifier, self._note_down)
         self.lends_only = False  # it acts for others, who may use its own tools, and not those of a run's owner
+        self.tidies = True  # it drops what has expired when it is opened; who only looks need not wait for that
         self.looks_only = False  # it has no tools, and foresees what somebody who has them will do
         self._paces: dict[str, Pace] = {}  # of runs that go from stage to stage as somebody else says
 
@@ -126,7 +127,8 @@ class Engine(Foreseer):
         self._leaving = self._closing = False
         with store_errors():
             await self._host.store.open()
-            await self._host.store.sweep(self._host.clock.now() - self._ttl)
+            if self.tidies:
+                await self._host.store.sweep(self._host.clock.now() - self._ttl)
         for caveat in getattr(self._host.store, "caveats", ()):  # what a store may lose, somebody has to hear
             (LOG.warning if self.notice is unheard else self.notice)(caveat)
         self._attendant = asyncio.get_running_loop().create_task(self._attend())
@@ -240,7 +242,8 @@ class Engine(Foreseer):
         store = self._host.store
         memory = preferred(await self._lessons()) if self._remembers else {}
         above = await self.state(parent) if parent else None
-        self._homes[run] = above.home if above is not None else run
+        if above is not None:
+            self._homes[run] = above.home
         with store_errors(), reaching(run):
             head = Head(run, 0, "pending", plan.objective, parent or "", now, now, self._owner, 1, now)
             try:

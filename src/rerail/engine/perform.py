@@ -39,6 +39,7 @@ from rerail.workspace import Outside, inside, put_aside, stamp
 
 GRACE = 2.0  # seconds that a cancelled call gets to clean up before it is left behind
 VERIFY_TIMEOUT = 60.0
+MOST_OVER = 256  # calls that are over and still watched, at least; else they would be looked for too often
 
 
 class _NotKnown:
@@ -100,6 +101,7 @@ class Deadlines:
     """The timeouts of all calls under way, on one timer of the event loop: most calls end long before theirs.
 
     Calls with the same timeout are due in the order in which they started, so a queue for each timeout is enough.
+    Those that are over are let go once they are the most: with each goes all that its run has in memory.
     """
 
     def __init__(self, expire: Callable[[Launch], None]) -> None:
@@ -108,17 +110,28 @@ class Deadlines:
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._due = math.inf
+        self._watched = self._over = 0
 
     def add(self, launch: Launch, loop: asyncio.AbstractEventLoop) -> None:
         """Watch a call that has just started."""
         if loop is not self._loop:  # an engine that is opened again lives on another loop
             self._loop, self._queues, self._timer, self._due = loop, {}, None, math.inf
+            self._watched = self._over = 0
         queue = self._queues.get(launch.timeout)
         if queue is None:
             queue = self._queues[launch.timeout] = deque()
         queue.append(launch)
+        self._watched += 1
         if self._timer is None or launch.started + launch.timeout < self._due:
             self._set(loop)
+
+    def ended(self) -> None:
+        """A call is over, long before its time; looked for among the others only once in a while."""
+        self._over += 1
+        if self._over > MOST_OVER and self._over * 2 > self._watched:
+            for timeout, queue in self._queues.items():
+                self._queues[timeout] = deque(launch for launch in queue if not launch.ended)
+            self._watched, self._over = sum(map(len, self._queues.values())), 0
 
     def _set(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._timer is not None:
@@ -227,6 +240,7 @@ class Performer:
     def _deliver(self, launch: Launch, outcome: Outcome) -> None:
         if not launch.ended and launch.deliver is not None:  # else it was left behind; its late answer is not news
             launch.ended = True
+            self.deadlines.ended()
             launch.deliver(outcome)
 
     def cancel(self, launch: Launch, why: str) -> None:

@@ -65,7 +65,7 @@ class Reader:
     def __init__(self, host: Host) -> None:
         self._host = host
         self._live: dict[str, Live] = {}
-        self._homes: dict[str, str] = {}  # runs → those whose folder they use
+        self._homes: dict[str, str] = {}  # runs → those whose folder they use, if not their own
 
     async def find(self, run: str) -> str:
         """The id that a run's id or unambiguous prefix stands for."""
@@ -120,7 +120,8 @@ class Reader:
         state = State(run)
         async for record in self._records(run):
             evolve(state, record.event, record.at, record.seq)
-        self._homes[run] = state.home
+        if state.home != run:
+            self._homes[run] = state.home
         return state
 
     async def _records(self, run: str, after: int = 0) -> AsyncIterator[Record]:

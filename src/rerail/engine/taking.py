@@ -102,7 +102,8 @@ class Taker(Reader):
         except BaseException:
             await self._let_go(lease)
             raise
-        self._homes[run] = state.home
+        if state.home != run:
+            self._homes[run] = state.home
         return RunLoop(self._host, lease, state)
 
     async def _claim(self, run: str, seen: Head | None, *, take_over: bool = False) -> Lease:

@@ -57,6 +57,11 @@ MIGRATIONS: Final = (
     );
     CREATE INDEX inbox_open ON rerail.inbox(run, number) WHERE answer IS NULL;
     """,
+    # Whoever removes a run asks which contents and actions it has; without these, each would look at those of all runs.
+    """
+    CREATE INDEX run_blobs_by_run ON rerail.run_blobs(run);
+    CREATE INDEX inbox_by_run ON rerail.inbox(run);
+    """,
 )
 
 

@@ -77,6 +77,13 @@ MIGRATIONS = (
     ALTER TABLE runs DROP COLUMN seq;
     ALTER TABLE runs DROP COLUMN updated_at;
     """,
+    # Whoever removes a run asks which contents and actions it has; who looks for failed ones, or for any to take up,
+    # wants a few of very many: without these, each would look at all there are.
+    """
+    CREATE INDEX run_blobs_by_run ON run_blobs(run);
+    CREATE INDEX inbox_by_run ON inbox(run);
+    CREATE INDEX runs_by_status ON runs(status, created_at);
+    """,
 )
 
 _CREATE = """
@@ -100,9 +107,8 @@ _HEADS = """
     SELECT run, status, objective, parent, created_at, host, pid, started, worker, fence, renewed_at,
         (SELECT max(seq) FROM events WHERE events.run = runs.run),
         (SELECT at FROM events WHERE events.run = runs.run ORDER BY seq DESC LIMIT 1)
-    FROM runs
     """
-_HEAD = _HEADS + "WHERE run = ?"
+_HEAD = _HEADS + "FROM runs WHERE run = ?"
 _CLAIM = """
     UPDATE runs SET host = ?, pid = ?, started = ?, worker = ?, renewed_at = ?, fence = fence + 1
     WHERE run = ? AND (host IS NULL OR fence = ?) RETURNING fence
@@ -117,9 +123,14 @@ _ANSWERED = "SELECT answer FROM inbox WHERE run = ? AND number = ?"
 _SWEEP = """
     DELETE FROM blobs WHERE digest IN (
         SELECT digest FROM run_blobs JOIN runs USING (run)
-        GROUP BY digest HAVING min(status = 'completed' AND
-            ifnull((SELECT at FROM events WHERE events.run = runs.run ORDER BY seq DESC LIMIT 1), created_at) < ?)
+        GROUP BY digest HAVING min(status = 'completed' AND created_at < ?1 AND
+            ifnull((SELECT at FROM events WHERE events.run = runs.run ORDER BY seq DESC LIMIT 1), created_at) < ?1)
     )
+    """
+# Whether there can be any such: a store whose runs are young, or swept already, need not be looked through.
+_OLD = """
+    SELECT 1 FROM runs WHERE created_at < ? AND status = 'completed'
+        AND EXISTS(SELECT 1 FROM run_blobs WHERE run_blobs.run = runs.run) LIMIT 1
     """
 _FORGET = "DELETE FROM run_blobs WHERE NOT EXISTS (SELECT 1 FROM blobs WHERE blobs.digest = run_blobs.digest)"
 _NEWS = """
@@ -245,7 +256,11 @@ class SqliteStore:
         """Runs, newest first; `prefix` is of the run id, `parent` an exact id, `before` where a list ended."""
         where, values = _filters(prefix, status, parent, before)
         # Only the number of placeholders varies; every value is bound.
-        query = f"{_HEADS}{where} ORDER BY created_at DESC, number DESC LIMIT ?"
+        # Few ids begin alike: they are found by the index on the ids, and sorted, rather than looked for by age.
+        age = "+created_at" if prefix else "created_at"
+        # Chosen first, and only then looked at: where many have to be sorted, that would be done for all of them.
+        chosen = f"SELECT * FROM runs {where} ORDER BY {age} DESC, number DESC LIMIT ?"  # noqa: S608 - see above
+        query = f"{_HEADS} FROM ({chosen}) AS runs ORDER BY created_at DESC, number DESC"
         return [_head(row) for row in self._read(query, (*values, limit))]
 
     # -- Leases ---------------------------------------------------------------------------------------------------
@@ -519,6 +534,8 @@ def _post(cursor: apsw.Cursor, run: str, data: bytes) -> int:
 
 
 def _sweep(cursor: apsw.Cursor, before: float) -> int:
+    if not cursor.execute(_OLD, (before,)).fetchall():
+        return 0
     dropped = _change(cursor, _SWEEP, (before,))
     if dropped:
         cursor.execute(_FORGET)

@@ -101,8 +101,8 @@ SCHEMAS: dict[str, dict[str, str]] = {
         "zh": "{pattern} 不是 Python 能读取的正则表达式：{error}",
     },
     "schema.slow_regex": {
-        "en": "the pattern {pattern} can take for ever on a text that does not fit: it repeats what repeats itself",
-        "zh": "模式 {pattern} 遇到不匹配的文本时可能永远算不完：它重复的内容本身就会重复",
+        "en": "the pattern {pattern} can take for ever on a text that does not fit: it looks around or back, and repeats what can be read in several ways",
+        "zh": "模式 {pattern} 遇到不匹配的文本时可能永远算不完：它含有环视或反向引用，又重复了可以有多种读法的内容",
     },
     "schema.unknown_type": {
         "en": "unknown type {name}; the types are {types}",
