@@ -13,7 +13,7 @@ from rerail.core.plan import Effect, Fallback, Need, Plan, Step, When
 from rerail.core.policy import Policy, Rung
 from rerail.core.state import State
 from rerail.core.tools import ToolSpec
-from rerail.core.track import Phase, same_inputs
+from rerail.core.track import Phase, Ready, same_inputs
 from rerail.core.verdict import run_status, status_of
 
 NO = Error("TOOL_FAILED", Category.TOOL, "no")
@@ -241,3 +241,84 @@ def test_inputs_are_the_same_only_if_all_of_them_are() -> None:
     assert same_inputs((one, "d"), (Step("a", "t", {"x": 1}, title="new"), "d"))
     assert not same_inputs((one, "d"), (other, "d")) and not same_inputs((one, "d"), (one, "e"))
     assert not same_inputs((), ()) and not same_inputs((one,), ())
+
+
+def test_other_rungs_only_change_the_course() -> None:
+    """H3: what a later version may call a recovery is followed as far as it says where to."""
+    state = begun(STARTED, DONE)
+    then(state, ev.Recovered("a", 1, Rung.RETRY, course=Course(("a",))))
+    assert phases(state)["a"] == "PENDING" and state.tracks["a"].root
+
+
+def test_the_ready_are_taken_in_order_whatever_became_of_the_others() -> None:
+    """X1: adding one twice changes nothing; those that left are passed over, also if all of a queue did."""
+    steps = tuple(Step(f"s{n}", "t", priority=n % 2) for n in range(40))
+    state = begun(steps=steps)
+    ready, tracks = state.ready, list(state.tracks.values())
+    ready.add(tracks[0], tracks[0].queue)
+    assert [track.id for track in ready.first(None, 3)] == ["s1", "s3", "s5"]
+    assert [track.id for track in ready.first(None, 40)][-1] == "s38" and len(ready) == 40
+    for track in tracks[:-1]:
+        ready.discard(track)
+    assert [track.id for track in ready.first(None, 9)] == ["s39"] and tracks[0] not in ready and tracks[-1] in ready
+    assert list(Ready().first(None, 9)) == [] and list(Ready().first(lambda _: True, 9)) == []
+
+
+# -- Corners of the ladder -----------------------------------------------------------------------------------------
+
+
+def answer(state: State, tools: dict[str, ToolSpec] | None = None) -> list[Event]:
+    """What is decided about a failed step."""
+    [note] = decide(state, TOOLS if tools is None else tools, state.at)
+    assert isinstance(note, Note)
+    return list(note.events)
+
+
+def test_a_fallback_has_a_single_call() -> None:
+    """H3: when it fails too, what comes before it on the ladder is behind us."""
+    steps = (Step("a", "t", fallback=Fallback(tool="u"), critical=False),)
+    state = begun(STARTED, ev.StepFailed("a", 1, NO), steps=steps, policy=Policy(max_step_retries=0))
+    then(state, *answer(state))
+    assert [action.tool for action in decide(state, TOOLS, state.at) if isinstance(action, Call)] == ["u"]
+    then(state, ev.StepStarted("a", 2, "u", rung=Rung.FALLBACK), ev.StepFailed("a", 2, LOST))
+    reflected, skipped = answer(state)
+    assert isinstance(reflected, ev.Reflected) and reflected.rung is Rung.SKIP and isinstance(skipped, ev.StepSkipped)
+
+
+def wrong(message: str, **more: object) -> Error:
+    """An error of the arguments."""
+    return Error("TOOL_FAILED", Category.PARAMETER, message, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("message", "args"),
+    [("did you mean 'zebra'?", {"x": "qqqqqq"}), ("did you mean 'zebra'?", {"x": 3}), ("no such thing", {"x": "zebr"})],
+)
+def test_a_hint_that_is_near_nothing_is_no_proposal(message: str, args: dict[str, object]) -> None:
+    """H6: nothing is changed that the hint cannot be about."""
+    steps = (Step("a", "t", args),)
+    state = begun(ev.StepStarted("a", 1, "t"), ev.StepFailed("a", 1, wrong(message)), steps=steps)
+    [reflected] = answer(state)
+    assert isinstance(reflected, ev.Reflected) and reflected.suggestion is None
+    near = begun(STARTED, ev.StepFailed("a", 1, wrong("did you mean 'zebra'?")), steps=(Step("a", "t", {"x": "zebr"}),))
+    assert [event.args for event in answer(near) if isinstance(event, ev.Recovered)] == [{"x": "zebra"}]
+
+
+def test_a_tool_that_is_gone_gets_no_other_arguments() -> None:
+    """H6: nobody knows what it takes."""
+    state = begun(STARTED, ev.StepFailed("a", 1, wrong("no", suggest={"x": 2})), steps=(Step("a", "t", {"x": 1}),))
+    [reflected] = answer(state, {})
+    assert isinstance(reflected, ev.Reflected) and reflected.rung is Rung.FAIL and reflected.suggestion is None
+
+
+def test_arguments_that_do_not_fit_are_not_adjusted_once_more() -> None:
+    """H5: what was adjusted and found unfit before the call is left at that."""
+    state = begun(
+        STARTED, ev.StepFailed("a", 1, wrong("no", suggest={"x": 2})),
+        ev.Reflected("a", 1, Category.PARAMETER, Rung.ADJUST),
+        ev.Recovered("a", 1, Rung.ADJUST, args={"x": 2}, course=Course(("a",))),
+        ev.StepFailed("a", 1, Error("ARGS_INVALID", Category.PARAMETER, "unfit", suggest={"x": 3}), called=False),
+        steps=(Step("a", "t", {"x": 1}),),
+    )  # fmt: skip
+    [reflected] = answer(state)
+    assert isinstance(reflected, ev.Reflected) and reflected.rung is Rung.FAIL and len(reflected.refused) == 1

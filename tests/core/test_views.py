@@ -11,6 +11,7 @@ from rerail.core import events as ev
 from rerail.core.board import Board, run_view
 from rerail.core.codes import Category
 from rerail.core.commands import Faulty, FileDamage, Refusal
+from rerail.core.decide import Note, decide
 from rerail.core.dialects import Unreadable, canonical, read_plan, read_steps
 from rerail.core.events import Course, Error, Event, FileMade, Record
 from rerail.core.fold import fold
@@ -400,3 +401,43 @@ def test_a_tool_as_data() -> None:
     """I7: what lists of tools show."""
     assert ToolSpec("t", provider="p").to_dict("tools.py")["source"] == "tools.py"
     assert run_status(after()) == "running"
+
+
+def test_an_effect_that_stands_is_kept_whatever_becomes_of_its_inputs() -> None:
+    """R3, R7: a lost output is supplied; what was made from it runs again, and what must not happen twice does not."""
+    steps = (Step("a", "t"), Step("b", "t", needs=(Need("a"),)), Step("o", "u", needs=(Need("b"),)))
+    state = after(
+        started("a"), ev.StepSucceeded("a", 1, hole=True), started("b"), ev.StepSucceeded("b", 1, 1, "b"),
+        ev.StepStarted("o", 1, "u", Effect.ONCE), ev.StepSucceeded("o", 1, 1, "o"), steps=steps,
+    )  # fmt: skip
+    events = commands.resolve_succeeded(state, "a", "ann", 2, pack(2), blob=False)
+    found = outlook(state, TOOLS, "a", events, 300.0)
+    assert [row["step"] for row in found.rerun] == ["b"] and "o" in found.kept and found.once == ()
+
+
+def test_a_plan_that_stood_in_for_another_says_so() -> None:
+    """P7, V7: the verdict is degraded, with the reason."""
+    accepted = ev.PlanAccepted(Plan("o", (Step("a", "t"),)), fallback="the model said nothing")
+    events = (ev.RunStarted(), accepted, started("a"), ev.StepSucceeded("a", 1, 1, "d"))
+    state = fold("r", [Record("r", n + 1, 1.0 + n, event) for n, event in enumerate(events)])
+    assert "the model said nothing" in summary(state, verdict(state)) and verdict(state).degraded
+
+
+def test_a_thought_before_any_call_is_no_try() -> None:
+    """I4: a step that failed before its call was thought about, too."""
+    history = records(
+        ev.Reflected("a", 0, Category.DEPENDENCY, Rung.FAIL), ev.StepVerified("a", 1, "absent"), steps=(Step("a", "t"),)
+    )
+    state = fold("r", history)
+    assert tries(history, state, state.tracks["a"], {}) == []
+
+
+def test_a_yes_or_no_is_no_slip() -> None:
+    """H6: of what a step before gave, only texts and numbers can be meant."""
+    steps = (Step("a", "t"), Step("b", "t", {"id": True, "n": 1.5}, (Need("a"),), effect=Effect.READ))
+    state = after(
+        started("a"), ev.StepSucceeded("a", 1, {"id": "10002", "ok": True}, "d"), started("b"),
+        ev.StepFailed("b", 1, Error("NOT_FOUND", Category.PARAMETER, "no such id")), steps=steps,
+    )  # fmt: skip
+    [note] = decide(state, TOOLS, state.at)
+    assert isinstance(note, Note) and isinstance(note.events[0], ev.Reflected) and note.events[0].suggestion is None

@@ -29,7 +29,8 @@ _encoder = msgspec.json.Encoder(enc_hook=_as_text)
 _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 
 # From which format → how its plain data becomes the next format's.
-UPCASTS: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+Upcasts = Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]]
+UPCASTS: Upcasts = {}
 
 
 class NewerFormat(ValueError):
@@ -53,16 +54,17 @@ def decode(data: bytes) -> Event:
         return _decode_other(data, error)
 
 
-def _decode_other(data: bytes, error: Exception) -> Event:
+def _decode_other(data: bytes, error: Exception, newest: int = FORMAT, upcasts: Upcasts = UPCASTS) -> Event:
+    """An event of another format, made one of the newest step by step."""
     try:
         plain = msgspec.json.decode(data, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise Damaged(tell("reason.no_event", data=data[:80])) from error
     written = plain.pop("v", 1)
-    if not isinstance(written, int) or written > FORMAT or plain.get("type") not in _known():
-        raise NewerFormat(tell("reason.event_newer", kind=plain.get("type"), written=written, format=FORMAT)) from error
-    for version in range(written, FORMAT):
-        plain = UPCASTS[version](plain)
+    if not isinstance(written, int) or written > newest or plain.get("type") not in _known():
+        raise NewerFormat(tell("reason.event_newer", kind=plain.get("type"), written=written, format=newest)) from error
+    for version in range(written, newest):
+        plain = upcasts[version](plain)
     try:
         event: Event = msgspec.convert(plain, Event)  # type: ignore[arg-type, unused-ignore]
     except msgspec.ValidationError as problem:

@@ -317,9 +317,9 @@ class _Way:
         if due.asked is not None:
             kind, step = due.asked
             self._speaking.discard(due.asked)
-            if self.state.tracks[step].n not in (self.state.gates if kind == "gate" else self.state.doubts):
-                return  # nobody asks any more
-            self.left -= 1
+            asked = self.state.tracks[step].n in (self.state.gates if kind == "gate" else self.state.doubts)
+            self.left -= asked
+            due = due if asked else _Due(due.at, due.order, due.n, ())  # nobody asks any more
         for event in due.events:
             if isinstance(event, ev.Reflected):
                 for concluded in self._concluded(event, due.events, self.now):
@@ -419,12 +419,13 @@ class _Way:
         )
 
     def _look(self, action: Look) -> None:
-        if self._once("verify", action.step, action.attempt):
-            track, call = self.state.tracks[action.step], self._used.get((action.step, action.attempt))
-            if call is None or call.looked is None:
-                self._miss(Unanswered("look", action.step, round=self.state.round))
-            else:
-                self._later(track.ended_at + call.looked.lasted, call.looked.end, call.looked.events, action.attempt)
+        if not self._once("verify", action.step, action.attempt):
+            return
+        track, call = self.state.tracks[action.step], self._used.get((action.step, action.attempt))
+        if call is None or call.looked is None:
+            self._miss(Unanswered("look", action.step, round=self.state.round))
+        else:
+            self._later(track.ended_at + call.looked.lasted, call.looked.end, call.looked.events, action.attempt)
 
     # -- Minds and people -----------------------------------------------------------------------------------------
 
