@@ -264,6 +264,29 @@ def test_the_ready_are_taken_in_order_whatever_became_of_the_others() -> None:
     assert list(Ready().first(None, 9)) == [] and list(Ready().first(lambda _: True, 9)) == []
 
 
+def test_other_settings_decide_anew_whether_a_failure_is_final() -> None:
+    """P2, R6: with no automatic round to come, what waits for the end of a failed step may begin."""
+    steps = (Step("a", "t"), Step("b", "u", needs=(Need("a", When.DONE),)))
+    fail = (STARTED, ev.StepFailed("a", 1, NO), ev.Reflected("a", 1, Category.TOOL, Rung.FAIL))
+    state = begun(*fail, steps=steps)
+    assert state.tracks["b"] not in state.ready
+    then(state, ev.Resumed("ann", policy=Policy(max_retry_rounds=0)))
+    assert state.tracks["b"] in state.ready
+    then(state, ev.Resumed("ann", policy=Policy(max_retry_rounds=2)))
+    assert state.tracks["b"] not in state.ready
+
+
+def test_a_failure_that_rules_answer_leaves_the_plans_word() -> None:
+    """H5: what the plan says of an effect holds for its own calls; a mind can only be stricter."""
+    steps = (Step("a", "t", effect=Effect.READ),)
+    state = begun(STARTED, ev.StepFailed("a", 1, NO), steps=steps)
+    track = state.tracks["a"]
+    assert not state.chosen_by_a_mind(track) and state.effect_of(track, "t", Effect.ONCE) is Effect.READ
+    then(state, ev.Recovered("a", 1, Rung.ALTERNATIVE, tool="u", by="m", course=Course(("a",))))
+    assert state.chosen_by_a_mind(track) and state.effect_of(track, "u", Effect.ONCE) is Effect.ONCE
+    assert state.effect_of(track, "u", Effect.REPEATABLE) is Effect.REPEATABLE
+
+
 # -- Corners of the ladder -----------------------------------------------------------------------------------------
 
 

@@ -65,6 +65,8 @@ MAYBE = Step("m", "make", critical=False)
 
 def test_a_hole_that_an_argument_cannot_take_is_foreseen() -> None:
     """H9: alone, inside a text, in a list or deeper."""
+    plan = Plan("o", (MAYBE, Step("b", "t", {"x": "${m}"})))
+    assert [fault.code for fault in hole_warnings(plan, tool(x={"type": "string"}))] == ["HOLE_POSSIBLE"]
     [(step, words)] = warned(MAYBE, Step("b", "t", {"x": "${m}"}))
     assert step == "b" and "x" in words and "m" in words
     nested = {"type": "object", "properties": {"y": {"type": "array", "items": {"type": "string"}}}}

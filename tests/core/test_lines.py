@@ -253,6 +253,7 @@ def test_the_story_of_a_step() -> None:
 def test_the_story_of_large_outputs_and_needs() -> None:
     """E7: of an output that is kept elsewhere its size is told."""
     lines = told(ev.StepStarted("b", 1, "u"), ev.StepSucceeded("b", 1, None, "d", 12_345, True), step="b")
+    assert lines[2] == "  +2.0 s  attempt 1: called u"
     assert lines[1] == "It needs a, c (done)." and any(line.endswith("in 0 ms (12,345 bytes)") for line in lines)
     plain = told(ev.StepStarted("b", 1, "u"), ev.StepSucceeded("b", 1), step="b")
     assert any(line.endswith("succeeded in 0 ms") for line in plain)

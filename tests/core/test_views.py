@@ -188,6 +188,47 @@ def test_a_gate_tells_the_call_that_waits() -> None:
         assert item["args"] == shown
 
 
+def test_which_skips_leave_a_hole() -> None:
+    """V1, H9: an optional step and one that a person wanted to do without; not one that was only for a failure."""
+    steps = (Step("a", "t"), Step("o", "t", critical=False), Step("f", "t", needs=(Need("a", When.FAILURE),)))
+    done_o = (started("o"), ev.StepSucceeded("o", 1, 1, "o"))
+    whole = after(*DONE_A, *done_o, ev.StepSkipped("f", "SKIP_CONDITION"), steps=steps)
+    assert verdict(whole).success and not verdict(whole).degraded
+    assert status_of(whole, whole.tracks["a"]) == ("succeeded", "")
+    assert status_of(whole, whole.tracks["f"]) == ("skipped", "SKIP_CONDITION")
+    for code in ("SKIP_OPTIONAL", "SKIP_USER"):
+        poor = after(*DONE_A, ev.StepSkipped("o", code), ev.StepSkipped("f", "SKIP_CONDITION"), steps=steps)
+        assert verdict(poor).success and verdict(poor).degraded
+
+
+def test_a_step_that_waits_for_its_next_try_has_its_error() -> None:
+    """X3: one that waits for a person's word has none."""
+    waits = after(started("a"), ev.StepFailed("a", 1, NO), ev.RetryScheduled("a", 2, 4, 2, 900.0, 9999.0))
+    status, code = status_of(waits, waits.tracks["a"])
+    assert (status, code) == ("waiting", "TOOL_FAILED")
+    assert (error_of(waits, waits.tracks["a"], status, code) or {})["message"] == "no"
+    gate = after(*DONE_A)
+    assert status_of(gate, gate.tracks["g"]) == ("waiting", "confirm")
+    assert error_of(gate, gate.tracks["g"], *status_of(gate, gate.tracks["g"])) is None
+
+
+def test_files_that_a_person_wrote_are_told_apart() -> None:
+    """T2: what somebody gave another content is remembered as theirs, each file once."""
+    edited = ev.Acted("confirm", "ann", "g", files=(FileMade("a.json", "new", "a", "draft"),))
+    state = after(*DONE_A, edited, edited)
+    made = state.tracks["a"].result
+    assert made is not None and made.files == {"a.json": "new"} and made.edited == ("a.json",)
+    assert state.drafts["a.json"].digest == "new"
+    assert commands.edited_files(state, ["a"]) == ("a.json",) and commands.edited_files(state, ["g"]) == ()
+
+
+def test_what_is_seen_of_a_run_has_all_its_parts() -> None:
+    """I4: the page and other programs rely on each of them."""
+    view = run_view(Board.of("r", records(*DONE_A, steps=STAGES)), 200.0)
+    assert (view["created_at"], view["updated_at"], view["at"], view["seq"]) == (100.0, 103.0, 200.0, 4)
+    assert view["counts"]["succeeded"] == 1 and view["status"] == "running" and view["order"] == ["a", "g", "c"]
+
+
 # -- What people ask for -------------------------------------------------------------------------------------------
 
 
@@ -207,8 +248,13 @@ def test_wishes_that_do_not_fit() -> None:
     refused("RUN_LIVE", commands.retry_live, after(ev.Stopped("BREAKER_OPEN")), ["a"], "ann")
     done = after(*DONE_A, ev.Done("completed", True, True, False), steps=(Step("a", "t"),))
     refused("NOTHING_TO_RETRY", commands.retry, done, "ann", force=True)
-    with pytest.raises(Faulty):
-        commands.repair(after(*failed("a"), OVER), "a", {"args": [1]}, TOOLS, "ann")
+    for changes in (
+        {"args": [1]}, {"args": {"x": 1}, "remove": "x"}, {"remove": ["gone"]}, {"tool": "t"}, {"tool": "nobody"},
+    ):  # fmt: skip
+        with pytest.raises(Faulty) as found:
+            commands.repair(after(*failed("a"), OVER), "a", changes, TOOLS, "ann")
+        codes = {fault.code for fault in found.value.faults}
+        assert codes <= {"BAD_VALUE", "UNKNOWN_TOOL"} and codes
 
 
 def test_a_completed_pipeline_is_retried_from_its_last_stage() -> None:
