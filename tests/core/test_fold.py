@@ -345,3 +345,40 @@ def test_arguments_that_do_not_fit_are_not_adjusted_once_more() -> None:
     )  # fmt: skip
     [reflected] = answer(state)
     assert isinstance(reflected, ev.Reflected) and reflected.rung is Rung.FAIL and len(reflected.refused) == 1
+
+
+def test_a_step_that_is_written_anew_lets_go_of_its_old_needs() -> None:
+    """H7, P6: what it needed before is nothing to it any more."""
+    state = begun(STARTED)
+    then(state, ev.Acted("repair", "ann", "b", course=Course(("b",), (Step("b", "u"),), automatic=False)))
+    assert state.tracks["b"] in state.ready and [edge[0].id for edge in state.tracks["a"].out] == []
+    then(state, DONE)
+    assert state.tracks["b"].open == 0 and [need.id for need, _ in state.tracks["c"].needs] == ["b"]
+
+
+def test_a_skip_that_nobody_hoped_for_leaves_no_hole() -> None:
+    """H9: a step for the failure of a skipped one was made by hand; it did without nothing."""
+    steps = (
+        Step("a", "t"),
+        Step("f", "t", needs=(Need("a", When.FAILURE),)),
+        Step("d", "t", needs=(Need("a", When.DONE),)),
+    )
+    state = begun(ev.StepSkipped("a", "SKIP_USER", by="ann"), steps=steps)
+    for name in ("f", "d"):
+        then(state, ev.Acted("resolve", "ann", name, outcome="succeeded", output=1, digest="x"))
+    degraded = {name: track.result.degraded for name, track in state.tracks.items() if track.result is not None}
+    assert degraded == {"f": "", "d": "hole:a"}
+
+
+def test_not_now_tells_what_is_left() -> None:
+    """X8, I2: it is neither a failure nor a retry: the budget is what it was before the call."""
+    again = ev.RetryScheduled("a", 2, 4, 2, 0.0, 0.0)
+    later = ev.StepFailed("a", 1, NO, not_now=5.0)
+    for calls, told in ((1, (1, 4, 3)), (2, (2, 4, 3)), (3, (3, 4, 2))):
+        events: list[Event] = []
+        for n in range(1, calls):
+            events += [ev.StepStarted("a", n, "t"), ev.StepFailed("a", n, LOST), again]
+        state = begun(*events, ev.StepStarted("a", calls, "t"), ev.StepFailed("a", calls, later.error, not_now=5.0))
+        [wait] = answer(state)
+        assert isinstance(wait, ev.RetryScheduled) and (wait.attempt, wait.of, wait.retries_left) == told
+        assert wait.asked and wait.delay == 5.0 and wait.until == state.at + 5.0
