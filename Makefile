@@ -42,8 +42,9 @@ SEEDS ?= 100000
 simulate: $(DEV) ## Live SEEDS (100000, or FIRST:LAST) simulated lives, and hold each against the laws
 	$(BIN)/python -m rerail.testing.simulation $(SEEDS) --jobs 2
 
-# What chance draws is the same each time, so that what is reached is too.
-MEASURED := tests/core tests/mind tests/laws tests/scenarios
+# What chance draws is the same each time, so that what is reached is too; how fast something is, is measured elsewhere.
+MEASURED := tests/core tests/mind tests/engine tests/scenarios tests/laws tests/architecture/test_texts.py \
+	--deselect tests/core/test_schema.py::test_p5_a_plain_check_takes_microseconds
 
 coverage: $(DEV) ## Measure the branches of core and mind that the tests reach; less than all fails
 	$(BIN)/python -m coverage erase

@@ -723,3 +723,8 @@ def test_who_looks_at_a_file_must_be_a_tool() -> None:
     assert [(fault.code, fault.step) for fault in faults] == [("UNKNOWN_TOOL", "a")]
     known = {**step, "produces": [{"file": "f.md", "check": "t"}]}
     assert Plan.load({"steps": [known]}).check({"t": ToolSpec("t")}) == []
+
+
+def test_a_need_that_is_no_step_closes_no_circle() -> None:
+    """P5: circles are found beside needs that nobody knows."""
+    assert cycles({"a": ["gone", "b"], "b": ["a", "gone too"], "c": ["gone"]}) == [["a", "b", "a"]]

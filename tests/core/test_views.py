@@ -28,7 +28,7 @@ from rerail.core.tools import ToolSpec
 from rerail.core.tries import tries
 from rerail.core.values import pack
 from rerail.core.verdict import done_summary, error_of, run_status, skip_message, status_of, summary, verdict
-from rerail.core.views import result
+from rerail.core.views import question_table, result
 
 NO = Error("TOOL_FAILED", Category.TOOL, "no")
 LATE = Error("TIMEOUT", Category.TRANSIENT, "late")
@@ -487,3 +487,14 @@ def test_a_yes_or_no_is_no_slip() -> None:
     )  # fmt: skip
     [note] = decide(state, TOOLS, state.at)
     assert isinstance(note, Note) and isinstance(note.events[0], ev.Reflected) and note.events[0].suggestion is None
+
+
+def test_the_table_that_minds_see_has_one_row_for_each_step() -> None:
+    """V3: always whole; codes where there is one, errors where there still is one."""
+    rows = {row["id"]: row for row in question_table(after(*failed("a")))}
+    assert rows["a"] == {
+        "id": "a", "tool": "t", "status": "failed", "code": "TOOL_FAILED", "attempts": 1, "needs": [], "error": "no",
+    }  # fmt: skip
+    assert (rows["g"]["status"], rows["g"]["code"], rows["g"]["needs"]) == ("skipped", "SKIP_UPSTREAM_FAILED", ["a"])
+    well = {row["id"]: row for row in question_table(after(*DONE_A))}
+    assert (well["a"]["code"], well["a"]["error"], well["g"]["code"]) == (None, None, "confirm")
