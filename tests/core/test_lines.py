@@ -207,7 +207,7 @@ def test_what_is_waited_for_in_words() -> None:
 
 # -- The story -----------------------------------------------------------------------------------------------------
 
-TRACE = 'File "/home/x/tools.py", line 3, in send\nFile "/usr/lib/python3/socket.py", line 9, in connect\n'
+TRACE = 'File "/srv/own/tools.py", line 3, in send\nFile "/usr/lib/python3/socket.py", line 9, in connect\n'
 LOST = Error("TIMEOUT", Category.TRANSIENT, "timed out", traceback=TRACE)
 
 
