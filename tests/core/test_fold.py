@@ -382,3 +382,15 @@ def test_not_now_tells_what_is_left() -> None:
         [wait] = answer(state)
         assert isinstance(wait, ev.RetryScheduled) and (wait.attempt, wait.of, wait.retries_left) == told
         assert wait.asked and wait.delay == 5.0 and wait.until == state.at + 5.0
+
+
+def test_a_step_that_never_gets_to_its_call_does_not_try_for_ever() -> None:
+    """H3: no call is made, so no budget is spent; after a few failures before it, other rungs are looked at."""
+    gone = Error("ARTIFACT_GONE", Category.TRANSIENT, "gone")
+    failures = [ev.StepFailed("a", 1, gone, called=False), ev.RetryScheduled("a", 2, 4, 2, 0.0, 0.0)]
+    steps = (Step("a", "t", critical=False),)
+    state = begun(STARTED, ev.StepFailed("a", 1, LOST), failures[1], *failures * 3, failures[0], steps=steps)
+    reflected = answer(state)[0]
+    assert isinstance(reflected, ev.Reflected) and reflected.rung is Rung.SKIP
+    fewer = begun(STARTED, ev.StepFailed("a", 1, LOST), failures[1], *failures * 2, failures[0], steps=steps)
+    assert isinstance(first := answer(fewer)[0], ev.Reflected) and first.rung is Rung.RETRY

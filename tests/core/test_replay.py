@@ -444,6 +444,30 @@ def test_a_question_under_way_is_answered_when_it_was() -> None:
     ]
 
 
+def test_an_answer_that_comes_too_late_changes_nothing() -> None:
+    """DESIGN 1, H4: the run was stopped meanwhile, and what a mind said then is for nobody."""
+    steps = [
+        {"id": "a", "args": {"source": "x"}}, {"id": "w"}, {"id": "y"}, {"id": "x", "needs": ["w"]},
+    ]  # fmt: skip
+    run = taped(World(a=[WRONG, {"n": 1}], w=[Took(5, 1)], y=[Took(20, 1)]), steps, ALONE, mind=Slow())
+    told = run.under(max_attempts=3)
+    assert told.known and told.replayed.status == "failed" and told.replayed.seconds == pytest.approx(20.0)
+    assert [row(told, name)[0] for name in "awyx"] == ["failed", "succeeded", "succeeded", "cancelled"]
+
+
+def test_what_people_had_said_before_stays_said() -> None:
+    """X7: only what they did after the course changed is asked again; a look is asked for once."""
+    verify = {"tool": "look", "expect": {"there": True}}
+    world = World(b=[DOWN, 1], send=[ConnectionResetError("gone")], look=[Took(4, {"there": True})], q=[Took(2, 1)])
+    steps = [
+        {"id": "g", "tool": "u", "confirm": True}, {"id": "b", "needs": ["g"]}, {"id": "q", "needs": ["b"]},
+        {"id": "s", "tool": "send", "effect": "once", "verify": verify, "needs": ["b"]},
+    ]  # fmt: skip
+    told = taped(world, steps, PLAIN, people=[("confirm", {"step": "g"})]).under(backoff_base=2.0)
+    assert told.known and told.replayed.status == "completed" and not told.not_replayed
+    assert told.replayed.seconds == pytest.approx(6.0)
+
+
 def test_a_repair_is_remembered() -> None:
     """H7: the same failure gets the same new step."""
     gap = ToolError("a gap", category="decomposition_error")
