@@ -394,3 +394,39 @@ def test_a_step_that_never_gets_to_its_call_does_not_try_for_ever() -> None:
     assert isinstance(reflected, ev.Reflected) and reflected.rung is Rung.SKIP
     fewer = begun(STARTED, ev.StepFailed("a", 1, LOST), failures[1], *failures * 2, failures[0], steps=steps)
     assert isinstance(first := answer(fewer)[0], ev.Reflected) and first.rung is Rung.RETRY
+
+
+def test_wide_joins_keep_one_digest_of_all() -> None:
+    """R3, E7: as many needs as there are, any of them changes it."""
+    many = tuple(Step(f"n{i}", "t") for i in range(17))
+    steps = (*many, Step("j", "t", needs=tuple(Need(step.id) for step in many)))
+    state = begun(*[event for step in many for event in (
+        ev.StepStarted(step.id, 1, "t"), ev.StepSucceeded(step.id, 1, 1, f"d-{step.id}"),
+    )], steps=steps)  # fmt: skip
+    before = state.inputs(state.tracks["j"])
+    assert len(before) == 2 and state.inputs(state.tracks["j"]) == before
+    then(state, ev.Acted("resolve", "ann", "n3", outcome="succeeded", output=2, digest="other"))
+    assert state.inputs(state.tracks["j"]) != before and repr(state.tracks["j"]) == "Track('j', PENDING, OPEN)"
+
+
+def test_a_persons_retry_gives_optional_steps_another_chance() -> None:
+    """R6: nothing automatic does."""
+    steps = (Step("a", "t"), Step("o", "t", needs=(Need("a"),), critical=False))
+    skip = (STARTED, DONE, ev.StepSkipped("o", "SKIP_OPTIONAL", "no"))
+    by_rules = begun(*skip, ev.RetryBegin(1, "rules", ("a",), ("a", "o"), 2, course=Course(("a",))), steps=steps)
+    assert phases(by_rules) == {"a": "PENDING", "o": "SKIPPED"}
+    person = ev.RetryBegin(1, "ann", ("a",), ("a", "o"), 2, automatic=False, course=Course(("a",), automatic=False))
+    assert phases(begun(*skip, person, steps=steps)) == {"a": "PENDING", "o": "PENDING"}
+
+
+def test_an_effect_of_the_plans_own_is_no_repeat_of_it() -> None:
+    """H8, R3: what its author wrote twice happens twice; only a mind's choice is held against what was done."""
+    steps = (Step("a", "pay", {"n": 5}), Step("b", "pay", {"n": 5}), Step("c", "pay", {"n": 5}))
+    paid = (ev.StepStarted("a", 1, "pay", Effect.ONCE), ev.StepSucceeded("a", 1, 1, "d"))
+    state = begun(*paid, steps=steps)
+    assert state.repeats(state.tracks["b"], "pay", {"n": 5}, Effect.ONCE) == ""
+    minded = ev.Replanned(2, Course(steps=(Step("m", "pay", {"n": 5}),)), "m")
+    then(state, minded)
+    assert state.repeats(state.tracks["m"], "pay", {"n": 5}, Effect.ONCE) == "a"
+    then(state, ev.StepStarted("m", 1, "pay", Effect.ONCE), ev.StepSucceeded("m", 1, 1, "e"))
+    assert state.repeats(state.tracks["b"], "pay", {"n": 5}, Effect.ONCE) == "m"

@@ -246,6 +246,8 @@ def test_wishes_that_do_not_fit() -> None:
     refused("RUN_LIVE", commands.resume, state, "ann")
     refused("STAGE_UNKNOWN", commands.retry, after(*failed("a"), OVER), "ann", stage="writting")
     refused("RUN_LIVE", commands.retry_live, after(ev.Stopped("BREAKER_OPEN")), ["a"], "ann")
+    doubt = after(started("a", Effect.ONCE), ev.StepFailed("a", 1, LATE, lost=True))
+    refused("RUN_IN_DOUBT", commands.repair, doubt, "a", {"tool": "u"}, TOOLS, "ann")
     done = after(*DONE_A, ev.Done("completed", True, True, False), steps=(Step("a", "t"),))
     refused("NOTHING_TO_RETRY", commands.retry, done, "ann", force=True)
     for changes in (
