@@ -26,7 +26,7 @@ from rerail.core.lines import (
 from rerail.core.plan import Effect, Need, Plan, Step, When
 from rerail.core.policy import Rung
 from rerail.core.state import State
-from rerail.core.why import failures, place_of, story
+from rerail.core.why import Moments, failures, place_of, story
 
 NO = Error("TOOL_FAILED", Category.TOOL, "it broke")
 STEPS = (Step("a", "t", title="first"), Step("b", "u", needs=(Need("a"), Need("c", When.DONE))), Step("c", "t"))
@@ -421,3 +421,16 @@ def test_a_clock_that_is_set_back_makes_nothing_earlier() -> None:
     ]  # fmt: skip
     lines = story(told_of(records), records).splitlines()
     assert lines[1].startswith("  +1.0 s") and lines[2].startswith("  +2.5 s")
+
+
+def test_moments_are_counted_from_the_first_that_is_known() -> None:
+    """DESIGN 4: a run whose beginning has no time begins with its first event."""
+    moments = Moments(0.0)
+    assert [moments(100.0), moments(101.5), moments(90.0), moments(91.0)] == [0.0, 1.5, 1.5, 2.5]
+
+
+def test_of_many_spoilt_files_a_few_are_told() -> None:
+    """SPEC 12: eight, with the reason of each."""
+    damaged = {f"f{n}.md": "cut short" for n in range(12)}
+    lines = told(ev.RetryBegin(1, "ann", ("a",), ("a",), 1, automatic=False, damaged=damaged))
+    assert sum("could not be kept: cut short" in line for line in lines) == 8

@@ -226,6 +226,9 @@ def test_what_is_seen_of_a_run_has_all_its_parts() -> None:
     """I4: the page and other programs rely on each of them."""
     view = run_view(Board.of("r", records(*DONE_A, steps=STAGES)), 200.0)
     assert (view["created_at"], view["updated_at"], view["at"], view["seq"]) == (100.0, 103.0, 200.0, 4)
+    assert view["parent"] is None and view["ended_at"] is None
+    ended = run_view(Board.of("r", records(*DONE_A, OVER, steps=STAGES, parent="p")), 200.0)
+    assert (ended["parent"], ended["ended_at"]) == ("p", 104.0)
     assert view["counts"]["succeeded"] == 1 and view["status"] == "running" and view["order"] == ["a", "g", "c"]
 
 
@@ -416,6 +419,13 @@ def test_a_path_that_is_not_there_says_what_is(output: Any, words: str) -> None:
     with pytest.raises(MissingPath) as found:
         resolve(compile_args({"x": "${a.b.c}"}, Names({"a": 1}, 1)), {"a": {"b": output}}.get)  # type: ignore[arg-type]
     assert words in found.value.there
+
+
+def test_long_names_are_cut_where_a_path_is_missing() -> None:
+    """P4: forty signs of each are enough to know it."""
+    with pytest.raises(MissingPath) as found:
+        resolve(compile_args({"x": "${a.b}"}, Names({"a": 1}, 1)), {"a": {"n" * 50: 1}}.get)  # type: ignore[arg-type]
+    assert found.value.there == "n" * 40
 
 
 def test_secrets_are_taken_out_of_encoded_data() -> None:
