@@ -13,7 +13,7 @@ from rerail.core.plan import Effect, Fallback, Need, Plan, Step, When
 from rerail.core.policy import Policy, Rung
 from rerail.core.state import State
 from rerail.core.tools import ToolSpec
-from rerail.core.track import Phase, same_inputs
+from rerail.core.track import Phase, Ready, same_inputs
 from rerail.core.verdict import run_status, status_of
 
 NO = Error("TOOL_FAILED", Category.TOOL, "no")
@@ -241,3 +241,192 @@ def test_inputs_are_the_same_only_if_all_of_them_are() -> None:
     assert same_inputs((one, "d"), (Step("a", "t", {"x": 1}, title="new"), "d"))
     assert not same_inputs((one, "d"), (other, "d")) and not same_inputs((one, "d"), (one, "e"))
     assert not same_inputs((), ()) and not same_inputs((one,), ())
+
+
+def test_other_rungs_only_change_the_course() -> None:
+    """H3: what a later version may call a recovery is followed as far as it says where to."""
+    state = begun(STARTED, DONE)
+    then(state, ev.Recovered("a", 1, Rung.RETRY, course=Course(("a",))))
+    assert phases(state)["a"] == "PENDING" and state.tracks["a"].root
+
+
+def test_the_ready_are_taken_in_order_whatever_became_of_the_others() -> None:
+    """X1: adding one twice changes nothing; those that left are passed over, also if all of a queue did."""
+    steps = tuple(Step(f"s{n}", "t", priority=n % 2) for n in range(40))
+    state = begun(steps=steps)
+    ready, tracks = state.ready, list(state.tracks.values())
+    ready.add(tracks[0], tracks[0].queue)
+    assert [track.id for track in ready.first(None, 3)] == ["s1", "s3", "s5"]
+    assert [track.id for track in ready.first(None, 40)][-1] == "s38" and len(ready) == 40
+    for track in tracks[:-1]:
+        ready.discard(track)
+    assert [track.id for track in ready.first(None, 9)] == ["s39"] and tracks[0] not in ready and tracks[-1] in ready
+    assert list(Ready().first(None, 9)) == [] and list(Ready().first(lambda _: True, 9)) == []
+
+
+def test_other_settings_decide_anew_whether_a_failure_is_final() -> None:
+    """P2, R6: with no automatic round to come, what waits for the end of a failed step may begin."""
+    steps = (Step("a", "t"), Step("b", "u", needs=(Need("a", When.DONE),)))
+    fail = (STARTED, ev.StepFailed("a", 1, NO), ev.Reflected("a", 1, Category.TOOL, Rung.FAIL))
+    state = begun(*fail, steps=steps)
+    assert state.tracks["b"] not in state.ready
+    then(state, ev.Resumed("ann", policy=Policy(max_retry_rounds=0)))
+    assert state.tracks["b"] in state.ready
+    then(state, ev.Resumed("ann", policy=Policy(max_retry_rounds=2)))
+    assert state.tracks["b"] not in state.ready
+
+
+def test_a_failure_that_rules_answer_leaves_the_plans_word() -> None:
+    """H5: what the plan says of an effect holds for its own calls; a mind can only be stricter."""
+    steps = (Step("a", "t", effect=Effect.READ),)
+    state = begun(STARTED, ev.StepFailed("a", 1, NO), steps=steps)
+    track = state.tracks["a"]
+    assert not state.chosen_by_a_mind(track) and state.effect_of(track, "t", Effect.ONCE) is Effect.READ
+    then(state, ev.Recovered("a", 1, Rung.ALTERNATIVE, tool="u", by="m", course=Course(("a",))))
+    assert state.chosen_by_a_mind(track) and state.effect_of(track, "u", Effect.ONCE) is Effect.ONCE
+    assert state.effect_of(track, "u", Effect.REPEATABLE) is Effect.REPEATABLE
+
+
+# -- Corners of the ladder -----------------------------------------------------------------------------------------
+
+
+def answer(state: State, tools: dict[str, ToolSpec] | None = None) -> list[Event]:
+    """What is decided about a failed step."""
+    [note] = decide(state, TOOLS if tools is None else tools, state.at)
+    assert isinstance(note, Note)
+    return list(note.events)
+
+
+def test_a_fallback_has_a_single_call() -> None:
+    """H3: when it fails too, what comes before it on the ladder is behind us."""
+    steps = (Step("a", "t", fallback=Fallback(tool="u"), critical=False),)
+    state = begun(STARTED, ev.StepFailed("a", 1, NO), steps=steps, policy=Policy(max_step_retries=0))
+    then(state, *answer(state))
+    assert [action.tool for action in decide(state, TOOLS, state.at) if isinstance(action, Call)] == ["u"]
+    then(state, ev.StepStarted("a", 2, "u", rung=Rung.FALLBACK), ev.StepFailed("a", 2, LOST))
+    reflected, skipped = answer(state)
+    assert isinstance(reflected, ev.Reflected) and reflected.rung is Rung.SKIP and isinstance(skipped, ev.StepSkipped)
+
+
+def wrong(message: str, **more: object) -> Error:
+    """An error of the arguments."""
+    return Error("TOOL_FAILED", Category.PARAMETER, message, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("message", "args"),
+    [("did you mean 'zebra'?", {"x": "qqqqqq"}), ("did you mean 'zebra'?", {"x": 3}), ("no such thing", {"x": "zebr"})],
+)
+def test_a_hint_that_is_near_nothing_is_no_proposal(message: str, args: dict[str, object]) -> None:
+    """H6: nothing is changed that the hint cannot be about."""
+    steps = (Step("a", "t", args),)
+    state = begun(ev.StepStarted("a", 1, "t"), ev.StepFailed("a", 1, wrong(message)), steps=steps)
+    [reflected] = answer(state)
+    assert isinstance(reflected, ev.Reflected) and reflected.suggestion is None
+    near = begun(STARTED, ev.StepFailed("a", 1, wrong("did you mean 'zebra'?")), steps=(Step("a", "t", {"x": "zebr"}),))
+    assert [event.args for event in answer(near) if isinstance(event, ev.Recovered)] == [{"x": "zebra"}]
+
+
+def test_a_tool_that_is_gone_gets_no_other_arguments() -> None:
+    """H6: nobody knows what it takes."""
+    state = begun(STARTED, ev.StepFailed("a", 1, wrong("no", suggest={"x": 2})), steps=(Step("a", "t", {"x": 1}),))
+    [reflected] = answer(state, {})
+    assert isinstance(reflected, ev.Reflected) and reflected.rung is Rung.FAIL and reflected.suggestion is None
+
+
+def test_arguments_that_do_not_fit_are_not_adjusted_once_more() -> None:
+    """H5: what was adjusted and found unfit before the call is left at that."""
+    state = begun(
+        STARTED, ev.StepFailed("a", 1, wrong("no", suggest={"x": 2})),
+        ev.Reflected("a", 1, Category.PARAMETER, Rung.ADJUST),
+        ev.Recovered("a", 1, Rung.ADJUST, args={"x": 2}, course=Course(("a",))),
+        ev.StepFailed("a", 1, Error("ARGS_INVALID", Category.PARAMETER, "unfit", suggest={"x": 3}), called=False),
+        steps=(Step("a", "t", {"x": 1}),),
+    )  # fmt: skip
+    [reflected] = answer(state)
+    assert isinstance(reflected, ev.Reflected) and reflected.rung is Rung.FAIL and len(reflected.refused) == 1
+
+
+def test_a_step_that_is_written_anew_lets_go_of_its_old_needs() -> None:
+    """H7, P6: what it needed before is nothing to it any more."""
+    state = begun(STARTED)
+    then(state, ev.Acted("repair", "ann", "b", course=Course(("b",), (Step("b", "u"),), automatic=False)))
+    assert state.tracks["b"] in state.ready and [edge[0].id for edge in state.tracks["a"].out] == []
+    then(state, DONE)
+    assert state.tracks["b"].open == 0 and [need.id for need, _ in state.tracks["c"].needs] == ["b"]
+
+
+def test_a_skip_that_nobody_hoped_for_leaves_no_hole() -> None:
+    """H9: a step for the failure of a skipped one was made by hand; it did without nothing."""
+    steps = (
+        Step("a", "t"),
+        Step("f", "t", needs=(Need("a", When.FAILURE),)),
+        Step("d", "t", needs=(Need("a", When.DONE),)),
+    )
+    state = begun(ev.StepSkipped("a", "SKIP_USER", by="ann"), steps=steps)
+    for name in ("f", "d"):
+        then(state, ev.Acted("resolve", "ann", name, outcome="succeeded", output=1, digest="x"))
+    degraded = {name: track.result.degraded for name, track in state.tracks.items() if track.result is not None}
+    assert degraded == {"f": "", "d": "hole:a"}
+
+
+def test_not_now_tells_what_is_left() -> None:
+    """X8, I2: it is neither a failure nor a retry: the budget is what it was before the call."""
+    again = ev.RetryScheduled("a", 2, 4, 2, 0.0, 0.0)
+    later = ev.StepFailed("a", 1, NO, not_now=5.0)
+    for calls, told in ((1, (1, 4, 3)), (2, (2, 4, 3)), (3, (3, 4, 2))):
+        events: list[Event] = []
+        for n in range(1, calls):
+            events += [ev.StepStarted("a", n, "t"), ev.StepFailed("a", n, LOST), again]
+        state = begun(*events, ev.StepStarted("a", calls, "t"), ev.StepFailed("a", calls, later.error, not_now=5.0))
+        [wait] = answer(state)
+        assert isinstance(wait, ev.RetryScheduled) and (wait.attempt, wait.of, wait.retries_left) == told
+        assert wait.asked and wait.delay == 5.0 and wait.until == state.at + 5.0
+
+
+def test_a_step_that_never_gets_to_its_call_does_not_try_for_ever() -> None:
+    """H3: no call is made, so no budget is spent; after a few failures before it, other rungs are looked at."""
+    gone = Error("ARTIFACT_GONE", Category.TRANSIENT, "gone")
+    failures = [ev.StepFailed("a", 1, gone, called=False), ev.RetryScheduled("a", 2, 4, 2, 0.0, 0.0)]
+    steps = (Step("a", "t", critical=False),)
+    state = begun(STARTED, ev.StepFailed("a", 1, LOST), failures[1], *failures * 3, failures[0], steps=steps)
+    reflected = answer(state)[0]
+    assert isinstance(reflected, ev.Reflected) and reflected.rung is Rung.SKIP
+    fewer = begun(STARTED, ev.StepFailed("a", 1, LOST), failures[1], *failures * 2, failures[0], steps=steps)
+    assert isinstance(first := answer(fewer)[0], ev.Reflected) and first.rung is Rung.RETRY
+
+
+def test_wide_joins_keep_one_digest_of_all() -> None:
+    """R3, E7: as many needs as there are, any of them changes it."""
+    many = tuple(Step(f"n{i}", "t") for i in range(17))
+    steps = (*many, Step("j", "t", needs=tuple(Need(step.id) for step in many)))
+    state = begun(*[event for step in many for event in (
+        ev.StepStarted(step.id, 1, "t"), ev.StepSucceeded(step.id, 1, 1, f"d-{step.id}"),
+    )], steps=steps)  # fmt: skip
+    before = state.inputs(state.tracks["j"])
+    assert len(before) == 2 and state.inputs(state.tracks["j"]) == before
+    then(state, ev.Acted("resolve", "ann", "n3", outcome="succeeded", output=2, digest="other"))
+    assert state.inputs(state.tracks["j"]) != before and repr(state.tracks["j"]) == "Track('j', PENDING, OPEN)"
+
+
+def test_a_persons_retry_gives_optional_steps_another_chance() -> None:
+    """R6: nothing automatic does."""
+    steps = (Step("a", "t"), Step("o", "t", needs=(Need("a"),), critical=False))
+    skip = (STARTED, DONE, ev.StepSkipped("o", "SKIP_OPTIONAL", "no"))
+    by_rules = begun(*skip, ev.RetryBegin(1, "rules", ("a",), ("a", "o"), 2, course=Course(("a",))), steps=steps)
+    assert phases(by_rules) == {"a": "PENDING", "o": "SKIPPED"}
+    person = ev.RetryBegin(1, "ann", ("a",), ("a", "o"), 2, automatic=False, course=Course(("a",), automatic=False))
+    assert phases(begun(*skip, person, steps=steps)) == {"a": "PENDING", "o": "PENDING"}
+
+
+def test_an_effect_of_the_plans_own_is_no_repeat_of_it() -> None:
+    """H8, R3: what its author wrote twice happens twice; only a mind's choice is held against what was done."""
+    steps = (Step("a", "pay", {"n": 5}), Step("b", "pay", {"n": 5}), Step("c", "pay", {"n": 5}))
+    paid = (ev.StepStarted("a", 1, "pay", Effect.ONCE), ev.StepSucceeded("a", 1, 1, "d"))
+    state = begun(*paid, steps=steps)
+    assert state.repeats(state.tracks["b"], "pay", {"n": 5}, Effect.ONCE) == ""
+    minded = ev.Replanned(2, Course(steps=(Step("m", "pay", {"n": 5}),)), "m")
+    then(state, minded)
+    assert state.repeats(state.tracks["m"], "pay", {"n": 5}, Effect.ONCE) == "a"
+    then(state, ev.StepStarted("m", 1, "pay", Effect.ONCE), ev.StepSucceeded("m", 1, 1, "e"))
+    assert state.repeats(state.tracks["b"], "pay", {"n": 5}, Effect.ONCE) == "m"

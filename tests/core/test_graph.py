@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from rerail.core import events as ev
-from rerail.core.codec import Damaged, NewerFormat, decode, encode
+from rerail.core.codec import Damaged, NewerFormat, _decode_other, decode, encode
 from rerail.core.fold import fold
 from rerail.core.graph import Graph
 from rerail.core.holes import hole_warnings
@@ -65,12 +65,16 @@ MAYBE = Step("m", "make", critical=False)
 
 def test_a_hole_that_an_argument_cannot_take_is_foreseen() -> None:
     """H9: alone, inside a text, in a list or deeper."""
+    plan = Plan("o", (MAYBE, Step("b", "t", {"x": "${m}"})))
+    assert [fault.code for fault in hole_warnings(plan, tool(x={"type": "string"}))] == ["HOLE_POSSIBLE"]
     [(step, words)] = warned(MAYBE, Step("b", "t", {"x": "${m}"}))
     assert step == "b" and "x" in words and "m" in words
     nested = {"type": "object", "properties": {"y": {"type": "array", "items": {"type": "string"}}}}
     [(_, deep)] = warned(MAYBE, Step("b", "t", {"x": {"y": ["k", "${m.z}"]}, "n": 1}), x=nested, n={"type": "integer"})
     assert "x.y.1" in deep
     assert warned(Step("k", "make"), MAYBE, Step("b", "t", {"x": "of ${k} and ${m}"}))
+    both = warned(MAYBE, Step("b", "t", {"x": "${m}", "n": "no"}), x={"type": "string"}, n={"type": "integer"})
+    assert len(both) == 1  # what else is wrong with the arguments is a fault of its own
 
 
 @pytest.mark.parametrize(
@@ -164,6 +168,15 @@ def test_what_is_no_event_is_told_apart_from_what_is_newer(data: bytes, error: t
     """E5: a damaged history and one of a newer version are two things."""
     with pytest.raises(error):
         decode(data)
+
+
+def test_an_older_format_is_made_the_newest_step_by_step() -> None:
+    """E5: each step knows its own format alone."""
+    steps = {1: lambda plain: {**plain, "by": str(plain["by"])}, 2: lambda plain: {**plain, "reason": "read"}}
+    old = b'{"type": "cancelled", "by": 3}'
+    assert _decode_other(old, ValueError(), 3, steps) == ev.Cancelled("3", "read")
+    with pytest.raises(Damaged):
+        _decode_other(old, ValueError(), 2, {1: lambda plain: plain})
 
 
 def test_unknown_fields_are_passed_over() -> None:

@@ -26,7 +26,7 @@ from rerail.core.lines import (
 from rerail.core.plan import Effect, Need, Plan, Step, When
 from rerail.core.policy import Rung
 from rerail.core.state import State
-from rerail.core.why import failures, place_of, story
+from rerail.core.why import Moments, failures, place_of, story
 
 NO = Error("TOOL_FAILED", Category.TOOL, "it broke")
 STEPS = (Step("a", "t", title="first"), Step("b", "u", needs=(Need("a"), Need("c", When.DONE))), Step("c", "t"))
@@ -207,7 +207,7 @@ def test_what_is_waited_for_in_words() -> None:
 
 # -- The story -----------------------------------------------------------------------------------------------------
 
-TRACE = 'File "/home/x/tools.py", line 3, in send\nFile "/usr/lib/python3/socket.py", line 9, in connect\n'
+TRACE = 'File "/srv/own/tools.py", line 3, in send\nFile "/usr/lib/python3/socket.py", line 9, in connect\n'
 LOST = Error("TIMEOUT", Category.TRANSIENT, "timed out", traceback=TRACE)
 
 
@@ -253,6 +253,7 @@ def test_the_story_of_a_step() -> None:
 def test_the_story_of_large_outputs_and_needs() -> None:
     """E7: of an output that is kept elsewhere its size is told."""
     lines = told(ev.StepStarted("b", 1, "u"), ev.StepSucceeded("b", 1, None, "d", 12_345, True), step="b")
+    assert lines[2] == "  +2.0 s  attempt 1: called u"
     assert lines[1] == "It needs a, c (done)." and any(line.endswith("in 0 ms (12,345 bytes)") for line in lines)
     plain = told(ev.StepStarted("b", 1, "u"), ev.StepSucceeded("b", 1), step="b")
     assert any(line.endswith("succeeded in 0 ms") for line in plain)
@@ -420,3 +421,16 @@ def test_a_clock_that_is_set_back_makes_nothing_earlier() -> None:
     ]  # fmt: skip
     lines = story(told_of(records), records).splitlines()
     assert lines[1].startswith("  +1.0 s") and lines[2].startswith("  +2.5 s")
+
+
+def test_moments_are_counted_from_the_first_that_is_known() -> None:
+    """DESIGN 4: a run whose beginning has no time begins with its first event."""
+    moments = Moments(0.0)
+    assert [moments(100.0), moments(101.5), moments(90.0), moments(91.0)] == [0.0, 1.5, 1.5, 2.5]
+
+
+def test_of_many_spoilt_files_a_few_are_told() -> None:
+    """SPEC 12: eight, with the reason of each."""
+    damaged = {f"f{n}.md": "cut short" for n in range(12)}
+    lines = told(ev.RetryBegin(1, "ann", ("a",), ("a",), 1, automatic=False, damaged=damaged))
+    assert sum("could not be kept: cut short" in line for line in lines) == 8

@@ -66,3 +66,14 @@ def test_what_did_not_help_is_not_learnt() -> None:
             return await engine.memory()
 
     assert virtual_run(main) == []
+
+
+def test_what_worked_before_goes_first_and_the_others_keep_their_order() -> None:
+    """H10: within the category's own rungs; what is none of them changes nothing."""
+    error = Error("TOOL_FAILED", Category.TRANSIENT, "down")
+    rungs, key = LADDER[Category.TRANSIENT], key_of("t", error)
+    assert reordered(rungs, {key: "fallback"}, "t", error) == (
+        Rung.FALLBACK, Rung.RETRY, Rung.ALTERNATIVE, Rung.SKIP, Rung.REPLAN,
+    )  # fmt: skip
+    for memory in ({}, {key: "repair"}, {key_of("u", error): "fallback"}):
+        assert reordered(rungs, memory, "t", error) == rungs

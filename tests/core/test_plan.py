@@ -714,3 +714,17 @@ def test_yaml_that_contains_itself_is_unreadable() -> None:
     with pytest.raises(PlanError) as refused:
         Plan.load("steps:\n  - id: a\n    tool: send\n    args: &x {again: *x}\n")
     assert refused.value.code == "PLAN_UNREADABLE"
+
+
+def test_who_looks_at_a_file_must_be_a_tool() -> None:
+    """T1, P5: `produces.check` names one that the run has."""
+    step = {"id": "a", "tool": "t", "produces": [{"file": "f.md", "check": "nobody"}]}
+    faults = Plan.load({"steps": [step]}).check({"t": ToolSpec("t"), "look": ToolSpec("look")})
+    assert [(fault.code, fault.step) for fault in faults] == [("UNKNOWN_TOOL", "a")]
+    known = {**step, "produces": [{"file": "f.md", "check": "t"}]}
+    assert Plan.load({"steps": [known]}).check({"t": ToolSpec("t")}) == []
+
+
+def test_a_need_that_is_no_step_closes_no_circle() -> None:
+    """P5: circles are found beside needs that nobody knows."""
+    assert cycles({"a": ["gone", "b"], "b": ["a", "gone too"], "c": ["gone"]}) == [["a", "b", "a"]]

@@ -510,3 +510,10 @@ def test_a_budget_of_nothing_starts_nothing(limit: str) -> None:
     assert not world.calls
     assert (result.status, result.steps["a"].code) == ("failed", "BUDGET_EXCEEDED")
     assert events[-1].type == "done"
+
+
+def test_the_same_seed_waits_the_same_in_every_version() -> None:
+    """H3: histories of today are decided again by versions of tomorrow; growth ends after 64 steps."""
+    assert backoff(Policy(), 1, "r", "a", 1) == pytest.approx(0.9297476560310908, abs=1e-15)
+    slow = Policy(backoff_factor=1.01, backoff_cap=1e9, jitter=False)
+    assert backoff(slow, 65) == backoff(slow, 100) == pytest.approx(1.01**64) and backoff(slow, 64) < backoff(slow, 65)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -404,6 +405,111 @@ def test_a_record_that_today_would_be_another_says_so() -> None:
     run.tools = {}  # what was an alternative is none today
     told = run.under(max_retries=9)
     assert told.drift == run.of(ev.Reflected)[0].seq and told.replayed.status == "completed" and not told.branch
+
+
+def test_what_the_end_of_a_history_would_lead_to() -> None:
+    """A history that ends before anything was decided: what would be decided next is another thing, too."""
+    run = taped(World(a=[DOWN, {"n": 1}]), [{"id": "a"}], ALONE)
+    cut = run.records.index(run.of(ev.StepFailed)[0]) + 1
+    short = Taped(run.records[:cut], run.tools)
+    told = short.under(max_step_retries=0)
+    assert told.branch == run.records[cut].seq and told.known and told.replayed.status == "failed"
+    assert told.recorded.status == "running" and not Taped([], {}).under(max_step_retries=0).steps
+
+
+class Slow:
+    """A mind that takes its time."""
+
+    name, answers = "slow", ("reflect", "repair")
+
+    async def answer(self, question: Any) -> Any:
+        """Think for ten seconds."""
+        await asyncio.sleep(10)
+        if question.kind == "repair":
+            return {"step": {"id": "a", "tool": "a", "args": {"source": "mended"}}, "reason": "so"}
+        return THOUGHT
+
+
+def test_a_question_under_way_is_answered_when_it_was() -> None:
+    """H5: what was asked before the course changed is heard at its time."""
+    steps = [{"id": "a", "args": {"source": "x"}}, {"id": "w"}]
+    run = taped(World(a=[WRONG, {"n": 1}], w=[Took(5, DOWN), {"n": 2}]), steps, ALONE, mind=Slow())
+    told = run.under(backoff_base=4.0)
+    assert told.known and told.replayed.status == "completed" and told.replayed.seconds == pytest.approx(10.0)
+    assert row(told, "a") == ("succeeded", 2, 0.0) and row(told, "w") == ("succeeded", 2, 4.0)
+    cut = run.records.index(run.of(ev.StepFailed)[1]) + 1
+    assert missing(Taped(run.records[:cut], run.tools).under(backoff_base=4.0)) == [
+        ("reflect", "a", 0, 0),
+        ("call", "w", 2, 0),
+    ]
+
+
+def test_an_answer_that_comes_too_late_changes_nothing() -> None:
+    """DESIGN 1, H4: the run was stopped meanwhile, and what a mind said then is for nobody."""
+    steps = [
+        {"id": "a", "args": {"source": "x"}}, {"id": "w"}, {"id": "y"}, {"id": "x", "needs": ["w"]},
+    ]  # fmt: skip
+    run = taped(World(a=[WRONG, {"n": 1}], w=[Took(5, 1)], y=[Took(20, 1)]), steps, ALONE, mind=Slow())
+    told = run.under(max_attempts=3)
+    assert told.known and told.replayed.status == "failed" and told.replayed.seconds == pytest.approx(20.0)
+    assert [row(told, name)[0] for name in "awyx"] == ["failed", "succeeded", "succeeded", "cancelled"]
+
+
+def test_what_people_had_said_before_stays_said() -> None:
+    """X7: only what they did after the course changed is asked again; a look is asked for once."""
+    verify = {"tool": "look", "expect": {"there": True}}
+    world = World(b=[DOWN, 1], send=[ConnectionResetError("gone")], look=[Took(4, {"there": True})], q=[Took(2, 1)])
+    steps = [
+        {"id": "g", "tool": "u", "confirm": True}, {"id": "b", "needs": ["g"]}, {"id": "q", "needs": ["b"]},
+        {"id": "s", "tool": "send", "effect": "once", "verify": verify, "needs": ["b"]},
+    ]  # fmt: skip
+    told = taped(world, steps, PLAIN, people=[("confirm", {"step": "g"})]).under(backoff_base=2.0)
+    assert told.known and told.replayed.status == "completed" and not told.not_replayed
+    assert told.replayed.seconds == pytest.approx(6.0)
+
+
+def test_a_repair_is_remembered() -> None:
+    """H7: the same failure gets the same new step."""
+    gap = ToolError("a gap", category="decomposition_error")
+    run = taped(World(w=[DOWN, 1], a=[gap, {"n": 1}]), ONE, ALONE, mind=Slow())
+    told = run.under(backoff_base=2.0)
+    assert told.known and told.replayed.status == "completed" and row(told, "a")[:2] == ("succeeded", 2)
+    assert told.replayed.seconds == pytest.approx(12.0)
+
+
+def test_large_arguments_are_taken_as_they_were() -> None:
+    """E7: of large arguments the history holds only what changed; within the budget they are what they were."""
+    text = "x" * 40_000
+    steps = [{"id": "w"}, {"id": "a", "args": {"source": "ds_invalid", "text": text}, "needs": ["w"]}]
+    world = World(w=[DOWN, 1], a=[WRONG, {"n": 1}])
+    run = taped(world, steps, ALONE, mind=ScriptedMind(reflect=[THOUGHT], repair=[None], replan=[None]))
+    assert any(record.event.partial for record in run.of(ev.Reflected))
+    told = run.under(backoff_base=2.0)
+    assert told.known and row(told, "a")[:2] == ("succeeded", 2)
+    none = run.under(max_step_retries=0, max_single_step_repairs=0, max_task_replanning_attempts=0, backoff_base=2.0)
+    assert row(none, "w")[0] == "failed"
+
+
+def test_an_answer_that_came_twice_came_once() -> None:
+    """DESIGN 1: a doubled word is no second answer."""
+    run = taped(World(a=[DOWN, {"n": 1}]), [{"id": "a"}])
+    at = run.records.index(run.of(ev.StepFailed)[0])
+    first = run.records[at]
+    run.records.insert(at + 1, Record("r", first.seq, first.at + 0.5, first.event))
+    assert run.under(backoff_base=2.0).known
+
+
+def test_what_is_decided_instead_is_told() -> None:
+    """What the other settings do at the place where the course changes: a look, a question."""
+    verify = {"tool": "look", "expect": {"there": True}}
+    world = World(send=[ConnectionResetError("gone")], look=[Took(4, {"there": True})])
+    run = taped(world, [{"id": "s", "tool": "send", "effect": "once", "verify": verify}])
+    [seen] = run.of(ev.StepVerified)
+    assert run.under(branch_at=seen.seq).instead == ({"does": "look", "step": "s"},)
+    mind = ScriptedMind(reflect=[THOUGHT])
+    asked = taped(World(w=[1], a=[WRONG, {"n": 1}]), ONE, ALONE, mind=mind)
+    seq = next(record.seq for record in asked.of(ev.Reflected) if record.event.by != "rules")
+    assert asked.under(branch_at=seq).instead == ({"does": "ask", "question": "reflect", "step": "a"},)
 
 
 def test_everything_is_plain_data() -> None:

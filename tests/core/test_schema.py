@@ -884,3 +884,9 @@ def test_p5_any_json_may_be_offered_as_a_schema(source: Any) -> None:
     """P5: problems never raises, and a schema without problems can be used."""
     if not problems(source):
         Schema(source).faults([{"a": 1}, "x", None])
+
+
+def test_a_value_in_a_sentence_is_cut_where_there_is_no_room() -> None:
+    """P5: eighty signs, whole or with a mark that something is missing."""
+    assert show(["x" * 76]) == '["' + "x" * 76 + '"]' and len(show(["x" * 76])) == 80
+    assert show(["x" * 77]) == '["' + "x" * 77 + "…"

@@ -182,3 +182,22 @@ def test_a_text_is_no_slip_of_another() -> None:
     """H6: measuring takes the square of a word's length; whole texts are not measured."""
     assert one_off("x" * 100, ["x" * 99]) == ["x" * 99]
     assert one_off("x" * 101, ["x" * 100]) == []
+
+
+def test_a_slip_beside_a_blank_is_left_alone() -> None:
+    """H6: as long as something was never filled in, nobody knows what was meant."""
+    world = answered("3426812", BOOKED)
+    result = used(world, {"booking_id": "3426813", "other": "<nobody gave this>"}, effect="read")
+    assert not result.success and len([call for call in world.calls if call.tool == "use"]) == 1
+
+
+def test_a_step_that_is_reached_two_ways_is_looked_at_once() -> None:
+    """H6: one value is one value, however many steps it came through."""
+    world = answered("3426812", BOOKED)
+    world.option("use", effect="once")
+    steps = [
+        {"id": "book", "tool": "book"}, {"id": "x", "tool": "x", "needs": ["book"]},
+        {"id": "y", "tool": "y", "needs": ["book", "x"]},
+        {"id": "use", "tool": "use", "args": {"booking_id": "TODO"}, "needs": ["x", "y", "book"]},
+    ]  # fmt: skip
+    assert world.run({"steps": steps}, settings=ONCE).success

@@ -270,3 +270,11 @@ def test_the_words_of_a_mind_are_cut_and_can_be_stored() -> None:
 def test_the_shape_is_checked_before_the_content(answer: Any, field: str) -> None:
     """M1: whoever gave the answer is told which field is wrong."""
     assert field in objections(told(), answer)[0]
+
+
+def test_only_what_holds_arguments_is_shortened() -> None:
+    """E7: of what follows from a reflection, all else stays as it is."""
+    plain = ev.Reflected("a", 1, Category.TOOL, Rung.RETRY)
+    assert reflect.compact([plain, ev.StepSkipped("a", "SKIP_OPTIONAL")], {}, "blob") == [
+        plain, ev.StepSkipped("a", "SKIP_OPTIONAL"),
+    ]  # fmt: skip

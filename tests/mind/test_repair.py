@@ -170,3 +170,10 @@ def test_a_repaired_step_gets_fresh_retries() -> None:
     tale.tell(read(tale, {"tool": "u"}))
     track = tale.state.tracks["s"]
     assert (track.calls, track.step.tool, track in tale.state.ready) == (0, "u", True)
+
+
+def test_what_speaks_against_an_answer_is_told_to_whoever_gave_it() -> None:
+    """M1, H7: no repair is one; a step that cannot be read, or is none, is not."""
+    question = Tale(step("a"), step("b")).fail("a").ask("a", Rung.REPAIR).question("repair", "a")
+    assert repair.objections(question, {"step": None}) == []
+    assert repair.objections(question, {"step": 3}) and repair.objections(question, {"step": {"id": "z", "tool": "u"}})

@@ -230,3 +230,10 @@ def test_leaving_out_what_is_done_or_brought_back_or_optional_degrades_nothing()
     assert tale_step.id not in tale.state.forgone
     optional = Tale(step("a"), step("b", critical=False)).succeed("a").fail("b").ask("b", Rung.REPLAN)
     assert not followed({"plan": {"steps": [{"id": "a"}]}, "reason": "less"}, optional).state.forgone
+
+
+def test_an_unreadable_plan_is_told_to_whoever_gave_it() -> None:
+    """M1, H8: no plan is an answer; one that cannot be read is none."""
+    question = told().question("replan")
+    assert replan.objections(question, {"plan": None}) == []
+    assert len(replan.objections(question, {"plan": {"steps": 3}})) == 1

@@ -245,3 +245,10 @@ def test_arguments_are_compared_by_what_they_are() -> None:
 def test_the_tools_of_these_tales_are_what_they_say() -> None:
     """A look at the tests' own ground."""
     assert [name for name, spec in TOOLS.items() if spec.effect is Effect.ONCE] == ["pay"]
+
+
+def test_what_cannot_be_written_as_json_repeats_nothing() -> None:
+    """H8: whether such arguments were used before cannot be said; that they are none is found by the plan's check."""
+    tale = Tale(step("a"), step("p", "pay", args={"n": 5})).succeed("p", effect=Effect.ONCE)
+    assert repeated(tale.state, [step("x", "pay", args={"n": object()})]) == []
+    assert [fault.code for fault in repeated(tale.state, [step("x", "pay", args={"n": 5})])] == ["BAD_VALUE"]

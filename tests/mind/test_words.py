@@ -314,3 +314,10 @@ def test_answers_that_nobody_can_walk_through_are_refused() -> None:
             words.refuse_odd(odd)
     for fine in (None, 7, "text", {"steps": [{"args": {"a": [{"b": 1}]}}] * 5000}):
         words.refuse_odd(fine)
+
+
+def test_no_mark_stands_in_what_it_fences() -> None:
+    """M4: a text that holds its own mark gets another one, and so on until there is one that it does not hold."""
+    marks = iter(["aaaaaaaaaaaa", "bbbbbbbbbbbb", "cccccccccccc"])
+    fenced = words.fenced("x", "aaaaaaaaaaaa and bbbbbbbbbbbb", lambda _: next(marks))
+    assert fenced == "<data cccccccccccc x>\naaaaaaaaaaaa and bbbbbbbbbbbb\n</data cccccccccccc>"

@@ -71,21 +71,23 @@ class Runner:
 
     def _map(self, session: pytest.Session) -> dict[str, tuple[float, list[str]]]:
         """Of each test that passes, its CPU seconds and the functions of the core that it reaches."""
-        found: dict[str, tuple[float, list[str]]]
+        found: dict[str, tuple[float, list[str]]] = {}
         if self.known is not None and self.known.exists():
             found = json.loads(self.known.read_text("utf-8"))
+        new = [item for item in session.items if item.nodeid not in found]
+        if not new:
             return found
         read, write = os.pipe()
         pid = os.fork()
         if pid == 0:
             os.close(read)
-            traced = dict(_traced(session))
+            traced = dict(_traced(new))
             with os.fdopen(write, "w") as pipe:
                 json.dump(traced, pipe)
             os._exit(0)
         os.close(write)
         with os.fdopen(read) as pipe:
-            found = json.load(pipe)
+            found |= json.load(pipe)
         os.waitpid(pid, 0)
         if self.known is not None:
             self.known.write_text(json.dumps(found), "utf-8")
@@ -109,12 +111,12 @@ class Runner:
         return {0: "survived", 1: "killed", 2: "unreached"}.get(os.WEXITSTATUS(status), "killed"), by
 
 
-def _traced(session: pytest.Session) -> Iterator[tuple[str, tuple[float, list[str]]]]:
+def _traced(items: list[pytest.Item]) -> Iterator[tuple[str, tuple[float, list[str]]]]:
     _silence()
     failed = _Failed(stop=False)
-    session.config.pluginmanager.register(failed)
+    items[0].config.pluginmanager.register(failed)
     codes = {code: name for name, function in _core_functions() for code in _codes(function.__code__)}
-    for i, item in enumerate(session.items):
+    for item, following in zip(items, [*items[1:], None], strict=True):
         seen: set[str] = set()
 
         def look(frame: Any, event: str, _: Any, seen: set[str] = seen) -> None:
@@ -125,7 +127,7 @@ def _traced(session: pytest.Session) -> Iterator[tuple[str, tuple[float, list[st
         begun = time.process_time()
         sys.setprofile(look)
         try:
-            item.ihook.pytest_runtest_protocol(item=item, nextitem=(session.items[i + 1 : i + 2] or [None])[0])
+            item.ihook.pytest_runtest_protocol(item=item, nextitem=following)
         finally:
             sys.setprofile(None)
         if not failed.seen:

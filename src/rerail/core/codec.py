@@ -29,7 +29,8 @@ _encoder = msgspec.json.Encoder(enc_hook=_as_text)
 _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 
 # From which format → how its plain data becomes the next format's.
-UPCASTS: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+Upcasts = Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]]
+UPCASTS: Upcasts = {}
 
 
 class NewerFormat(ValueError):
@@ -53,7 +54,8 @@ def decode(data: bytes) -> Event:
         return _decode_other(data, error)
 
 
-def _decode_other(data: bytes, error: Exception) -> Event:
+def _decode_other(data: bytes, error: Exception, newest: int = FORMAT, upcasts: Upcasts = UPCASTS) -> Event:
+    """An event of another format, made one of the newest step by step."""
     try:
         plain = msgspec.json.decode(data, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -62,10 +64,10 @@ def _decode_other(data: bytes, error: Exception) -> Event:
     kind = plain.get("type")
     if not isinstance(kind, str) or not isinstance(written, int) or written < 1:
         raise Damaged(tell("reason.no_event", data=data[:80])) from error
-    if written > FORMAT or kind not in _known():
-        raise NewerFormat(tell("reason.event_newer", kind=kind, written=written, format=FORMAT)) from error
-    for version in range(written, FORMAT):
-        plain = UPCASTS[version](plain)
+    if written > newest or kind not in _known():
+        raise NewerFormat(tell("reason.event_newer", kind=kind, written=written, format=newest)) from error
+    for version in range(written, newest):
+        plain = upcasts[version](plain)
     try:
         event: Event = msgspec.convert(plain, Event)  # type: ignore[arg-type, unused-ignore]
     except (msgspec.ValidationError, RecursionError) as problem:

@@ -256,8 +256,7 @@ def _retry_scheduled(state: State, event: ev.RetryScheduled, at: float) -> None:
         heal.crashes += track.error is not None and track.error.code == "ANSWER_LOST"
         if track.call is not None and track.call.rung is not Rung.FALLBACK:
             track.calls -= 1  # a call that was told "not now", and waits for it, counts for nothing
-    if track.heal is not None:
-        track.heal.wished = track.call.tool if event.asked and track.call is not None else ""
+    track.healing().wished = track.call.tool if event.asked and track.call is not None else ""
     heapq.heappush(state.timers, (track.until, track.n, track.attempt))
     state.move(track, Phase.BACKOFF)
 
@@ -519,10 +518,9 @@ def _edited(state: State, event: ev.Acted) -> None:
 def _rewritten(state: State, course: Course) -> None:
     """Steps that a person wrote anew: they are nobody else's choice, and an old word for their gate is not for them."""
     for step in course.steps:
-        track = state.tracks.get(step.id)
-        if track is not None:
-            track.minded, track.confirmed = False, False
-            state.refresh(track)
+        track = state.tracks[step.id]  # the course has just defined it
+        track.minded, track.confirmed = False, False
+        state.refresh(track)
 
 
 def _cancelled(state: State, event: ev.Cancelled, at: float) -> None:

@@ -245,8 +245,7 @@ def _candidates(error: Error, args: dict[str, Any], schema: Any) -> Iterator[dic
     if error.suggest:
         yield {**args, **error.suggest}
     mended = coerce(schema, args)
-    if isinstance(mended, dict):
-        yield mended
+    yield mended if isinstance(mended, dict) else args
     match = _DID_YOU_MEAN.search(error.message[:4000])
     if match:
         texts = {value: key for key, value in args.items() if isinstance(value, str)}

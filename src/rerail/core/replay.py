@@ -261,8 +261,8 @@ class _Way:
             self._await_call(track, self._used.get((track.id, track.attempt)))
         for one in self.answers.questions_under_way(seq):
             action = Ask(one.key[0], one.key[1] if one.key[1] in self.state.tracks else "")
-            if self._once(action.question, action.step, self._attempt(action.step)):
-                self._await_answer(action, one, one.asked_at)
+            self._once(action.question, action.step, self._attempt(action.step))
+            self._await_answer(action, one, one.asked_at)
         for word in self.answers.words:
             if word.seq >= seq:
                 self.left += 1
@@ -306,7 +306,7 @@ class _Way:
                 return self._call(action)
             case Look():
                 self._look(action)
-            case Ask():
+            case _:
                 if self._once(action.question, action.step, self._attempt(action.step)):
                     given = self._next(question_key(self.state, action.question, action.step))
                     self._await_answer(action, given, self.now)
@@ -317,9 +317,9 @@ class _Way:
         if due.asked is not None:
             kind, step = due.asked
             self._speaking.discard(due.asked)
-            if self.state.tracks[step].n not in (self.state.gates if kind == "gate" else self.state.doubts):
-                return  # nobody asks any more
-            self.left -= 1
+            asked = self.state.tracks[step].n in (self.state.gates if kind == "gate" else self.state.doubts)
+            self.left -= asked
+            due = due if asked else _Due(due.at, due.order, due.n, ())  # nobody asks any more
         for event in due.events:
             if isinstance(event, ev.Reflected):
                 for concluded in self._concluded(event, due.events, self.now):
@@ -419,12 +419,13 @@ class _Way:
         )
 
     def _look(self, action: Look) -> None:
-        if self._once("verify", action.step, action.attempt):
-            track, call = self.state.tracks[action.step], self._used.get((action.step, action.attempt))
-            if call is None or call.looked is None:
-                self._miss(Unanswered("look", action.step, round=self.state.round))
-            else:
-                self._later(track.ended_at + call.looked.lasted, call.looked.end, call.looked.events, action.attempt)
+        if not self._once("verify", action.step, action.attempt):
+            return
+        track, call = self.state.tracks[action.step], self._used.get((action.step, action.attempt))
+        if call is None or call.looked is None:
+            self._miss(Unanswered("look", action.step, round=self.state.round))
+        else:
+            self._later(track.ended_at + call.looked.lasted, call.looked.end, call.looked.events, action.attempt)
 
     # -- Minds and people -----------------------------------------------------------------------------------------
 
@@ -541,19 +542,19 @@ def _foresaw(actions: list[Action], event: Event) -> bool:
     """Whether actions are what an event that the engine decided says."""
     if not is_decided(event):
         return True
+    return any(_says(action, event) for action in actions)
+
+
+def _says(action: Action, event: Event) -> bool:
     step, rung = getattr(event, "step", ""), getattr(event, "rung", None)
-    for action in actions:
-        match action:
-            case Note():
-                same = [one for one in action.events if type(one) is type(event) and getattr(one, "step", "") == step]
-                if any(getattr(one, "rung", None) == rung for one in same):
-                    return True
-            case Call():
-                if action.step == step:
-                    return True
-            case Ask() | Look():
-                return True
-    return False
+    match action:
+        case Note():
+            same = (one for one in action.events if type(one) is type(event) and getattr(one, "step", "") == step)
+            return any(getattr(one, "rung", None) == rung for one in same)
+        case Call():
+            return action.step == step
+        case _:
+            return True
 
 
 def _told(action: Action) -> list[dict[str, Any]]:
@@ -570,7 +571,7 @@ def _told(action: Action) -> list[dict[str, Any]]:
             return [{"does": "call", "step": action.step, "tool": action.tool}]
         case Look():
             return [{"does": "look", "step": action.step}]
-        case Ask():
+        case _:
             return [{"does": "ask", "question": action.question, "step": action.step or None}]
 
 

@@ -104,7 +104,7 @@ def _named(name: str, blank: str, given: list[Given]) -> tuple[str, Scalar] | No
 
 def _slipped(value: Any, given: list[Given]) -> tuple[str, Scalar] | None:
     """The one value of the same type that this is a slip of; None if it was given itself."""
-    if isinstance(value, bool) or not isinstance(value, str | int):
+    if not isinstance(value, str | int):
         return None
     known: dict[str, tuple[str, Scalar]] = {}
     for one in given:

@@ -9,7 +9,8 @@ Rules of this file:
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 import msgspec
@@ -45,11 +46,11 @@ def filled(template: str, role: str, values: Mapping[str, str], schema: Mapping[
     return Prompt(role, fill(system), fill(user), schema)
 
 
-def fenced(label: str, text: str) -> str:
-    """Somebody's words as data, between marks that do not occur in them."""
-    mark = digest(f"{label}\n{text}".encode("utf-8", "replace"))[:12]
+def fenced(label: str, text: str, of: Callable[[bytes], str] = digest) -> str:
+    """Somebody's words as data, between marks that do not occur in them, however hard they try."""
+    mark = of(f"{label}\n{text}".encode("utf-8", "replace"))[:12]
     while mark in text:
-        mark = digest((mark + text).encode("utf-8", "replace"))[:12]
+        mark = of((mark + text).encode("utf-8", "replace"))[:12]
     return f"<data {mark} {label}>\n{text}\n</data {mark}>"
 
 
@@ -119,13 +120,10 @@ def tools(specs: Mapping[str, ToolSpec], room: int, used: Iterable[str] = ()) ->
 
 def _as_many(lines: Sequence[str], room: int, what: str) -> str:
     """The first lines that there is room for, and how many are left out."""
-    kept: list[str] = []
-    for line in lines:
-        room -= len(line) + 1
-        if room < 0:
-            return "\n".join([*kept, f"{CUT} ({len(lines) - len(kept):,} {what} are not shown)"])
-        kept.append(line)
-    return "\n".join(kept)
+    ends = accumulate(len(line) + 1 for line in lines)
+    kept = list(lines[: sum(end <= room for end in ends)])
+    left = len(lines) - len(kept)
+    return "\n".join([*kept, f"{CUT} ({left:,} {what} are not shown)"] if left else kept)
 
 
 def _tool(spec: ToolSpec, schema: bool, words: int) -> str:
