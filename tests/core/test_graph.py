@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from rerail.core.patterns import is_slow, slow_patterns
 
 from rerail.core import events as ev
 from rerail.core.codec import Damaged, NewerFormat, _decode_other, decode, encode
 from rerail.core.fold import fold
 from rerail.core.graph import Graph
 from rerail.core.holes import hole_warnings
-from rerail.core.patterns import is_slow, slow_patterns
 from rerail.core.plan import Fallback, Need, Plan, Step, When
 from rerail.core.schema import Schema
 from rerail.core.texts import tell
