@@ -378,7 +378,7 @@ class _Way:
         return self._await_call(track, given)
 
     def _await_call(self, track: Track, given: Given | None) -> bool:
-        """A call is under way: its answer comes when it came. True if nobody knows it: then there is room for others."""
+        """A call is under way: its answer comes when it came. True if it is unknown, and others may start."""
         tool = track.call.tool if track.call is not None else track.step.tool
         events = self._in_time(track.step, tool, given) if given is not None else ()
         if given is None or not events:
