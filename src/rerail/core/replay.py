@@ -375,20 +375,20 @@ class _Way:
             adjusted = track.heal.args if track.heal is not None else None
             started = ev.StepStarted(track.id, action.attempt, action.tool, effect, adjusted, rung=action.rung)
         self._write(started, self.now)
-        self._await_call(track, given)
-        return False
+        return self._await_call(track, given)
 
-    def _await_call(self, track: Track, given: Given | None) -> None:
-        """A call is under way: its answer comes when it came, or nobody knows what it is."""
+    def _await_call(self, track: Track, given: Given | None) -> bool:
+        """A call is under way: its answer comes when it came. True if it is unknown, and others may start."""
         tool = track.call.tool if track.call is not None else track.step.tool
         events = self._in_time(track.step, tool, given) if given is not None else ()
         if given is None or not events:
             self._miss(Unanswered("call", track.id, tool, track.calls, self.state.round))
             self._make_room(tool)
-            return
+            return True
         self._used[track.id, track.attempt] = given
         lasted = given.lasted if events is given.events else self.state.policy.step_timeout
         self._later(track.started_at + lasted, given.end, events, track.attempt)
+        return False
 
     def _in_time(self, step: Step, tool: str, given: Given) -> tuple[Event, ...]:
         """The answer within the step's time under these settings; nothing if that is not known."""
