@@ -181,7 +181,8 @@ def _check_made_from(state: State, track: Track) -> None:
     if any(when is When.FAILURE for _, when in track.needs):
         return  # a clean-up step that ran keeps its result when its need is mended later
     for need, when in track.needs:
-        if when is When.SUCCESS:
+        if when is When.SUCCESS and need.standing is not Standing.VOID:
+            # (One that was skipped by a person, and is not needed after all, gives nothing, as it did.)
             _hold("rest", need.phase in (Phase.SUCCEEDED, Phase.SKIPPED), (track, need))
     _hold("rest", same_inputs(state.inputs(track), track.result.inputs), track)
 
