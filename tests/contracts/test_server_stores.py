@@ -318,6 +318,40 @@ async def test_appends_of_many_runs_share_their_commits(postgres: PostgresServer
     await store.close()
 
 
+async def test_two_who_bring_the_same_contents_do_not_undo_each_other(postgres: PostgresServer) -> None:
+    """E4: whichever order they come in; a transaction that the server gives up is made again, write by write."""
+    stores = [PostgresStore(address) for address in [postgres.fresh()] * 2]
+    contents = [f"{n:064x}" for n in range(8)]
+    for number, store in enumerate(stores):
+        await store.open()
+        for n in range(8):
+            await started(store, f"run-{number}-{n}")
+
+    async def writes(store: PostgresStore, number: int, turn: int) -> None:
+        order = contents if number else contents[::-1]
+        await asyncio.gather(
+            *(
+                store.append(Batch(f"run-{number}-{n}", turn, [(1.0, b"{}")], 1, {f"{turn}{digest}": b"x" * 20_000}))
+                for n, digest in enumerate(order)
+            )
+        )
+
+    for turn in range(3):
+        await asyncio.gather(*(writes(store, number, turn) for number, store in enumerate(stores)))
+    for store in stores:
+        await store.close()
+
+
+async def test_more_questions_than_connections_wait_for_their_turn(redis_server: RedisServer) -> None:
+    """E4: a server that has much to do is not gone."""
+    store = RedisStore(redis_server.fresh())
+    await store.open()
+    await started(store, "run")
+    heads = await asyncio.gather(*(store.head("run") for _ in range(300)))
+    assert all(head is not None and head.run == "run" for head in heads)
+    await store.close()
+
+
 async def test_what_cannot_be_sent_ends_its_own_write_alone(
     postgres: PostgresServer, redis_server: RedisServer
 ) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+import rerail
 from rerail.adapters.stores.memory import MemoryStore
-from rerail.engine.owner import this_process
+from rerail.engine.owner import RENEW_EVERY, this_process
 from rerail.errors import Refused, StoreError
 from rerail.ports import Head, Lease, Unavailable
 from rerail.testing import Took, World, virtual_run
@@ -111,3 +112,99 @@ def test_another_engine_of_this_process_keeps_its_run() -> None:
             return codes
 
     assert virtual_run(main) == ["RUN_LIVE", "RUN_LIVE"]
+
+
+def test_a_cancelled_resume_leaves_the_run_to_the_next() -> None:
+    """T7: whoever stops waiting for a resume has not taken the run with it."""
+    world = World(a=[Took(100), {"n": 1}])
+
+    class Slow(MemoryStore):
+        """A store that takes its time to write, once somebody wants it to."""
+
+        slow = False
+
+        async def append(self, batch: Any) -> None:
+            """Write, slowly."""
+            if self.slow:
+                await asyncio.sleep(60)
+            await super().append(batch)
+
+    store = Slow()
+
+    async def main() -> bool:
+        async with world.engine(ONE, store=store) as engine:
+            run = await engine.start(ONE)
+            await asyncio.sleep(1)
+        async with world.engine(ONE, store=store) as engine:
+            store.slow = True
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(5):
+                    await engine.begin_resume(run)
+            store.slow = False
+            head = await store.head(run)
+            assert head is not None and head.owner is None
+            return (await engine.resume(run)).success
+
+    assert virtual_run(main)
+
+
+async def test_a_slow_inbox_keeps_no_lease_from_being_renewed() -> None:
+    """T7: who is silent is taken for dead, so that one's word must not wait for anything else."""
+
+    class Slow(MemoryStore):
+        """A store that takes long to say what people want."""
+
+        renewed = 0
+
+        async def inbox(self, run: str) -> list[tuple[int, bytes]]:
+            """Nothing, after a while."""
+            await asyncio.sleep(60)
+            return []
+
+        async def renew(self, lease: Lease, now: float) -> None:
+            """As ever."""
+            self.renewed += 1
+            await super().renew(lease, now)
+
+    store = Slow()
+
+    async def waits() -> None:
+        await asyncio.sleep(60)
+
+    async with rerail.Engine(store, [rerail.tool(waits)]) as engine:
+        for _ in range(3):
+            await engine.start({"steps": [{"id": "a", "tool": "waits"}]})
+        await asyncio.sleep(2.4 * RENEW_EVERY)
+        assert store.renewed == 2 * 3
+
+
+async def test_a_lease_that_could_not_be_given_back_is_given_back_later() -> None:
+    """E4, T7: else the run would be in the name of a living process that does nothing about it."""
+    store = Deaf()
+
+    async def done() -> int:
+        return 1
+
+    async with rerail.Engine(store, [rerail.tool(done)]) as engine:
+        store.names = ["release"]
+        run = (await engine.run({"steps": [{"id": "a", "tool": "done"}]})).run_id
+        head = await store.head(run)
+        assert head is not None and head.owner is not None
+        async with asyncio.timeout(5 * RENEW_EVERY):
+            while (head := await store.head(run)) is None or head.owner is not None:  # noqa: ASYNC110 - in a store
+                await asyncio.sleep(0.05)
+
+
+def test_a_worker_takes_up_a_run_that_it_could_not_give_back() -> None:
+    """E4, T7: what is in its own name, and what it does not drive, nobody else will take."""
+    world, store = World(a=[Took(100)]), Deaf()
+
+    async def main() -> tuple[bool, bool]:
+        async with world.engine(ONE, store=store) as engine:
+            run = await engine.start(ONE)
+            await asyncio.sleep(1)
+            store.names = ["release"]
+        async with world.engine(ONE, store=store) as engine:
+            return [head.run for head in await engine.unattended()] == [run], await engine.take_up(run)
+
+    assert virtual_run(main) == (True, True)

@@ -52,7 +52,7 @@ from rerail.engine.wishes import Wish, encode_answer, raise_answer, refusals, st
 from rerail.errors import PlanError, Refused, RerailError, StoreError
 from rerail.mind import plan as planning
 from rerail.mind.questions import consulted
-from rerail.ports import Conflict, Consultation, Fenced, Head, Lease, Question, Unavailable, Unusable
+from rerail.ports import Conflict, Consultation, Head, Lease, Question, Unavailable, Unusable
 
 INBOX_EVERY = 0.2
 ANSWER_WITHIN = 30.0
@@ -112,7 +112,7 @@ class Engine(Foreseer):
         self._entrusted: set[str] = set()  # runs that this engine left to others, who will not leave them alone
         self._leaving = self._closing = False
         self._broken: dict[str, RerailError] = {}  # runs that stopped because they could not be written any more
-        self._attendant: asyncio.Task[None] | None = None
+        self._attendants: list[asyncio.Task[None]] = []
         self._follow_ups: set[asyncio.Task[Any]] = set()
         self._notices = Notices(host.notifier, self._note_down)
         self.lends_only = False  # it acts for others, who may use its own tools, and not those of a run's owner
@@ -131,14 +131,14 @@ class Engine(Foreseer):
                 await self._host.store.sweep(self._host.clock.now() - self._ttl)
         for caveat in getattr(self._host.store, "caveats", ()):  # what a store may lose, somebody has to hear
             (LOG.warning if self.notice is unheard else self.notice)(caveat)
-        self._attendant = asyncio.get_running_loop().create_task(self._attend())
+        self._attendants = [asyncio.create_task(self._attend()), asyncio.create_task(self._keep_leases())]
 
     async def close(self) -> None:
         """Stop live runs as a crash would: calls cancelled, leases released, nothing recorded as cancelled."""
         self._closing = True
-        if self._attendant is not None:
-            self._attendant.cancel()
-            await asyncio.gather(self._attendant, return_exceptions=True)
+        for attendant in self._attendants:
+            attendant.cancel()
+        await asyncio.gather(*self._attendants, return_exceptions=True)
         tasks = [live.task for live in self._live.values()]
         for live in self._live.values():
             live.loop.leave()  # a driver of a store may swallow a cancellation; nothing must go on for that
@@ -156,20 +156,19 @@ class Engine(Foreseer):
         await self.close()
 
     async def _attend(self) -> None:
-        """Hand over what other processes want of our runs, and say that we live."""
-        if not self._host.clock.polls:
-            return
-        renewed = self._host.clock.now()
-        while not self._closing:  # a driver of a store may swallow the cancellation
+        """Hand over what other processes want of our runs."""
+        while self._host.clock.polls and not self._closing:  # a driver of a store may swallow the cancellation
             await asyncio.sleep(INBOX_EVERY)
             for run, live in list(self._live.items()):
-                # One run's trouble must not keep the others from being heard and renewed.
+                # One run's trouble must not keep the others from being heard.
                 with contextlib.suppress(Unavailable, Unusable, Conflict, RerailError):
                     await self._serve(run, live)
-            now = self._host.clock.now()
-            if now - renewed >= RENEW_EVERY:
-                renewed = now
-                await self._renew(now)
+
+    async def _keep_leases(self) -> None:
+        """Say that we live, whatever else takes long: who is silent is taken for dead (T7)."""
+        while self._host.clock.polls and not self._closing:  # as above
+            await asyncio.sleep(RENEW_EVERY)
+            await self._renew_all()
 
     async def _serve(self, run: str, live: Live) -> None:
         for number, data in await self._host.store.inbox(run):
@@ -187,15 +186,6 @@ class Engine(Foreseer):
             except msgspec.DecodeError as error:
                 problem = Refused(tell("refuse.run.action_unreadable", error=error), "STEP_NOT_WAITING")
             await self._host.store.answer(run, number, encode_answer(problem))
-
-    async def _renew(self, now: float) -> None:
-        for live in list(self._live.values()):
-            try:
-                await self._host.store.renew(live.loop.lease, now)
-            except Fenced:
-                live.loop.broken(StoreError(tell("refuse.run.lease_lost", run=live.loop.state.run), "LEASE_LOST"))
-            except (Unavailable, Unusable):
-                continue  # the next append will tell
 
     # -- Starting and waiting -------------------------------------------------------------------------------------
 
@@ -574,8 +564,9 @@ class Engine(Foreseer):
             if await self._can_drive(loop.state):
                 self._drive(run, loop, await self._above(loop.state))
                 return
-        except RerailError:
-            await loop.commit_quietly()
+        except BaseException as error:
+            if isinstance(error, RerailError):
+                await loop.commit_quietly()
             await self._let_go(loop.lease)
             raise
         await self._let_go(loop.lease)
@@ -696,7 +687,11 @@ class Engine(Foreseer):
             if backup is not None:
                 discard(backup)
             raise
-        await cleared(self._host, loop.state)
+        try:
+            await cleared(self._host, loop.state)
+        except BaseException:
+            await self._let_go(loop.lease)
+            raise
         self._drive(aim.state.run, loop, aim.above)
         return preview
 
@@ -711,8 +706,9 @@ class Engine(Foreseer):
             await self._need_tools(loop.state, preview)
             loop.note(*preview.events)
             await loop.commit()  # a retry that was announced is there, whatever dies next
-        except RerailError:
-            await loop.commit_quietly()
+        except BaseException as error:
+            if isinstance(error, RerailError):
+                await loop.commit_quietly()
             await self._let_go(loop.lease)
             raise
         return loop, preview
@@ -771,11 +767,12 @@ class Engine(Foreseer):
             await self._need_tools(loop.state)
             loop.note(*self._today.mending(loop.state, by or self._by, resumed=True))
             await loop.commit()
-        except RerailError:
+            await cleared(self._host, loop.state)  # whoever was to do it may have been killed before
+            above = await self._above(loop.state)
+        except BaseException:  # cancelled, too: else it would stay in our name, and nobody would drive it
             await self._let_go(loop.lease)
             raise
-        await cleared(self._host, loop.state)  # whoever was to do it may have been killed before
-        self._drive(run, loop, await self._above(loop.state))
+        self._drive(run, loop, above)
         return run
 
     # -- Runs that wait for somebody --------------------------------------------------------------------------------
@@ -788,7 +785,7 @@ class Engine(Foreseer):
         still: set[str] = set()
         found: deque[Head] = deque(maxlen=MOST_WAITING)  # the oldest of them, if there are more
         async for head in self.unfinished():
-            if head.run not in self._live and is_dead(head, self._host.clock.now()):
+            if head.run not in self._live and not self._is_held(head):
                 if left is not None and head.run in left:
                     still.add(head.run)
                 else:
@@ -822,11 +819,12 @@ class Engine(Foreseer):
         try:
             loop.note(*self._today.mending(loop.state, by or self._by, resumed=True, as_started=True))
             await loop.commit()
+            await cleared(self._host, loop.state)  # whoever was to do it may have been killed before
+            above = await self._above(loop.state)
         except BaseException:
             await self._let_go(loop.lease)
             raise
-        await cleared(self._host, loop.state)  # whoever was to do it may have been killed before
-        self._drive(run, loop, await self._above(loop.state))
+        self._drive(run, loop, above)
         return True
 
     def under_way(self) -> dict[str, asyncio.Task[None]]:

@@ -23,10 +23,10 @@ from rerail.core.state import State
 from rerail.core.texts import Told, tell
 from rerail.engine.loop import Host, RunLoop
 from rerail.engine.owner import end_residual, is_arriving, is_dead, is_silent, is_this_process, this_process
-from rerail.engine.reading import AT_REST, Reader, store_errors
+from rerail.engine.reading import AT_REST, Live, Reader, store_errors
 from rerail.engine.wishes import refusals
-from rerail.errors import Refused
-from rerail.ports import Head, Lease, Owner, Taken, Unavailable, Unusable
+from rerail.errors import Refused, StoreError
+from rerail.ports import Fenced, Head, Lease, Owner, Taken, Unavailable, Unusable
 
 LETTING_GO = 2.0  # seconds that the owner of a run at rest gets to give it back
 HELD: Counter[str] = Counter()  # the runs that engines of this process hold, or are about to
@@ -44,6 +44,7 @@ class Taker(Reader):
         super().__init__(host)
         self._owner = this_process(worker=worker)
         self._noting: set[str] = set()  # runs that are held for a moment, to write down what came of a notice
+        self._unreleased: dict[str, Lease] = {}  # leases that could not be given back yet
         self.notice: Callable[[Told], None] = unheard  # what people should hear while a run is taken over
 
     def drives(self, run: str) -> bool:
@@ -161,12 +162,30 @@ class Taker(Reader):
             raise Refused(tell("refuse.run.taken_first", owner=taken.head.owner, run=run), "RUN_LIVE") from None
 
     async def _let_go(self, lease: Lease) -> None:
-        """Give a lease back; a store that is out of reach will see that its holder is gone."""
+        """Give a lease back; one that a store out of reach does not take is given back later."""
         try:
-            with contextlib.suppress(Unavailable, Unusable):
-                await self._host.store.release(lease)
+            await self._host.store.release(lease)
+        except (Unavailable, Unusable):
+            self._unreleased[lease.run] = lease
         finally:
             _drop(lease.run)
+
+    async def _renew_all(self) -> None:
+        """Say of all our runs at once that their holder lives: none waits for the answer to another."""
+        now = self._host.clock.now()
+        await asyncio.gather(*(self._renew(live, now) for live in list(self._live.values())))
+        for run, lease in list(self._unreleased.items()):
+            with contextlib.suppress(Unavailable, Unusable):
+                await self._host.store.release(lease)
+                self._unreleased.pop(run, None)
+
+    async def _renew(self, live: Live, now: float) -> None:
+        try:
+            await self._host.store.renew(live.loop.lease, now)
+        except Fenced:
+            live.loop.broken(StoreError(tell("refuse.run.lease_lost", run=live.loop.state.run), "LEASE_LOST"))
+        except (Unavailable, Unusable):
+            return  # the next append will tell
 
 
 @contextlib.contextmanager

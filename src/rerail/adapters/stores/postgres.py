@@ -513,7 +513,7 @@ class PostgresStore:
                 async with self._connection() as connection:
                     results = await _execute(connection, writes)
         except (Unavailable, Unusable) as problem:
-            if len(writes) == 1 or isinstance(problem, Unavailable):
+            if len(writes) == 1 or (isinstance(problem, Unavailable) and not _lost_a_race(problem)):
                 for write in writes:
                     _settle(write.done, problem)
                 return
@@ -565,6 +565,13 @@ async def _execute(connection: Link, writes: Sequence[_Write]) -> list[Rows]:
             cursors.append(cursor := connection.cursor())
             await cursor.execute(write.sql, write.values)
     return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
+
+
+def _lost_a_race(problem: Exception) -> bool:
+    """Whether a transaction was undone for another's sake: two who bring the same contents in another order. Each write
+    alone holds them in one order, and waits."""
+    cause = problem.__cause__
+    return isinstance(cause, psycopg.Error) and (cause.sqlstate or "").startswith("40")
 
 
 def _settle(done: asyncio.Future[Rows], result: Rows | Exception) -> None:

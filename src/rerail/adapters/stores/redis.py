@@ -29,6 +29,7 @@ from rerail.core.texts import tell
 from rerail.ports import Batch, Conflict, Fenced, Flaw, Head, Lease, Owner, Row, Unavailable, Unusable
 
 TIME: Final = struct.Struct(">d")
+CONNECTIONS: Final = 50  # at once, of one process
 LOOK_SECONDS: Final = 1.0  # how often those who wait look for themselves
 PAGE: Final = 500  # runs that are looked at in one go
 CONNECT_SECONDS: Final = 5.0
@@ -102,10 +103,13 @@ class RedisStore:
         with self._translated():
             try:
                 # Nothing is sent twice behind our back: whoever asks knows whether it may.
-                client = redis.Redis.from_url(
+                # And whoever finds all connections busy waits for one, instead of taking the server for gone.
+                pool = redis.BlockingConnectionPool.from_url(
                     self._url, retry=Retry(NoBackoff(), 0), health_check_interval=30, socket_timeout=self._patience,
-                    socket_connect_timeout=min(CONNECT_SECONDS, self._patience),
+                    socket_connect_timeout=min(CONNECT_SECONDS, self._patience), max_connections=CONNECTIONS,
+                    timeout=self._patience,
                 )  # fmt: skip
+                client = redis.Redis.from_pool(pool)
             except ValueError as error:
                 raise Unusable(tell("refuse.store.redis_refused", where=self._where, error=error)) from error
             try:
