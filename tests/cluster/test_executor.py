@@ -285,7 +285,7 @@ async def test_resources_that_nobody_has(cluster: Any, tools: Load, tmp_path: Pa
     gone = step("pay", args={"note": str(note)}, resources={"unicorn": 1}, retries=0)
     async with rerail.Engine("memory://", tools(TOOLS), settings(max_wait=0.5)) as engine:
         result = await engine.run(plan(gone))
-        odd = await engine.run(plan(step("where", resources={"cpu": -1}, retries=0)))
+        odd = await engine.run(plan(step("where", resources={"gpu": 1.5}, retries=0)))
     error = result.steps["pay"].error
     assert (result.status, error["code"], error["category"]) == ("failed", "NO_ROOM", "transient_error")
     assert "unicorn" in error["message"] and not note.exists()

@@ -127,6 +127,7 @@ def test_a_refused_retry_is_told_by_the_worker(here: Here) -> None:
     assert refused["code"] == "NOT_RETRYABLE" and "--force" in refused["hint"]
     passed = here("retry", run, "--force", code=0)
     assert "cannot be mended by trying again (passed by --force)" in passed.out and "pid: " in passed.out
+    here.place.until(lambda: here("show", run, "--json").json["status"] == "failed")  # else it is at work, and refuses
     asked = here("retry", run, "--clean", "--json", code=2).json["error"]
     assert asked["code"] == "CONFIRM_NEEDED"
 

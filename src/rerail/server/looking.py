@@ -154,7 +154,15 @@ async def why(request: Request, run: RunPath, step: str | None = None, lang: Lan
     return Json({"run_id": found, "step": step, "text": told, "story": told.splitlines(), "failures": failed})
 
 
-_REPLAY = {"run_id": "ab12", "known": True, "same": False, "branch": 9, "replayed": {"status": "failed", "calls": 2}}
+_SPENT: dict[str, Any] = {"status": "completed", "calls": 3, "waited": 0.4}
+_FEWER: dict[str, Any] = {"status": "failed", "calls": 2, "waited": 0.1}
+_REPLAY = {
+    "run_id": "ab12", "settings": {"reflection.max_step_retries": {"recorded": 3, "replayed": 1}}, "known": True,
+    "same": False, "branch": 9, "instead": [{"does": "reflected a fail"}], "unknown": [], "not_replayed": 0,
+    "drift": None, "recorded": {**_SPENT, "seconds": 1.2, "tokens": 0, "cost": 0.0},
+    "replayed": {**_FEWER, "seconds": 0.8, "tokens": 0, "cost": 0.0},
+    "steps": [{"step": "a", "changed": True, "other_output": False, "recorded": _SPENT, "replayed": _FEWER}],
+}  # fmt: skip
 
 
 @router.get(

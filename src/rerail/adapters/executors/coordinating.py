@@ -4,6 +4,8 @@ Rules of this file:
 - The actor knows which run is its own, and how an engine is made; everything else is in the store. So one that starts
   again is no other case than one that starts.
 - Whoever had the run before keeps it while it lives: its lease decides, as everywhere.
+- What it is made from travels inside of Ray's own record of it, in pieces small enough for that. As an object of the
+  cluster it would go with the process that made it, and an actor that is started again would find nothing.
 - It ends with its run's rest, when only a person can move it, or when the run cannot be driven here: then it says why,
   once, and leaves it to others.
 """
@@ -13,10 +15,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Mapping
+import zlib
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import ray
+from ray import cloudpickle
 
 from rerail.adapters.executors.ray import NAMESPACE, in_rays_words
 from rerail.core.texts import tell
@@ -26,14 +30,15 @@ LOG: Final = logging.getLogger("rerail")
 UNDER_WAY: Final = ("pending", "running")
 LOOK_SECONDS: Final = 1.0  # between two looks at a run that somebody else has
 UNREACHABLE: Final = "CLUSTER_UNREACHABLE"
+PIECE: Final = 50_000  # bytes; what is larger than 100 KiB becomes an object of the cluster
 AGAIN_SECONDS: Final = 5.0  # until it is tried again, if the store or the cluster is out of reach
 
 
 class Coordinator:
     """Drives one run to its rest. Its work begins when it is made: after a restart nobody is there to ask for it."""
 
-    def __init__(self, run: str, make: Callable[[], Any]) -> None:
-        self._run, self._make = run, make
+    def __init__(self, run: str, *pieces: bytes) -> None:
+        self._run, self._make = run, _whole(pieces)
         threading.Thread(target=self._work, name="rerail-coordinator", daemon=True).start()
 
     def run(self) -> str:
@@ -83,7 +88,19 @@ def asked(resources: Mapping[str, float]) -> dict[str, Any]:
 
 def coordinate(run: str, make: Callable[[], Any], resources: Mapping[str, float], env: Mapping[str, Any]) -> None:
     """Let an actor of the cluster drive a run; it outlives this process."""
+    pieces = _pieces(make)
     ray.remote(Coordinator).options(
         name=f"run-{run}", namespace=NAMESPACE, lifetime="detached", max_restarts=-1, max_concurrency=2,
         get_if_exists=True, runtime_env=dict(env) or None, **asked(resources),
-    ).remote(run, make)  # fmt: skip
+    ).remote(run, *pieces)  # fmt: skip
+
+
+def _pieces(make: Callable[[], Any]) -> list[bytes]:
+    dumps: Callable[[Any], bytes] = cloudpickle.dumps
+    data = zlib.compress(dumps(make))
+    return [data[at : at + PIECE] for at in range(0, len(data), PIECE)]
+
+
+def _whole(pieces: Iterable[bytes]) -> Callable[[], Any]:
+    make: Callable[[], Any] = cloudpickle.loads(zlib.decompress(b"".join(pieces)))
+    return make

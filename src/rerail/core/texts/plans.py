@@ -141,7 +141,10 @@ PLANS: dict[str, dict[str, str]] = {
     "plan.kind.mapping": {"en": "a mapping with text keys", "zh": "以文本为键的映射"},
     "plan.kind.names": {"en": "a list of names", "zh": "名称列表"},
     "plan.kind.files": {"en": "a list of file names", "zh": "文件名列表"},
-    "plan.kind.amounts": {"en": "a mapping of resource to amount", "zh": "资源到数量的映射"},
+    "plan.kind.amounts": {
+        "en": "a mapping of resource to an amount of 0 or more",
+        "zh": "资源到数量（不小于 0）的映射",
+    },
     "plan.kind.effect": {"en": "read, repeatable or once", "zh": "read、repeatable 或 once"},
     "plan.kind.fallback": {"en": "{{value: …}} or {{tool: …, args: …}}", "zh": "{{value: …}} 或 {{tool: …, args: …}}"},
     "plan.kind.trust": {"en": "true, false or {{ignore, suspect}}", "zh": "true、false 或 {{ignore, suspect}}"},
