@@ -17,7 +17,7 @@ from tests.cli.conftest import Here
 
 from rerail.adapters.stores.sqlite import SqliteStore
 from rerail.adapters.stores.sqlite_backup import back_up
-from rerail.ports import Batch, Head, Owner
+from rerail.ports import Batch, Head, Owner, Unusable
 
 BIG = {"id": "a", "tool": "ok", "args": {"value": "x" * 4000}}
 SMALL = {"id": "a", "tool": "ok"}
@@ -174,6 +174,47 @@ def test_a_writer_is_not_in_the_way_of_a_backup(tmp_path: Path) -> None:
             counts = connection.execute("SELECT count(*) FROM events GROUP BY run").fetchall()
             assert set(counts) <= {(10,)}
             assert copy.events == 10 * len(counts)
+
+
+def left_by_the_killed(file: Path) -> None:
+    """A store as a writer leaves it that was killed: what came last is in the log beside it."""
+    writer = subprocess.Popen([sys.executable, "-c", WRITER, str(file)], stdout=subprocess.PIPE, text=True)
+    assert writer.stdout is not None
+    assert writer.stdout.readline() == "going\n"
+    writer.kill()
+    writer.communicate()
+    assert Path(f"{file}-wal").stat().st_size > 0
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_log_beside_the_target_is_not_played_over_the_backup(here: Here, there: bool) -> None:
+    """E1: what an earlier file left there is told of, and goes with --force; the copy holds what the store holds."""
+    run = here.run(BIG, code=0)
+    left_by_the_killed(Path("copy.db"))
+    log = Path("copy.db-wal").read_bytes()
+    if not there:
+        Path("copy.db").unlink()
+    refused = here("backup", "copy.db", code=2).err
+    assert "--force" in refused and ("copy.db-wal" in refused or there)
+    assert (Path("copy.db").exists(), Path("copy.db-wal").read_bytes()) == (there, log), "nothing was touched"
+    with pytest.raises(Unusable, match="copy.db-wal"):
+        back_up(FILE.absolute(), Path("copy.db").absolute())
+    told = here("backup", "copy.db", "--force", "--json", code=0).json
+    assert told["runs"] == 1
+    assert [name for name in os.listdir() if name.startswith("copy.db")] == ["copy.db"]
+    assert [row["run_id"] for row in here("ls", "--store", "copy.db", "--json", code=0).json] == [run]
+    assert here("doctor", "--store", "copy.db", "--json", code=0).json["findings"] == []
+
+
+def test_a_backup_takes_no_part_of_the_stores_place(here: Here) -> None:
+    """E1: the store's own log is no place for a copy, not even with --force."""
+    here.run(SMALL, code=0)
+    held = apsw.Connection(str(FILE))
+    held.execute("BEGIN; SELECT count(*) FROM runs")
+    here.run(SMALL, code=0)
+    assert "the store itself" in here("backup", f"{FILE}-wal", "--force", code=2).err
+    held.close()
+    assert len(here("ls", "--json", code=0).json) == 2
 
 
 FULL = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import shutil
 import sys
@@ -164,11 +165,11 @@ async def backup(
         raise Refused(tell("cli.backup.elsewhere", url=shown(url)), "STORE_FAILED", hint=hint)
     if not file.exists():
         raise Refused(tell("cli.error.store_missing", url=url), "STORE_FAILED", hint=tell("cli.hint.no_store"))
-    place = _place(target, file, force=force)
     from rerail.adapters.stores.sqlite_backup import back_up
 
+    place = _place(target, file, force=force)
     with store_errors():
-        made = await asyncio.to_thread(back_up, file.absolute(), place)
+        made = await asyncio.to_thread(back_up, file.absolute(), place, force=force)
     if out.json:
         out.document({"path": made.path, "runs": made.runs, "events": made.events, "size": made.size})
     else:
@@ -181,13 +182,20 @@ async def backup(
 
 def _place(target: str, file: Path, *, force: bool) -> Path:
     """Where a copy of the file may go."""
+    from rerail.adapters.stores.sqlite_backup import beside
+
     place = Path(target).absolute()
     if place.is_dir():
         raise Refused(tell("cli.backup.is_folder", path=place), "USAGE")
     if not place.parent.is_dir():
         raise Refused(tell("cli.backup.no_folder", path=place.parent), "USAGE")
-    if place.exists() and place.samefile(file):
+    ours = [name for name in (file, *beside(file)) if name.exists()]
+    if any(name.exists() and name.samefile(one) for name in (place, *beside(place)) for one in ours):
         raise Refused(tell("cli.backup.itself", path=place), "USAGE")
     if place.exists() and not force:
         raise Refused(tell("cli.backup.exists", path=place), "USAGE", hint=f"rerail backup {target} --force")
+    for left in beside(place):
+        if os.path.lexists(left) and not force:
+            told = tell("refuse.store.left_beside", path=left, target=place)
+            raise Refused(told, "USAGE", hint=f"rerail backup {target} --force")
     return place

@@ -77,7 +77,7 @@ CARE: dict[str, dict[str, str]] = {
         "zh": "在任务运行的同时把存储复制到文件：某一时刻的完整存储，经检查并试着打开后文件才会得名。用于 SQLite；Postgres 和 Redis 有自己的工具。",
     },
     "cli.arg.backup.target": {"en": "The file to write.", "zh": "要写入的文件。"},
-    "cli.arg.backup.force": {"en": "Put it in the place of a file that is there.", "zh": "替换已存在的文件。"},
+    "cli.arg.backup.force": {"en": "Put it in the place of a file that is there, and of what lies beside that.", "zh": "替换已存在的文件及其旁边的附属文件。"},
     "cli.backup.exists": {"en": "{path} is there already", "zh": "{path} 已存在"},
     "cli.backup.itself": {"en": "{path} is the store itself", "zh": "{path} 就是存储本身"},
     "cli.backup.no_folder": {"en": "there is no folder {path}", "zh": "没有文件夹 {path}"},
@@ -103,6 +103,14 @@ CARE: dict[str, dict[str, str]] = {
         "zh": "{path}：{runs} 个任务，{events} 个事件，{size}；已检查，完好",
     },
     "refuse.store.no_copy": {"en": "{path} cannot be written: {error}", "zh": "无法写入 {path}：{error}"},
+    "refuse.store.left_beside": {
+        "en": "{path} is there, left of an earlier file: whoever opens {target} would play it over the copy. Move it away, or remove it with --force.",
+        "zh": "{path} 是旧文件遗留的：打开 {target} 时它会覆盖副本的内容。请移走它，或用 --force 删除。",
+    },
+    "refuse.store.other_copy": {
+        "en": "{path} does not hold what was copied: something lies beside it, or somebody wrote to it. Make the copy elsewhere.",
+        "zh": "{path} 的内容与复制的不一致：旁边有其他文件，或有人写入。请复制到别处。",
+    },
     "refuse.store.bad_copy": {
         "en": "the copy {path} is not sound ({error}), and so the store is not; rerail doctor says more",
         "zh": "副本 {path} 不完好（{error}），说明存储本身已损坏；rerail doctor 会说明详情",
