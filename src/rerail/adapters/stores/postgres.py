@@ -82,7 +82,8 @@ _KEEP: Final = """
         INSERT INTO rerail.blobs(digest, data)
         SELECT given.digest, given.data
         FROM head, unnest(%(digests)s::text[], %(contents)s::bytea[]) AS given(digest, data)
-        ON CONFLICT (digest) DO UPDATE SET digest = EXCLUDED.digest WHERE false  -- locked, so that no sweep takes it
+        -- Locked in any case, so that no sweep takes it; what is there and differs is damaged, and is mended by this.
+        ON CONFLICT (digest) DO UPDATE SET data = EXCLUDED.data WHERE blobs.data <> EXCLUDED.data
     ), named AS (
         INSERT INTO rerail.run_blobs(digest, run)
         SELECT given.digest, head.run FROM head, unnest(%(digests)s::text[]) AS given(digest)
