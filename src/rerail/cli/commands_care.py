@@ -52,7 +52,9 @@ async def prune(
     session.require_store()
     if older_than is None and keep is None:
         raise Refused(tell("cli.prune.which"), "USAGE")
-    wanted = Wanted(time.time() - _seconds(older_than or "0s"), status or AT_REST, max(0, keep or 0))
+    if keep is not None and keep < 0:
+        raise Refused(tell("cli.prune.negative", n=keep), "USAGE")
+    wanted = Wanted(time.time() - _seconds(older_than or "0s"), status or AT_REST, keep or 0)
     file = store_file(session.settings.store.url)
     if file is not None and not file.exists():
         return _report(out, [], 0, None, dry_run=dry_run)
@@ -61,6 +63,9 @@ async def prune(
         store = make_store(session.settings.store.url, session.settings)
         await store.open()
         try:
+            for flaw in await store.examine():
+                if flaw.kind == "pages":  # what its lists and indexes say is not to be believed
+                    raise Refused(tell("cli.prune.damaged", error=flaw.what), "STORE_FAILED", hint="rerail doctor")
             rows = [row async for family, _ in pruning.prune(store, wanted, dry_run=True) for row in family]
             going = [row for row in rows if row.outcome == "due"]
             if dry_run or not going:
@@ -74,7 +79,6 @@ async def prune(
                 if folders is not None:
                     for row in family:
                         _remove_folder(out, folders, row)
-            await store.clear()  # what somebody was busy with when its last run went
             freed = None if await _under_way(store) else await store.shrink()
         finally:
             await store.close()
