@@ -198,7 +198,7 @@ def test_a_log_beside_the_target_is_not_played_over_the_backup(here: Here, there
     refused = here("backup", "copy.db", code=2).err
     assert "--force" in refused and ("copy.db-wal" in refused or there)
     assert (Path("copy.db").exists(), Path("copy.db-wal").read_bytes()) == (there, log), "nothing was touched"
-    with pytest.raises(Unusable, match="copy.db-wal"):
+    with pytest.raises(Unusable, match=r"copy\.db-wal"):
         back_up(FILE.absolute(), Path("copy.db").absolute())
     told = here("backup", "copy.db", "--force", "--json", code=0).json
     assert told["runs"] == 1
@@ -417,7 +417,7 @@ def test_orphans_are_cleared(here: Here) -> None:
 
 
 def test_a_history_whose_run_is_not_listed_is_a_loss_and_stays(here: Here) -> None:
-    """E1: a row of the list of runs is gone; neither prune nor --repair takes what is left, and a person hears of it."""
+    """E1: a row of the list of runs is gone; neither prune nor --repair takes what is left; a person hears of it."""
     lost, old = (here.run({"id": "a", "tool": "ok", "args": {"value": n * 4000}}, code=0) for n in "ab")
     row = sql("SELECT * FROM runs WHERE run = ?", lost)
     events = sql("SELECT * FROM events WHERE run = ?", lost)

@@ -394,7 +394,7 @@ class PostgresStore:
         return await self._patiently(lambda link: care.remove(link, heads))
 
     async def clear(self) -> int:
-        """Drop what is of runs that are not there, and contents that no run refers to; returns how many."""
+        """Drop what is of no run, and contents that no run refers to, but no history; returns how many."""
         return await self._patiently(care.clear)
 
     async def shrink(self) -> int:

@@ -320,7 +320,7 @@ class SqliteStore:
         return await self._write(partial(remove, heads=heads), long=True)
 
     async def clear(self) -> int:
-        """Drop what is of runs that are not there, and contents that no run refers to; returns how many."""
+        """Drop what is of no run, and contents that no run refers to, but no history; returns how many."""
         return await self._write(clear, long=True)
 
     async def shrink(self) -> int:
