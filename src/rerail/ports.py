@@ -108,7 +108,7 @@ class Flaw:
     """Something that is wrong with a store itself, whatever its runs say."""
 
     kind: str  # pages: what it holds cannot be trusted | orphans: of runs that are not there, or named by none
-    what: str  # pages: what was seen there | orphans: histories, contents or actions
+    what: str  # pages: what was seen there | orphans: histories (a loss: never cleared), contents or actions
     count: int = 1
 
 
@@ -250,7 +250,10 @@ class Store(Protocol):
         ...
 
     async def clear(self) -> int:
-        """Drop what is of runs that are not there, and contents that no run refers to; returns how many."""
+        """Drop actions of runs that are not there, and contents that no run refers to; returns how many.
+
+        A history stays, listed or not, and with it all that it needs: only a person can say that it is nobody's.
+        """
         ...
 
     async def changed(

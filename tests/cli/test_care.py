@@ -17,7 +17,7 @@ from tests.cli.conftest import Here
 
 from rerail.adapters.stores.sqlite import SqliteStore
 from rerail.adapters.stores.sqlite_backup import back_up
-from rerail.ports import Batch, Head, Owner
+from rerail.ports import Batch, Head, Owner, Unusable
 
 BIG = {"id": "a", "tool": "ok", "args": {"value": "x" * 4000}}
 SMALL = {"id": "a", "tool": "ok"}
@@ -61,6 +61,7 @@ def test_prune_says_what_it_needs(here: Here) -> None:
     """T4: exit code 2 for a call that cannot be read; a store that is not there has nothing to remove."""
     assert "--older-than" in here("prune", code=2).err
     assert "time span" in here("prune", "--older-than", "soon", code=2).err
+    assert "0 or more" in here("prune", "--keep", "-5", "--yes", code=2).err
     assert "no run is old enough" in here("prune", "--older-than", "1d", code=0).out
     assert not FILE.exists(), "a command that only looks makes no store"
 
@@ -176,6 +177,47 @@ def test_a_writer_is_not_in_the_way_of_a_backup(tmp_path: Path) -> None:
             assert copy.events == 10 * len(counts)
 
 
+def left_by_the_killed(file: Path) -> None:
+    """A store as a writer leaves it that was killed: what came last is in the log beside it."""
+    writer = subprocess.Popen([sys.executable, "-c", WRITER, str(file)], stdout=subprocess.PIPE, text=True)
+    assert writer.stdout is not None
+    assert writer.stdout.readline() == "going\n"
+    writer.kill()
+    writer.communicate()
+    assert Path(f"{file}-wal").stat().st_size > 0
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_log_beside_the_target_is_not_played_over_the_backup(here: Here, there: bool) -> None:
+    """E1: what an earlier file left there is told of, and goes with --force; the copy holds what the store holds."""
+    run = here.run(BIG, code=0)
+    left_by_the_killed(Path("copy.db"))
+    log = Path("copy.db-wal").read_bytes()
+    if not there:
+        Path("copy.db").unlink()
+    refused = here("backup", "copy.db", code=2).err
+    assert "--force" in refused and ("copy.db-wal" in refused or there)
+    assert (Path("copy.db").exists(), Path("copy.db-wal").read_bytes()) == (there, log), "nothing was touched"
+    with pytest.raises(Unusable, match=r"copy\.db-wal"):
+        back_up(FILE.absolute(), Path("copy.db").absolute())
+    told = here("backup", "copy.db", "--force", "--json", code=0).json
+    assert told["runs"] == 1
+    assert [name for name in os.listdir() if name.startswith("copy.db")] == ["copy.db"]
+    assert [row["run_id"] for row in here("ls", "--store", "copy.db", "--json", code=0).json] == [run]
+    assert here("doctor", "--store", "copy.db", "--json", code=0).json["findings"] == []
+
+
+def test_a_backup_takes_no_part_of_the_stores_place(here: Here) -> None:
+    """E1: the store's own log is no place for a copy, not even with --force."""
+    here.run(SMALL, code=0)
+    held = apsw.Connection(str(FILE))
+    held.execute("BEGIN; SELECT count(*) FROM runs")
+    here.run(SMALL, code=0)
+    assert "the store itself" in here("backup", f"{FILE}-wal", "--force", code=2).err
+    held.close()
+    assert len(here("ls", "--json", code=0).json) == 2
+
+
 FULL = """
 import resource, signal, sys
 from pathlib import Path
@@ -240,14 +282,19 @@ def test_overwritten_pages_are_found(here: Here) -> None:
     assert FILE.read_bytes() == before
 
 
+def misspelt(run: str) -> None:
+    """One letter of a run's name is another in the index of the runs."""
+    [(root,)] = sql("SELECT rootpage FROM sqlite_schema WHERE name = 'sqlite_autoindex_runs_1'")
+    data = bytearray(FILE.read_bytes())
+    at = data.index(run.encode(), (root - 1) * 4096, root * 4096)
+    data[at + 3] = ord("f") if data[at + 3] != ord("f") else ord("0")
+    FILE.write_bytes(data)
+
+
 def test_a_single_letter_that_changed_in_an_index_is_found(here: Here) -> None:
     """All can still be read and counted, and yet it is damage: doctor says so, and no copy is made of it."""
     runs = filled(here, 3)
-    [(root,)] = sql("SELECT rootpage FROM sqlite_schema WHERE name = 'sqlite_autoindex_runs_1'")
-    data = bytearray(FILE.read_bytes())
-    at = data.index(runs[0].encode(), (root - 1) * 4096, root * 4096)
-    data[at + 3] = ord("f") if data[at + 3] != ord("f") else ord("0")
-    FILE.write_bytes(data)
+    misspelt(runs[0])
     found = findings(here, code=1)
     assert "pages" in {row["kind"] for row in found}
     assert "not sound" in here("backup", "copy.db", code=1).err
@@ -305,7 +352,22 @@ def test_a_changed_content_is_found_and_made_again(here: Here) -> None:
     assert (found["kind"], found["where"], found["mended"]) == ("content", run, False)
     assert (other["kind"], other["where"]) == ("content", completed), "contents are shared, and so is the damage"
     assert "not what its name says" in found["detail"]
-    assert found["hint"].endswith(f"rerail retry {run} --step a")
+    assert found["hint"].endswith(f"rerail retry {run} --step a --force")
+    words = other["hint"].split("rerail ", 1)[1].split()
+    assert words == ["retry", completed, "--step", "a", "--force"]
+    here(*words, "--yes", code=0)
+    assert findings(here, code=0) == [], "what is shared is mended for all"
+    assert here("show", completed, "--json", code=0).json["steps"]["a"]["output"] == "x" * 4000
+
+
+def test_a_content_that_became_a_text_is_damage(here: Here) -> None:
+    """E6: whatever a damaged file answers with, doctor tells of it and does not end over it."""
+    run = here.run(BIG, code=0)
+    sql("UPDATE blobs SET data = CAST(data AS TEXT)")
+    [found] = findings(here, code=1)
+    assert (found["kind"], found["where"]) == ("content", run)
+    here("retry", run, "--step", "a", "--force", "--yes", code=0)
+    assert findings(here, code=0) == []
 
 
 def test_a_missing_content_is_found_unless_it_may_have_expired(here: Here) -> None:
@@ -342,9 +404,9 @@ def test_orphans_are_cleared(here: Here) -> None:
     gone, kept = (here.run({"id": "a", "tool": "ok", "args": {"value": n * 4000}}, code=0) for n in "ab")
     sql("INSERT INTO inbox(run, data) VALUES (?, x'00')", gone)
     sql("DELETE FROM runs WHERE run = ?", gone)
+    sql("DELETE FROM events WHERE run = ?", gone)
     assert {row["kind"] for row in findings(here, code=0)} == {"orphans"}
     assert {row["detail"] for row in findings(here, code=0)} == {
-        "1 history of runs that are not there",
         "1 content that no run refers to",
         "1 action on runs that are not there",
     }
@@ -352,6 +414,40 @@ def test_orphans_are_cleared(here: Here) -> None:
     assert findings(here, code=0) == []
     assert sql("SELECT DISTINCT run FROM events") == [(kept,)]
     assert here("show", kept, "--json", code=0).json["steps"]["a"]["output"] == "b" * 4000
+
+
+def test_a_history_whose_run_is_not_listed_is_a_loss_and_stays(here: Here) -> None:
+    """E1: a row of the list of runs is gone; neither prune nor --repair takes what is left; a person hears of it."""
+    lost, old = (here.run({"id": "a", "tool": "ok", "args": {"value": n * 4000}}, code=0) for n in "ab")
+    row = sql("SELECT * FROM runs WHERE run = ?", lost)
+    events = sql("SELECT * FROM events WHERE run = ?", lost)
+    sql("INSERT INTO inbox(run, data) VALUES (?, x'00')", lost)
+    sql("DELETE FROM runs WHERE run = ?", lost)
+    told = here("prune", "--older-than", "0s", "--yes", "--json", code=0).json
+    assert [(one["run"], one["outcome"]) for one in told["runs"]] == [(old, "removed")]
+    for words in ((), ("--repair",)):
+        [found] = findings(here, *words, code=1)
+        assert (found["kind"], found["grave"], found["mended"]) == ("history", True, False)
+        assert found["detail"] == "1 history of runs that the list of runs lacks" and "backup" in found["hint"]
+    assert sql("SELECT * FROM events WHERE run = ?", lost) == events
+    sql(f"INSERT INTO runs VALUES ({', '.join('?' * len(row[0]))})", *row[0])
+    assert here("show", lost, "--json", code=0).json["steps"]["a"]["output"] == "a" * 4000
+
+
+def test_prune_removes_nothing_from_a_damaged_file(here: Here) -> None:
+    """E1: what an index of broken pages says of runs is not believed; and no hint says to repair there."""
+    runs = filled(here, 3)
+    sql("INSERT INTO blobs VALUES ('loose', x'00'); PRAGMA wal_checkpoint(TRUNCATE)")
+    misspelt(runs[0])
+    before = FILE.read_bytes()
+    for words in (("--dry-run",), ("--yes",)):
+        refused = here("prune", "--older-than", "0s", *words, "--json", code=2).json["error"]
+        assert "damaged" in refused["message"] and refused["hint"] == "rerail doctor"
+    sql("SELECT 1")
+    assert FILE.read_bytes() == before
+    found = findings(here, code=1)
+    assert {"pages", "orphans"} <= {row["kind"] for row in found}
+    assert not [row for row in found if "--repair" in row["hint"]]
 
 
 def test_leases_of_the_dead_are_given_back(here: Here) -> None:

@@ -388,18 +388,25 @@ async def orphaned(store: PostgresStore | RedisStore) -> None:
         await store.post(run, b"pause")
 
 
+async def kept(store: PostgresStore | RedisStore) -> None:
+    """A history whose run is not listed is found, and stays with all that it needs."""
+    assert [(flaw.kind, flaw.what, flaw.count) for flaw in await store.examine()] == [("orphans", "histories", 1)]
+    assert await store.clear() == 0
+    assert (await history(store, "gone"), await store.blob("gone")) == (["one"], b"2")
+
+
 async def cleared(store: PostgresStore | RedisStore) -> None:
     """Orphans are found, kind by kind, and go; what the other run needs stays."""
     found = {(flaw.kind, flaw.what, flaw.count) for flaw in await store.examine()}
-    assert found == {("orphans", kind, 1) for kind in ("histories", "contents", "actions")}
-    assert await store.clear() == 3
+    assert found == {("orphans", kind, 1) for kind in ("contents", "actions")}
+    assert await store.clear() == 2
     assert (await store.examine(), await store.read("gone"), await store.blob("gone")) == ([], [], None)
     assert [await store.blob(name) for name in ("both", "kept")] == [b"1", b"2"]
     assert (await history(store, "kept"), len(await store.inbox("kept"))) == (["one"], 1)
 
 
 async def test_orphans_in_postgres_are_cleared(postgres: PostgresServer) -> None:
-    """E6: a run that somebody deleted from its table leaves nothing behind once it is cleared up."""
+    """E1, E6: a run that lost its row loses nothing else; one that somebody deleted leaves nothing behind."""
     address = postgres.fresh()
     store = PostgresStore(address)
     await store.open()
@@ -407,18 +414,22 @@ async def test_orphans_in_postgres_are_cleared(postgres: PostgresServer) -> None
         await orphaned(store)
         with psycopg.connect(address, autocommit=True) as connection:
             connection.execute("DELETE FROM rerail.runs WHERE run = 'gone'")
+            await kept(store)
+            connection.execute("DELETE FROM rerail.events WHERE run = 'gone'")
         await cleared(store)
     finally:
         await store.close()
 
 
 async def test_orphans_in_redis_are_cleared(redis_server: RedisServer) -> None:
-    """E6: the same for a key that somebody deleted."""
+    """E1, E6: the same for keys that are not there."""
     store = RedisStore(redis_server.fresh())
     await store.open()
     try:
         await orphaned(store)
         redis_server.command("DEL", "rerail:run:gone")
+        await kept(store)
+        redis_server.command("DEL", "rerail:log:gone")
         await cleared(store)
     finally:
         await store.close()

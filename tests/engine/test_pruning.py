@@ -93,6 +93,21 @@ async def test_a_family_goes_together_or_stays() -> None:
     assert await names(store) == set()
 
 
+async def test_a_status_is_wanted_of_every_run_of_a_family() -> None:
+    """T6: a follow-up that failed is not removed as one that completed."""
+    store = MemoryStore()
+    fails = {"steps": STEP, "follow_up": {"steps": [{"id": "f", "tool": "fail"}]}}
+    async with engine(store) as running:
+        parent = (await running.run(fails)).run_id
+        [child] = [row.run_id for row in await running.list(parent=parent)]
+        await running.wait(child)
+    found = await pruned(store, status=("completed",))
+    assert {(row.outcome, row.reason) for row in found.values()} == {("kept", f"{child} is failed")}
+    assert await names(store) == {parent, child}
+    assert set(await pruned(store, status=("completed", "failed"))) == {parent, child}
+    assert await names(store) == set()
+
+
 async def at_rest(store: MemoryStore, run: str = "r", last: ev.Event | None = None, **more: Any) -> Head:
     """A run that lists show as completed, with these last words."""
     done = ev.Done("completed", True, True, False)

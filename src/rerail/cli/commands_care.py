@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import shutil
 import sys
@@ -51,7 +52,9 @@ async def prune(
     session.require_store()
     if older_than is None and keep is None:
         raise Refused(tell("cli.prune.which"), "USAGE")
-    wanted = Wanted(time.time() - _seconds(older_than or "0s"), status or AT_REST, max(0, keep or 0))
+    if keep is not None and keep < 0:
+        raise Refused(tell("cli.prune.negative", n=keep), "USAGE")
+    wanted = Wanted(time.time() - _seconds(older_than or "0s"), status or AT_REST, keep or 0)
     file = store_file(session.settings.store.url)
     if file is not None and not file.exists():
         return _report(out, [], 0, None, dry_run=dry_run)
@@ -60,6 +63,9 @@ async def prune(
         store = make_store(session.settings.store.url, session.settings)
         await store.open()
         try:
+            for flaw in await store.examine():
+                if flaw.kind == "pages":  # what its lists and indexes say is not to be believed
+                    raise Refused(tell("cli.prune.damaged", error=flaw.what), "STORE_FAILED", hint="rerail doctor")
             rows = [row async for family, _ in pruning.prune(store, wanted, dry_run=True) for row in family]
             going = [row for row in rows if row.outcome == "due"]
             if dry_run or not going:
@@ -73,7 +79,6 @@ async def prune(
                 if folders is not None:
                     for row in family:
                         _remove_folder(out, folders, row)
-            await store.clear()  # what somebody was busy with when its last run went
             freed = None if await _under_way(store) else await store.shrink()
         finally:
             await store.close()
@@ -164,11 +169,11 @@ async def backup(
         raise Refused(tell("cli.backup.elsewhere", url=shown(url)), "STORE_FAILED", hint=hint)
     if not file.exists():
         raise Refused(tell("cli.error.store_missing", url=url), "STORE_FAILED", hint=tell("cli.hint.no_store"))
-    place = _place(target, file, force=force)
     from rerail.adapters.stores.sqlite_backup import back_up
 
+    place = _place(target, file, force=force)
     with store_errors():
-        made = await asyncio.to_thread(back_up, file.absolute(), place)
+        made = await asyncio.to_thread(back_up, file.absolute(), place, force=force)
     if out.json:
         out.document({"path": made.path, "runs": made.runs, "events": made.events, "size": made.size})
     else:
@@ -181,13 +186,20 @@ async def backup(
 
 def _place(target: str, file: Path, *, force: bool) -> Path:
     """Where a copy of the file may go."""
+    from rerail.adapters.stores.sqlite_backup import beside
+
     place = Path(target).absolute()
     if place.is_dir():
         raise Refused(tell("cli.backup.is_folder", path=place), "USAGE")
     if not place.parent.is_dir():
         raise Refused(tell("cli.backup.no_folder", path=place.parent), "USAGE")
-    if place.exists() and place.samefile(file):
+    ours = [name for name in (file, *beside(file)) if name.exists()]
+    if any(name.exists() and name.samefile(one) for name in (place, *beside(place)) for one in ours):
         raise Refused(tell("cli.backup.itself", path=place), "USAGE")
     if place.exists() and not force:
         raise Refused(tell("cli.backup.exists", path=place), "USAGE", hint=f"rerail backup {target} --force")
+    for left in beside(place):
+        if os.path.lexists(left) and not force:
+            told = tell("refuse.store.left_beside", path=left, target=place)
+            raise Refused(told, "USAGE", hint=f"rerail backup {target} --force")
     return place

@@ -3,6 +3,7 @@
 Rules of this file:
 - Looking changes nothing. One run that cannot be read does not keep the others from being looked at.
 - Mended is only what loses nothing: leases of the dead, wishes that nobody can grant any more, what belongs to no run.
+  A history whose run is not listed is no such thing: it is told, and a person decides.
   Into a file whose pages are broken nothing is written at all.
 - It speaks to stores by their port alone.
 """
@@ -52,8 +53,10 @@ async def examine(store: Store, folder: Path | None, now: float) -> AsyncIterato
 
     The store itself comes first: whoever mends has to know whether it can be written to.
     """
-    for flaw in await store.examine():
-        yield _of_store(flaw)
+    flaws = await store.examine()
+    broken = any(flaw.kind == "pages" for flaw in flaws)
+    for flaw in flaws:
+        yield _of_store(flaw, broken=broken)
     try:
         heads = [head for head in await store.heads(limit=ALL) if head.run != FORGOTTEN]
     except Unusable as problem:
@@ -96,10 +99,13 @@ async def mend(store: Store, finding: Finding, now: float) -> Finding:
     return replace(finding, mended=True)
 
 
-def _of_store(flaw: Flaw) -> Finding:
+def _of_store(flaw: Flaw, *, broken: bool) -> Finding:
     if flaw.kind == "pages":
         return Finding("pages", "", tell("doctor.pages", error=flaw.what), tell("doctor.hint.pages"))
-    return Finding("orphans", "", tell(f"doctor.orphans.{flaw.what}", n=flaw.count), REPAIR, False)
+    detail = tell(f"doctor.orphans.{flaw.what}", n=flaw.count)
+    if flaw.what == "histories":
+        return Finding("history", "", detail, tell("doctor.hint.pages" if broken else "doctor.hint.unlisted"))
+    return Finding("orphans", "", detail, tell("doctor.hint.pages") if broken else REPAIR, False)
 
 
 def _history(head: Head, detail: str) -> Finding:
@@ -161,7 +167,13 @@ class _Look:
                 self._note(event)
                 last = last if isinstance(event, ev.Notified) else event
                 after = row.seq
-        return self._ends_badly(after, last)
+        bad = self._ends_badly(after, last)
+        return bad if bad and not await self._moved_on() else ""
+
+    async def _moved_on(self) -> bool:
+        """Whether somebody wrote to the run, took it or removed it while we looked: then nothing has to fit."""
+        now, then = await self._store.head(self._head.run), self._head
+        return now is None or now.owner is not None or (now.seq, now.fence) != (then.seq, then.fence)
 
     def _ends_badly(self, seq: int, last: Event | None) -> str:
         head = self._head
@@ -188,8 +200,11 @@ class _Look:
         for name, step in self._named.items():
             if name not in self._checked:
                 data = await self._store.blob(name)
-                self._checked[name] = "missing" if data is None else "" if digest(data) == name else "corrupt"
+                sound = isinstance(data, bytes) and digest(data) == name  # a damaged file may answer with a text
+                self._checked[name] = "missing" if data is None else "" if sound else "corrupt"
             wrong = self._checked[name]
-            if wrong == "corrupt" or (wrong and not self._completed):
+            if wrong == "missing" and (self._completed or await self._store.head(self._head.run) is None):
+                continue  # it may have expired, or has just gone with the run
+            if wrong:
                 hint = tell("doctor.hint.content", run=self._head.run, step=step)
                 yield Finding("content", self._head.run, tell(f"doctor.content.{wrong}", digest=name, step=step), hint)

@@ -43,7 +43,7 @@ class Wanted:
     """Which runs may go."""
 
     before: float  # the last event of each is older than that
-    status: Collection[str] = AT_REST  # what the first of a family came to
+    status: Collection[str] = AT_REST  # what all of a family came to
     keep: int = 0  # so many of the newest stay, whatever their age
 
 
@@ -52,7 +52,7 @@ async def prune(store: Store, wanted: Wanted, *, dry_run: bool = False) -> Async
     for family in reversed(_families(await store.heads(limit=ALL))[wanted.keep :]):
         if family[0].status not in wanted.status or max(head.updated_at for head in family) >= wanted.before:
             continue
-        reason = await _why_not(store, family)
+        reason = await _why_not(store, family, wanted.status)
         dropped = 0
         if not reason and not dry_run:
             try:
@@ -86,10 +86,10 @@ def _first(head: Head, known: dict[str, Head]) -> str:
     return head.run
 
 
-async def _why_not(store: Store, family: list[Head]) -> str:
+async def _why_not(store: Store, family: list[Head], status: Collection[str]) -> str:
     """Why a family must stay; empty if it may go."""
     for head in family:
-        if head.status not in AT_REST:
+        if head.status not in AT_REST or head.status not in status:
             return say("reason.prune.unfinished", run=head.run, status=head.status)
         if head.owner is not None:
             return say("reason.prune.owned", run=head.run, owner=head.owner)

@@ -479,6 +479,18 @@ class StoreContract:
         assert [number for number, _ in inbox] == sorted(numbers)
         assert {data for _, data in inbox} == {b"%d" % n for n in range(30)}
 
+    # -- Contents that are damaged --------------------------------------------------------------------------------
+
+    async def test_a_damaged_content_is_mended_by_whoever_brings_it_again(self, store: Store, other: Store) -> None:
+        """E6: a content's name is its digest, so what differs from it is damage; what is sound stays as it is."""
+        lease = await started(store)
+        await store.append(batch(lease, 0, "one", blobs={"d": b"rubbish", "e": b"sound"}))
+        await other.append(batch(lease, 1, "two", blobs={"d": b"content", "e": b"sound", "f": b"new"}))
+        for handle in (store, other):
+            assert [await handle.blob(name) for name in "def"] == [b"content", b"sound", b"new"]
+        await store.append(batch(lease, 2, "three", blobs={"d": b"content"}, at=10.0, status="completed"))
+        assert await store.sweep(11.0) == 3, "it is one content, as before"
+
     # -- Sweeping -------------------------------------------------------------------------------------------------
 
     async def test_contents_of_runs_completed_long_ago_are_swept(self, store: Store) -> None:

@@ -82,7 +82,8 @@ _KEEP: Final = """
         INSERT INTO rerail.blobs(digest, data)
         SELECT given.digest, given.data
         FROM head, unnest(%(digests)s::text[], %(contents)s::bytea[]) AS given(digest, data)
-        ON CONFLICT (digest) DO UPDATE SET digest = EXCLUDED.digest WHERE false  -- locked, so that no sweep takes it
+        -- Locked in any case, so that no sweep takes it; what is there and differs is damaged, and is mended by this.
+        ON CONFLICT (digest) DO UPDATE SET data = EXCLUDED.data WHERE blobs.data <> EXCLUDED.data
     ), named AS (
         INSERT INTO rerail.run_blobs(digest, run)
         SELECT given.digest, head.run FROM head, unnest(%(digests)s::text[]) AS given(digest)
@@ -393,7 +394,7 @@ class PostgresStore:
         return await self._patiently(lambda link: care.remove(link, heads))
 
     async def clear(self) -> int:
-        """Drop what is of runs that are not there, and contents that no run refers to; returns how many."""
+        """Drop what is of no run, and contents that no run refers to, but no history; returns how many."""
         return await self._patiently(care.clear)
 
     async def shrink(self) -> int:

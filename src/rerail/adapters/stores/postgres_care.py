@@ -4,6 +4,7 @@ Rules of this file:
 - A run goes in one transaction, with everything of it: nobody ever sees half of one.
 - Contents are shared. Whoever is about to name one holds its row; then it is left alone, and whoever clears up later
   finds it, if nobody needed it after all. Nobody waits for a second row while holding one: that could be a circle.
+- A history whose run is not listed is somebody's loss, and no rubbish: neither it nor what it needs is ever cleared.
 """
 
 from __future__ import annotations
@@ -41,14 +42,22 @@ _DRIVEN: Final = """
     """
 _NO_NAME: Final = """
     SELECT digest FROM rerail.blobs WHERE NOT EXISTS (
-        SELECT 1 FROM rerail.run_blobs JOIN rerail.runs USING (run) WHERE run_blobs.digest = blobs.digest
+        SELECT 1 FROM rerail.run_blobs WHERE run_blobs.digest = blobs.digest AND (
+            EXISTS (SELECT 1 FROM rerail.runs WHERE runs.run = run_blobs.run)
+            OR EXISTS (SELECT 1 FROM rerail.events WHERE events.run = run_blobs.run)
+        )
     )
     """
-_UNNAMED: Final = (
-    "DELETE FROM rerail.run_blobs WHERE run NOT IN (SELECT run FROM rerail.runs) AND digest = ANY(%(digests)s)"
-)
-_ASKED: Final = "SELECT count(*) FROM rerail.inbox WHERE run NOT IN (SELECT run FROM rerail.runs)"
-_UNASKED: Final = "DELETE FROM rerail.inbox WHERE run NOT IN (SELECT run FROM rerail.runs) RETURNING number"
+_UNNAMED: Final = """
+    DELETE FROM rerail.run_blobs WHERE digest = ANY(%(digests)s) AND run NOT IN (SELECT run FROM rerail.runs)
+        AND NOT EXISTS (SELECT 1 FROM rerail.events WHERE events.run = run_blobs.run)
+    """
+_OF_NO_RUN: Final = """
+    FROM rerail.inbox WHERE run NOT IN (SELECT run FROM rerail.runs)
+        AND NOT EXISTS (SELECT 1 FROM rerail.events WHERE events.run = inbox.run)
+    """
+_ASKED: Final = "SELECT count(*)" + _OF_NO_RUN
+_UNASKED: Final = "DELETE" + _OF_NO_RUN + "RETURNING number"
 
 
 async def remove(link: Link, heads: Sequence[Head]) -> int:
@@ -69,13 +78,11 @@ async def remove(link: Link, heads: Sequence[Head]) -> int:
 
 
 async def clear(link: Link) -> int:
-    """Drop what is of no run, and contents that no run refers to."""
-    gone = [run for (run,) in await _rows(link, _DRIVEN)]
-    await link.execute(_GONE[0], {"runs": gone})
+    """Drop actions that are of no run, and contents that no run refers to; histories stay, and what they need."""
     asked = await _rows(link, _UNASKED)
     loose = [digest for (digest,) in await _rows(link, _NO_NAME)]
     await link.execute(_UNNAMED, {"digests": loose})
-    return len(gone) + len(asked) + await _dropped(link, loose)
+    return len(asked) + await _dropped(link, loose)
 
 
 async def examine(link: Link) -> list[Flaw]:

@@ -327,10 +327,10 @@ class RedisStore:
         return [Flaw("orphans", what, n) for what, kind in counts.items() if (n := await self._orphans(kind, "look"))]
 
     async def clear(self) -> int:
-        """Drop what is of runs that are not there, and contents that no run refers to; returns how many."""
+        """Drop what is of no run, and contents that no run refers to, but no history; returns how many."""
         for kind in ("blobs", "answers", "refs"):  # what goes with the rest, and counts for nothing by itself
             await self._orphans(kind, "drop")
-        return sum([await self._orphans(kind, "drop") for kind in ("log", "inbox", "blob")])
+        return sum([await self._orphans(kind, "drop") for kind in ("inbox", "blob")])
 
     async def _orphans(self, kind: str, how: str) -> int:
         """How many keys of a kind are of no run, or named by none; "drop" drops them, where nobody can step between."""

@@ -74,8 +74,13 @@ local function write()
     for i = 9 + count, #ARGV, 2 do
         local digest = ARGV[i]
         local key, refs = 'rerail:blob:' .. digest, 'rerail:refs:' .. digest
-        if redis.call('SET', key, ARGV[i + 1], 'NX') then
+        local there = redis.call('GET', key)
+        if not there then
+            redis.call('SET', key, ARGV[i + 1])
             undo[#undo + 1] = function() redis.call('DEL', key) end
+        elseif there ~= ARGV[i + 1] then  -- its name is its digest: what differs is damaged, and is mended by this
+            redis.call('SET', key, ARGV[i + 1])
+            undo[#undo + 1] = function() redis.call('SET', key, there) end
         else
             redis.call('PERSIST', key)
         end
@@ -234,8 +239,10 @@ return dropped
 """
 
 # "look" or "drop", a kind of key, then keys of that kind. Answers how many of them are of no run, or named by none.
+# A history whose run is not listed is somebody's loss: what it needs is as if the run were there.
 ORPHANS: Final = """
 local how, kind, found = ARGV[1], ARGV[2], 0
+local function gone(run) return redis.call('EXISTS', 'rerail:run:' .. run, 'rerail:log:' .. run) == 0 end
 for i = 3, #ARGV do
     local key = ARGV[i]
     local name = string.sub(key, #'rerail:' + #kind + 2)
@@ -243,18 +250,20 @@ for i = 3, #ARGV do
     if kind == 'blob' then
         orphan = true
         for _, run in ipairs(redis.call('SMEMBERS', 'rerail:refs:' .. name)) do
-            if redis.call('EXISTS', 'rerail:run:' .. run) == 1 then orphan = false end
+            if not gone(run) then orphan = false end
         end
     elseif kind == 'refs' then
         for _, run in ipairs(redis.call('SMEMBERS', key)) do
-            if how == 'drop' and redis.call('EXISTS', 'rerail:run:' .. run) == 0 then redis.call('SREM', key, run) end
+            if how == 'drop' and gone(run) then redis.call('SREM', key, run) end
         end
-    else
+    elseif kind == 'log' then
         orphan = redis.call('EXISTS', 'rerail:run:' .. name) == 0
+    else
+        orphan = gone(name)
     end
     if orphan then
         found = found + 1
-        if how == 'drop' then redis.call('UNLINK', key) end
+        if how == 'drop' and kind ~= 'log' then redis.call('UNLINK', key) end
     end
 end
 return found

@@ -100,7 +100,11 @@ _NEXT = """
 _PLACE = "SELECT fence, ifnull((SELECT max(seq) FROM events WHERE run = ?1), 0) FROM runs WHERE run = ?1"
 _MARK = "UPDATE runs SET status = ifnull(?, status), objective = ifnull(?, objective) WHERE run = ?"
 _EVENT = "INSERT INTO events(run, seq, at, data) VALUES (?, ?, ?, ?)"
-_BLOB = "INSERT INTO blobs(digest, data) VALUES (?, ?) ON CONFLICT DO NOTHING"
+# What is there and differs is damaged: a content's name is its digest. Whoever brings it again mends it.
+_BLOB = """
+    INSERT INTO blobs(digest, data) VALUES (?, ?)
+    ON CONFLICT(digest) DO UPDATE SET data = excluded.data WHERE data IS NOT excluded.data
+    """
 _RUN_BLOB = "INSERT INTO run_blobs(digest, run) VALUES (?, ?) ON CONFLICT DO NOTHING"
 _READ = "SELECT seq, at, data FROM events WHERE run = ? AND seq > ? ORDER BY seq LIMIT ?"
 _HEADS = """
@@ -316,7 +320,7 @@ class SqliteStore:
         return await self._write(partial(remove, heads=heads), long=True)
 
     async def clear(self) -> int:
-        """Drop what is of runs that are not there, and contents that no run refers to; returns how many."""
+        """Drop what is of no run, and contents that no run refers to, but no history; returns how many."""
         return await self._write(clear, long=True)
 
     async def shrink(self) -> int:

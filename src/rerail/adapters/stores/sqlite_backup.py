@@ -3,6 +3,8 @@
 Rules of this file:
 - What is copied is the store at one moment: SQLite's own backup reads it in one go, and no writer waits for it.
 - The copy gets its name last: once it is on the disk, has been looked through, and was opened as a store.
+- What an earlier file left beside that name (a log of it) would be played over the copy by whoever opens it: it goes
+  first, or there is no copy.
 """
 
 from __future__ import annotations
@@ -30,20 +32,36 @@ class Backup:
     size: int
 
 
-def back_up(source: Path, target: Path) -> Backup:
-    """Copy the store; `Unusable` says why there is no copy, and then nothing is left where it should be."""
+def beside(path: Path) -> list[Path]:
+    """The files that SQLite keeps beside one, and takes for parts of it."""
+    return [Path(f"{path}{end}") for end in ("-wal", "-shm", "-journal")]
+
+
+def back_up(source: Path, target: Path, *, force: bool = False) -> Backup:
+    """Copy the store; `Unusable` says why there is no copy, and then nothing is left where it should be.
+
+    With ``force`` what an earlier file left beside the target is removed.
+    """
     part = part_of(target)
     try:
+        if not force and (left := [name for name in beside(target) if os.path.lexists(name)]):
+            raise Unusable(tell("refuse.store.left_beside", path=left[0], target=target))
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))  # as private as the store is
         try:
             _copy(source, part)
             runs, events = _looked_through(part)
             _flush(part)
+            if force:
+                for name in beside(target):
+                    name.unlink(missing_ok=True)
             part.replace(target)
         finally:
-            for name in (part, Path(f"{part}-wal"), Path(f"{part}-shm"), Path(f"{part}-journal")):
+            for name in (part, *beside(part)):
                 name.unlink(missing_ok=True)
         settle(target.parent)
+        with contextlib.closing(_connection(target, apsw.SQLITE_OPEN_READONLY)) as copy:
+            if _counts(copy) != (runs, events):  # a log that came beside it only now
+                raise Unusable(tell("refuse.store.other_copy", path=target))
     except apsw.Error as error:
         raise meaning(error, str(source)) from error
     except OSError as error:
@@ -68,9 +86,14 @@ def _looked_through(part: Path) -> tuple[int, int]:
         if said != ["ok"]:
             raise Unusable(tell("refuse.store.bad_copy", path=part, error="; ".join(map(str, said))))
         prepare(copy, str(part), "full")
-        counts = [copy.execute(f"SELECT count(*) FROM {table}").get for table in ("runs", "events")]  # noqa: S608 - ours
+        counts = _counts(copy)
         copy.pragma("journal_mode", "delete")
-    return counts[0], counts[1]
+    return counts
+
+
+def _counts(copy: apsw.Connection) -> tuple[int, int]:
+    runs, events = (copy.execute(f"SELECT count(*) FROM {table}").get for table in ("runs", "events"))  # noqa: S608 - ours
+    return runs, events
 
 
 def _connection(path: Path, flags: int) -> apsw.Connection:

@@ -3,6 +3,7 @@
 Rules of this file:
 - A run goes in one transaction, with everything of it: nobody ever sees half of one.
 - Looking for damage changes nothing, and what it finds first does not stop it.
+- A history whose run is not listed is somebody's loss, and no rubbish: neither it nor what it needs is ever cleared.
 """
 
 from __future__ import annotations
@@ -34,8 +35,16 @@ _DRIVEN: Final = """
     )
     SELECT run FROM driven WHERE run IS NOT NULL AND run NOT IN (SELECT run FROM runs)
     """
-_NO_RUN: Final = "FROM {table} WHERE run NOT IN (SELECT run FROM runs)"
-_NO_NAME: Final = "FROM blobs WHERE digest NOT IN (SELECT digest FROM run_blobs JOIN runs USING (run))"
+_NO_RUN: Final = """
+    FROM {table} WHERE run NOT IN (SELECT run FROM runs)
+        AND NOT EXISTS (SELECT 1 FROM events WHERE events.run = {table}.run)
+    """
+_NO_NAME: Final = """
+    FROM blobs WHERE digest NOT IN (
+        SELECT digest FROM run_blobs WHERE run IN (SELECT run FROM runs)
+            OR EXISTS (SELECT 1 FROM events WHERE events.run = run_blobs.run)
+    )
+    """
 
 
 def remove(cursor: apsw.Cursor, heads: Sequence[Head]) -> int:
@@ -55,12 +64,8 @@ def remove(cursor: apsw.Cursor, heads: Sequence[Head]) -> int:
 
 
 def clear(cursor: apsw.Cursor) -> int:
-    """Drop what is of no run, and contents that no run refers to."""
-    dropped = 0
-    for (run,) in cursor.execute(_DRIVEN).fetchall():
-        cursor.execute("DELETE FROM events WHERE run = ?", (run,))
-        dropped += 1
-    dropped += _changed(cursor, f"DELETE {_NO_RUN.format(table='inbox')}")
+    """Drop actions that are of no run, and contents that no run refers to; histories stay, and what they need."""
+    dropped = _changed(cursor, f"DELETE {_NO_RUN.format(table='inbox')}")
     cursor.execute(f"DELETE {_NO_RUN.format(table='run_blobs')}")
     return dropped + _changed(cursor, f"DELETE {_NO_NAME}")
 

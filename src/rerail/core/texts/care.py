@@ -29,6 +29,14 @@ CARE: dict[str, dict[str, str]] = {
         "zh": "同时删除任务文件所在的文件夹。",
     },
     "cli.arg.prune.yes": {"en": "Do not ask.", "zh": "不询问。"},
+    "cli.prune.damaged": {
+        "en": "the store is damaged ({error}), and nothing is removed from it; rerail doctor says more",
+        "zh": "存储已损坏（{error}），不会从中删除任何内容；rerail doctor 会说明详情",
+    },
+    "cli.prune.negative": {
+        "en": "--keep takes a count of runs, 0 or more: {n} is none",
+        "zh": "--keep 需要任务个数，0 或更大：{n} 不是",
+    },
     "cli.prune.how_old": {
         "en": "{text!r} is no time span: 30d, 12h, 90m, 2w",
         "zh": "{text!r} 不是时间长度：30d、12h、90m、2w",
@@ -77,7 +85,10 @@ CARE: dict[str, dict[str, str]] = {
         "zh": "在任务运行的同时把存储复制到文件：某一时刻的完整存储，经检查并试着打开后文件才会得名。用于 SQLite；Postgres 和 Redis 有自己的工具。",
     },
     "cli.arg.backup.target": {"en": "The file to write.", "zh": "要写入的文件。"},
-    "cli.arg.backup.force": {"en": "Put it in the place of a file that is there.", "zh": "替换已存在的文件。"},
+    "cli.arg.backup.force": {
+        "en": "Put it in the place of a file that is there, and of what lies beside that.",
+        "zh": "替换已存在的文件及其旁边的附属文件。",
+    },
     "cli.backup.exists": {"en": "{path} is there already", "zh": "{path} 已存在"},
     "cli.backup.itself": {"en": "{path} is the store itself", "zh": "{path} 就是存储本身"},
     "cli.backup.no_folder": {"en": "there is no folder {path}", "zh": "没有文件夹 {path}"},
@@ -103,6 +114,14 @@ CARE: dict[str, dict[str, str]] = {
         "zh": "{path}：{runs} 个任务，{events} 个事件，{size}；已检查，完好",
     },
     "refuse.store.no_copy": {"en": "{path} cannot be written: {error}", "zh": "无法写入 {path}：{error}"},
+    "refuse.store.left_beside": {
+        "en": "{path} is there, left of an earlier file: whoever opens {target} would play it over the copy. Move it away, or remove it with --force.",
+        "zh": "{path} 是旧文件遗留的：打开 {target} 时它会覆盖副本的内容。请移走它，或用 --force 删除。",
+    },
+    "refuse.store.other_copy": {
+        "en": "{path} does not hold what was copied: something lies beside it, or somebody wrote to it. Make the copy elsewhere.",
+        "zh": "{path} 的内容与复制的不一致：旁边有其他文件，或有人写入。请复制到别处。",
+    },
     "refuse.store.bad_copy": {
         "en": "the copy {path} is not sound ({error}), and so the store is not; rerail doctor says more",
         "zh": "副本 {path} 不完好（{error}），说明存储本身已损坏；rerail doctor 会说明详情",
@@ -165,8 +184,8 @@ CARE: dict[str, dict[str, str]] = {
         "zh": "在任务 {run} 结束之前无人答复此操作；请重新提出",
     },
     "doctor.orphans.histories": {
-        "en": "{n:history|histories} of runs that are not there",
-        "zh": "{n} 份历史所属的任务已不存在",
+        "en": "{n:history|histories} of runs that the list of runs lacks",
+        "zh": "{n} 份历史所属的任务不在任务列表中",
     },
     "doctor.orphans.contents": {"en": "{n:content|contents} that no run refers to", "zh": "{n} 项内容没有任务引用"},
     "doctor.orphans.actions": {
@@ -182,9 +201,13 @@ CARE: dict[str, dict[str, str]] = {
         "en": "Nobody can make it up: take the run from a backup, or run its plan anew.",
         "zh": "无法凭空补回：请从备份取回该任务，或重新运行其计划。",
     },
+    "doctor.hint.unlisted": {
+        "en": "The list of runs has lost something: restore a backup. Nothing of these histories is ever cleared.",
+        "zh": "任务列表有缺失：请恢复备份。这些历史不会被清理。",
+    },
     "doctor.hint.content": {
-        "en": "The step that made it can make it again: rerail retry {run} --step {step}",
-        "zh": "产生它的步骤可以重新产生：rerail retry {run} --step {step}",
+        "en": "The step that made it can make it again: rerail retry {run} --step {step} --force",
+        "zh": "产生它的步骤可以重新产生：rerail retry {run} --step {step} --force",
     },
     "doctor.hint.copy": {
         "en": "Copy it again: rerail store copy FROM TO",
