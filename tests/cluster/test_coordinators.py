@@ -48,9 +48,19 @@ async def test_a_run_on_ray_is_driven_there(
 
 
 async def test_the_node_of_a_coordinator_dies(
-    cluster: Any, node: Node, tools: Load, postgres: PostgresServer | NamedPostgres, tmp_path: Path
+    cluster: Any,
+    node: Node,
+    tools: Load,
+    postgres: PostgresServer | NamedPostgres,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """I6 E1 E3 T7: its run goes on from the log elsewhere; what was done is not done again."""
+    """I6 E1 E3 T7: its run goes on from the log elsewhere; what was done is not done again.
+
+    What it is made from is large here (each tool takes the search path along), as with tools that travel by value: Ray
+    would keep that as an object, and forget it once the actor is there.
+    """
+    monkeypatch.setattr(sys, "path", [*sys.path, *(f"/nowhere/{n:090}" for n in range(150))])
     first = node(coordinators=1)
     paid, slow = tmp_path / "paid", tmp_path / "slow"
     here = {"cpu": 0.1, "head": 1}
