@@ -496,7 +496,12 @@ def recorded_changes(given: Mapping[str, Any]) -> dict[str, Any]:
     nested: dict[str, dict[str, Any]] = {}
     for name, value in flat.items():
         if name not in RECORDED:
-            raise SettingsError(tell("refuse.settings.not_replayed", name=name, known=known), hint=hint)
+            near = nearest(name, RECORDED)
+            if near:
+                told = tell("refuse.settings.not_replayed_near", name=name, near=near, known=known)
+            else:
+                told = tell("refuse.settings.not_replayed", name=name, known=known)
+            raise SettingsError(told, hint=hint)
         table, _, key = name.partition(".")
         nested.setdefault(table, {})[key] = value
     policy = Settings.load(nested).policy()

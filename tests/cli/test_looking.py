@@ -144,6 +144,8 @@ def test_a_run_is_replayed_under_other_settings(here: Here, monkeypatch: pytest.
     assert "retry.max_retry_rounds = 0 (recorded: 1)" in fewer and "failed, 4 calls" in fewer
     more = here("replay", run, "--set", "reflection.max_step_retries=5", code=0).out
     assert "at least" in more and "what fail would have answered to call 5 of step a in round 0" in more
+    slower = here("replay", run, "--set", "retry.backoff_base=0.51234567", "--set", "retry.jitter=false", code=0).out
+    assert "retry_scheduled a 0.5 s" in slower
     told = here("replay", run, "--set", "retry.backoff_base=0.5", "--json", code=0).json
     assert told["known"] and not told["same"] and told["steps"][0]["replayed"]["calls"] == 8
     same = here("replay", run, "--set", "retry.max_retries=9", code=0).out
@@ -158,7 +160,13 @@ def test_a_run_is_replayed_without_its_tools(here: Here) -> None:
     run = here.run({"id": "a", "tool": "ok"}, code=0)
     (here.place.folder / "toolbox.py").unlink()
     found = here("replay", run, "--set", "run.max_attempts=0", code=0)
-    assert "cannot be loaded" in found.err and "failed" in found.out
+    assert "cannot be loaded" in found.err and "what would have been decided about ok" in found.out
+    assert "对 ok 会作出的决定" in here("replay", run, "--set", "run.max_attempts=0", "--lang", "zh", code=0).out
+    told = here("replay", run, "--set", "run.max_attempts=0", "--json", code=0).json
+    assert not told["known"] and told["replayed"]["status"] == told["steps"][0]["replayed"]["status"] == "unknown"
+    assert told["unknown"] == [{"what": "tool", "step": None, "tool": "ok", "call": None, "round": 0}]
+    told = here("replay", run, "--set", "run.max_attempts=50", "--json", code=0).json
+    assert told["known"] and told["same"] and told["replayed"]["status"] == "completed"
 
 
 def test_the_failure_memory_is_shown_and_cleared(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:

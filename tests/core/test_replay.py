@@ -14,6 +14,7 @@ from rerail.core.events import Record
 from rerail.core.fold import fold
 from rerail.core.policy import Policy
 from rerail.core.replay import Replay, replay
+from rerail.core.tools import ToolSpec
 from rerail.core.verdict import run_status
 from rerail.errors import SettingsError, ToolError
 from rerail.ports import Answer, Consultation
@@ -37,6 +38,11 @@ class Taped:
     def under(self, *, branch_at: int = 0, **changes: Any) -> Replay:
         """The run with some of its policy changed."""
         return replay("r", self.records, self.tools, changes, branch_at=branch_at)
+
+    def without_tools(self, **changes: Any) -> Replay:
+        """The same where nothing is known of the tools but their names."""
+        names = fold("r", self.records).tracks
+        return replay("r", self.records, {name: ToolSpec(name) for name in names}, changes, missing=names)
 
     def of(self, kind: type) -> list[Record]:
         """Its events of one kind."""
@@ -92,6 +98,59 @@ def test_fewer_retries_fail_what_a_later_one_mended() -> None:
     assert [one.step for one in told.steps if one.changed] == ["a", "b"]
     failed = run.of(ev.StepFailed)[1]
     assert told.branch > failed.seq and told.instead[0] == {"does": "reflected", "step": "a", "rung": "fail"}
+
+
+def test_without_its_tools_only_what_had_ended_is_known() -> None:
+    """A tool's own alternatives may mend what seems to fail: where the run goes its own way, nobody knows."""
+    world = World(first=[{"n": 0}], a=[DOWN], b=[{"n": 2}]).option("a", alternatives=["b"])
+    steps = [{"id": "first"}, {"id": "a", "depends_on": ["first"]}]
+    run = taped(world, steps, ALONE)
+    told = run.under(max_step_retries=1)
+    assert told.known and row(told, "a")[0] == "succeeded"  # by its alternative
+    told = run.without_tools(max_step_retries=1)
+    assert not told.known and told.replayed.status == "unknown" and told.replayed.calls == 3
+    assert [one.to_dict()["tool"] for one in told.unknown if one.what == "tool"] == ["first", "a"]
+    assert row(told, "first")[0] == "succeeded" and row(told, "a") == ("unknown", 2, 1.0)
+
+
+def test_without_its_tools_what_nothing_changes_still_stands() -> None:
+    """The recorded outcome needs no tools, as long as everything is decided as it was."""
+    run = taped(World(a=[DOWN, {"n": 1}]), [{"id": "a"}])
+    for told in (run.without_tools(max_step_retries=3), run.without_tools(max_step_retries=9)):
+        assert told.known and not told.branch and not told.unknown and told.recorded == told.replayed
+
+
+def test_without_its_tools_a_difference_may_not_be_seen() -> None:
+    """A tool's own alternative was taken, which seems to be none here: what other settings do to that is unknown."""
+    run = taped(World(a=[BROKE], b=[{"n": 2}]).option("a", alternatives=["b"]), [{"id": "a"}], ALONE)
+    assert not run.under(max_retries=9).drift and run.under(max_retries=9).known
+    told = run.without_tools(max_retries=9)
+    assert not told.known and told.drift and not told.branch
+    assert row(told, "a")[0] == told.replayed.status == "unknown"
+    same = run.without_tools(max_retries=3)  # as it was
+    assert same.known and same.drift and same.replayed.status == "completed"
+
+
+@pytest.mark.parametrize(
+    ("settings", "sure"),
+    [
+        ({}, True),
+        ({"run": {"max_attempts": 20}}, False),
+        ({"run": {"max_seconds": 900}}, False),
+        ({"reflection": {"max_consecutive_failures": 2}}, False),
+        ({"reflection": {"max_consecutive_failures": 0}}, True),
+    ],
+)
+def test_what_is_unknown_may_stop_the_whole_run(settings: dict[str, Any], sure: bool) -> None:
+    """H4: calls that nobody knows may use up what the run has, or be the failure too many; then others are unknown."""
+    world = World(a=[DOWN], c=[Took(30, {"n": 3})], e=[{"n": 5}])
+    steps = [{"id": "a"}, {"id": "b", "args": {"x": "${a}"}}, {"id": "c"}, {"id": "d", "args": {"x": "${c}"}}]
+    told = taped(world, [*steps, {"id": "e"}], {**ALONE, **settings}).under(max_step_retries=4)
+    assert missing(told) == [("call", "a", 5, 0)] and row(told, "a") == ("unknown", 5, 15.0)
+    assert row(told, "e") == ("succeeded", 1, 0.0)  # it had ended before
+    assert row(told, "d") == (("succeeded", 1, 0.0) if sure else ("unknown", 0, 0.0))
+    assert row(told, "c")[0] == ("succeeded" if sure else "unknown")
+    assert told.replayed.calls == (8 if sure else 7)
 
 
 def test_more_retries_than_were_needed_change_nothing() -> None:
@@ -539,5 +598,7 @@ def test_only_settings_that_a_run_records_can_be_replayed() -> None:
     for odd in ({"store.url": "x"}, {"reflection.memory": True}, {"nonsense": 1}, {}, {"log": {"verbose": True}}):
         with pytest.raises(SettingsError, match=r"run\.concurrency.*evaluation\.shortcut"):
             recorded_changes(odd)
+    with pytest.raises(SettingsError, match=r"did you mean reflection\.max_step_retries\?.*run\.concurrency"):
+        recorded_changes({"reflection.max_step_retrys": 1})
     with pytest.raises(SettingsError, match="max_step_retries"):
         recorded_changes({"reflection.max_step_retries": "many"})

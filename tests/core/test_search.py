@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -10,8 +13,10 @@ from hypothesis import strategies as st
 
 from rerail.core.classify import Evidence, classify
 from rerail.core.codes import Category
+from rerail.core.coerce import coerce
 from rerail.core.schema import Schema
-from rerail.core.search import Hard, _Automaton, _parser, is_hard, search
+from rerail.core.search import Hard, TooLong, _Automaton, _parser, is_hard, search
+from rerail.core.texts import retold
 
 ATOMS = [
     "a", "b", "ab", ".", r"\d", r"\w", r"\s", r"\W", r"\D", r"\S", "[ab]", "[^a]", r"[\da-]", "^", "$", r"\b", r"\B",
@@ -79,12 +84,137 @@ def test_what_nobody_could_wait_for_is_refused(pattern: str) -> None:
 
 
 def test_what_looks_ahead_is_found_in_texts_of_its_length() -> None:
-    """V6: the patterns that people check passwords with; in a text that is too long for them they are not found."""
+    """V6: the patterns that people check passwords with; they begin where the text does, so that long ones will do."""
     found = search(r"^(?=.*\d)(?=.*[a-z])(?=.*[A-Z]).{8,}$")
     assert found("Abcdefg1")
     assert not found("abcdefg1")
-    assert not found("Abcdefg1" * 100_000)
+    assert found("Abcdefg1" * 100_000)
     assert search(r"(\w+) \1")("the the")
+
+
+IRREGULAR, LONG = r"(?!x)a*ok", "b" * 20_000 + "ok"
+
+
+def test_a_text_that_is_too_long_is_neither_found_nor_not_found() -> None:
+    """V6: whoever asks is told, because either answer may be wrong."""
+    found = search(IRREGULAR)
+    assert found("b" * 900 + "ok")
+    with pytest.raises(TooLong) as raised:
+        found(LONG)
+    assert (raised.value.pattern, raised.value.count, raised.value.most) == (IRREGULAR, 20_002, 10_000)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"pattern": IRREGULAR},
+        {"not": {"pattern": IRREGULAR}},
+        {"not": {"not": {"pattern": IRREGULAR}}},
+        {"anyOf": [{"pattern": IRREGULAR}, {"type": "integer"}]},
+        {"not": {"anyOf": [{"pattern": IRREGULAR}, {"type": "integer"}]}},
+        {"oneOf": [{"pattern": IRREGULAR}, {"type": "string"}]},
+        {"oneOf": [{"type": "string"}, {"pattern": IRREGULAR}]},
+        {"if": {"pattern": IRREGULAR}, "then": True, "else": True},
+        {"$ref": "#/$defs/one", "$defs": {"one": {"not": {"pattern": IRREGULAR}}}},
+    ],
+)
+def test_a_text_that_is_too_long_does_not_fit(schema: dict[str, Any]) -> None:
+    """V6: nothing around a pattern turns what is open into a pass, and the fault says why."""
+    (fault,) = Schema(schema).faults(LONG)
+    assert fault.keyword == "pattern"
+    assert "20002 characters is too long" in fault.message
+    assert "20002 个字符" in retold(fault.message, "zh")
+    assert not Schema(schema).accepts(LONG)
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"properties": {"a": {"not": {"pattern": IRREGULAR}}}}, {"a": LONG}),
+        ({"items": {"pattern": IRREGULAR}}, ["ok", LONG]),
+        ({"contains": {"pattern": IRREGULAR}}, [LONG]),
+        ({"patternProperties": {IRREGULAR: {"type": "integer"}}}, {LONG: 1}),
+        ({"propertyNames": {"not": {"pattern": IRREGULAR}}}, {LONG: 1}),
+    ],
+)
+def test_a_text_that_is_too_long_does_not_fit_anywhere_in_a_value(schema: dict[str, Any], value: object) -> None:
+    """V6: also in a member, an item or a name."""
+    (fault,) = Schema(schema).faults(value)
+    assert "too long" in fault.message
+
+
+def test_another_alternative_that_fits_is_enough() -> None:
+    """V6: then it does not matter what the pattern says."""
+    assert Schema({"anyOf": [{"pattern": IRREGULAR}, {"type": "string"}]}).accepts(LONG)
+
+
+def test_arguments_that_are_too_long_are_left_as_they_are() -> None:
+    """H6: what cannot be checked is not mended."""
+    value: dict[str, Any] = {LONG: "1"}
+    assert coerce({"patternProperties": {IRREGULAR: {"type": "integer"}}}, value) is value
+    value = {"n": "1", "text": LONG}
+    assert coerce({"properties": {"n": {"type": "integer"}, "text": {"pattern": IRREGULAR}}}, value) is value
+
+
+def test_a_message_that_is_too_long_matches_no_pattern_of_settings() -> None:
+    """H2: it is no reason for a category, and no reason to fail."""
+    patterns = {Category.TOOL: [r"a*(?=a*ok)"]}
+    assert classify(Evidence(message="b ok"), patterns) is Category.TOOL
+    assert classify(Evidence(message="b" * 1_000 + "ok"), patterns) is not Category.TOOL
+
+
+@pytest.mark.parametrize(
+    ("pattern", "most"),
+    [
+        (r"a*(?=a*b)", 464),
+        (r"(a*)\1b", 464),
+        (r"^a*(?=a*b)", 10_000),
+        (r"(?:a*){3}(?=b)", 100),
+        (r"(?=.*\d)(?=.*b).*c", 10_000),
+        (r"(?m)^(?!x)a*b", 10_000),
+        (r"(?=a)a{0,9}a{0,9}a*b", 1_000),
+    ],
+)
+def test_how_long_a_text_may_be_follows_from_what_is_tried(pattern: str, most: int) -> None:
+    """P5: a look ahead is tried with what comes before it, a backreference is as long as its group."""
+    found = search(pattern)
+    assert found("x" * most) is False
+    with pytest.raises(TooLong) as raised:
+        found("x" * (most + 1))
+    assert raised.value.most == most
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [("a$\n", "a\n"), (r"(?i)$\W", "a\n\n"), (r"$\n", "\n"), (r"$\n\Z", "a\n"), (r"a$\n$", "a\n"), (r"$.", "a\n")],
+)
+def test_the_line_that_ends_the_text_ends_before_its_newline(pattern: str, text: str) -> None:
+    """V6: what stands after ``$`` may be that newline."""
+    parsed = _parser.parse(pattern)
+    assert _Automaton(parsed, parsed.state.flags).found(text) is (re.search(pattern, text) is not None)
+
+
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """P5: the parts count, not the places: one place may hold thousands."""
+    monkeypatch.setattr("rerail.core.search.MOST_SEEN", 20_000)
+    parsed = _parser.parse("(a|b)*a(a|b){300}d")
+    automaton = _Automaton(parsed, parsed.state.flags)
+    letters = "".join(Random(1).choices("ab", k=1_500))
+    for end in range(100, 1_500, 100):
+        assert not automaton.found(letters[:end])
+        assert sum(len(place.parts) for place in automaton._places.values()) <= 20_000 + 2 * 1_000
+    assert automaton.found(letters + "a" + "b" * 300 + "d")
+
+
+def test_a_pattern_may_be_looked_for_by_many_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """P5: what one forgets, another may be about to use."""
+    monkeypatch.setattr("rerail.core.search.MOST_SEEN", 50)
+    parsed = _parser.parse("(a|b)*a(a|b){8}d")
+    automaton = _Automaton(parsed, parsed.state.flags)
+    texts = ["".join(Random(n).choices("ab", k=400)) + "d" * (n % 2) for n in range(16)]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(automaton.found, texts))
+    assert found == [re.search("a[ab]{8}d", text) is not None for text in texts]
 
 
 def test_patterns_of_settings_are_looked_for_in_bounded_time() -> None:

@@ -40,7 +40,7 @@ def _lines(out: Output, told: Replay) -> Iterator[Text]:
     else:
         yield Text(out.say("cli.replay.branch", seq=told.branch))
         for action in told.instead:
-            what = " ".join(str(value) for key, value in action.items() if key != "does" and value is not None)
+            what = " ".join(_said(value) for key, value in action.items() if key != "does" and value is not None)
             yield Text(one_line(out.say("cli.replay.does", does=action["does"], what=what), out.out.width), "cyan")
     if told.drift:
         yield Text(out.say("cli.replay.drift", seq=told.drift), "yellow")
@@ -49,6 +49,10 @@ def _lines(out: Output, told: Replay) -> Iterator[Text]:
     yield from _unknown(out, told)
     if told.not_replayed:
         yield Text(out.say("cli.replay.not_replayed", n=told.not_replayed), "dim")
+
+
+def _said(value: object) -> str:
+    return span(value) if isinstance(value, float) else str(value)  # the only number there is a delay
 
 
 def _sums(out: Output, told: Replay) -> Iterator[Text]:
@@ -99,7 +103,7 @@ def _unknown(out: Output, told: Replay) -> Iterator[Text]:
 
 
 def _missing(out: Output, one: Unanswered) -> str:
-    key = one.what if one.what in ("call", "look", "person") else "mind"
+    key = one.what if one.what in ("call", "look", "person", "tool") else "mind"
     return out.say(
         f"cli.replay.unknown.{key}", what=one.what, step=one.step, tool=one.tool, call=one.call, round=one.round
     )

@@ -18,7 +18,7 @@ from typing import Final
 
 from rerail.core import codes
 from rerail.core.codes import Category
-from rerail.core.search import Hard, search
+from rerail.core.search import Hard, TooLong, search
 
 _T, _P, _O, _D = Category.TRANSIENT, Category.PARAMETER, Category.TOOL, Category.DEPENDENCY
 _S, _X, _U = Category.DECOMPOSITION, Category.PERMANENT, Category.UNKNOWN
@@ -693,9 +693,16 @@ def _by_patterns(seen: Evidence, patterns: Mapping[Category, Sequence[str]]) -> 
     texts = (seen.code or "", *seen.types[:1], seen.message)
     for category, wanted in patterns.items():
         for pattern in [wanted] if isinstance(wanted, str) else wanted:
-            if any(_wanted(pattern)(text) for text in texts):
+            if any(_holds(text, pattern) for text in texts):
                 return category
     return None
+
+
+def _holds(text: str, pattern: str) -> bool:
+    try:
+        return _wanted(pattern)(text)
+    except TooLong:  # nothing can be said about it, so it is no reason for a category
+        return False
 
 
 def _wanted(pattern: str) -> Callable[[str], bool]:

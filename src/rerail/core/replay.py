@@ -4,6 +4,8 @@ Rules of this file:
 - Nothing is called and nothing is guessed. As long as `decide` says the same under both settings, what happened would
   have happened; from the first difference on the run goes its own way, on the answers that the history holds.
 - An answer that the history does not hold is unknown, and so is what depends on it; what does not, goes on.
+- Without the definition of a tool nobody knows what would have been decided about it: from where the run goes its own
+  way all that had not ended is unknown. The same holds where something unknown may use up what the whole run has.
 - Time is what the history says: a call lasts as long as it did, a wait as long as the other settings say.
 """
 
@@ -55,7 +57,7 @@ UNKNOWN = "unknown"
 class Unanswered:
     """Something that would have been asked of the world, and that the history holds no answer to."""
 
-    what: str  # call, look, person, or the question to a mind: reflect, repair, replan, judge
+    what: str  # call, look, person, tool (its definition), or the question to a mind: reflect, repair, replan, judge
     step: str = ""
     tool: str = ""
     call: int = 0  # the how-manieth of its step in this round
@@ -142,16 +144,22 @@ class Replay:
 
 
 def replay(
-    run: str, records: Iterable[Record], tools: Tools, changes: Mapping[str, Any], *, branch_at: int = 0
+    run: str,
+    records: Iterable[Record],
+    tools: Tools,
+    changes: Mapping[str, Any],
+    *,
+    missing: Iterable[str] = (),
+    branch_at: int = 0,
 ) -> Replay:
     """Decide a recorded run again with some of its policy changed.
 
     ``branch_at`` lets it go its own way from an event on even if nothing is different: where all answers are held that
-    leads to the same end, which is a law.
+    leads to the same end, which is a law. ``missing`` are the tools of which nothing is known but their names.
     """
     found = list(batches(records))
     answers, end = gathered(run, found, tools)
-    way = _Way(run, answers, tools, changes)
+    way = _Way(run, answers, tools, changes, tuple(missing))
     branch = way.follow(found, branch_at)
     if branch:
         way.go_on()
@@ -171,6 +179,16 @@ class _Due:
     )  # the gate or doubt that a person's word is about
 
 
+@dataclass(frozen=True, slots=True)
+class _Sight:
+    """What was sure when it was lost: which steps had ended, and what all had taken."""
+
+    ended: frozenset[str]
+    calls: Mapping[str, int]
+    waited: Mapping[str, float]
+    spent: Spent
+
+
 @dataclass(slots=True)
 class _Way:
     """The way of a run under other settings: along the history first, then its own."""
@@ -179,6 +197,7 @@ class _Way:
     answers: Answers
     tools: Tools
     changes: Mapping[str, Any]
+    missing: tuple[str, ...] = ()
     state: State = field(init=False)
     before: Policy = field(default_factory=Policy)  # what was recorded
     now: float = 0.0
@@ -186,6 +205,7 @@ class _Way:
     drift: int = 0
     left: int = 0  # things that people did, and that it has not come to
     unknown: dict[tuple[str, str, int], Unanswered] = field(default_factory=dict)
+    sight: _Sight | None = None  # what was sure before anything was unknown
     calls: Counter[str] = field(default_factory=Counter)
     waited: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     _used: dict[tuple[str, int], Given] = field(default_factory=dict)  # the answer of each call, by step and attempt
@@ -213,6 +233,8 @@ class _Way:
                 return seq
             if now is not None and not self.drift and not _foresaw(was, batch[0].event):
                 self.drift = seq
+                if old.policy != self.state.policy:
+                    self._miss_tools()
             for record in batch:
                 evolve(old, record.event, record.at, record.seq)
                 self._write(self._under_these(record.event), record.at, record.seq)
@@ -254,6 +276,7 @@ class _Way:
     def _branch(self, seq: int, now: float, actions: list[Action]) -> None:
         """Leave the history: what is under way comes to what it came to, and people are heard where they were asked."""
         self.now = now
+        self._miss_tools()
         self.instead = tuple(told for action in actions[:3] for told in _told(action))
         self._counts = self.answers.asked_before(seq)
         self._used = {name: one for name, one in self.answers.calls.items() if one.seq < seq}
@@ -349,7 +372,26 @@ class _Way:
         return self.state.tracks[step].attempt if step else self.state.acted_at + self.state.round
 
     def _miss(self, what: Unanswered) -> None:
-        self.unknown[what.what, what.step, what.call] = what
+        self.unknown[what.what, what.step or what.tool, what.call] = what
+        if self.sight is None:
+            again = set(automatic_roots(self.state))
+            ended = frozenset(track.id for track in self.state.tracks.values() if self._has_ended(track, again))
+            spent = _spent(self.state, UNKNOWN, self.now)
+            self.sight = _Sight(ended, Counter(self.calls), dict(self.waited), spent)
+
+    def _miss_tools(self) -> None:
+        for name in self.missing:
+            self._miss(Unanswered("tool", tool=name))
+
+    def _reaches_all(self) -> bool:
+        """Whether what is unknown may concern every step: no tool is known, or it may have stopped the run."""
+        policy = self.state.policy
+        limits = (policy.max_attempts, policy.max_tokens, policy.max_cost, policy.max_seconds)
+        if any(one.what == "tool" for one in self.unknown.values()) or any(limit is not None for limit in limits):
+            return True
+        statuses = (status_of(self.state, track)[0] for track in self.state.tracks.values())
+        failing = sum(status is Status.FAILED or status not in ENDED for status in statuses)
+        return 0 < policy.max_consecutive_failures <= failing
 
     def _later(
         self, at: float, order: int, events: Iterable[Event], attempt: int, asked: tuple[str, str] | None = None
@@ -479,16 +521,20 @@ class _Way:
             elif isinstance(event, ev.RetryScheduled):
                 waited[event.step] += event.delay
         again = set(automatic_roots(self.state)) if not known else set()
+        if self.sight is not None and not self._reaches_all():
+            self.sight = None
+        calls, slept = (self.sight.calls, self.sight.waited) if self.sight is not None else (self.calls, self.waited)
+        spent = _spent(self.state, str(run_status(self.state)) if known else UNKNOWN, self.now)
         steps = []
         for step in dict.fromkeys([*end.tracks, *self.state.tracks]):
             one, other = end.tracks.get(step), self.state.tracks.get(step)
             was = Spent(str(status_of(end, one)[0]) if one is not None else "", asked[step], waited[step])
-            would = Spent(self._status(other, known, again), self.calls[step], self.waited[step])
+            would = Spent(self._status(other, known, again), calls.get(step, 0), slept.get(step, 0.0))
             steps.append(StepReplayed(step, was, would, _made(one) != _made(other)))
         return Replay(
             self.run, {name: (getattr(end.policy, name), value) for name, value in self.changes.items()}, known, branch,
             self.instead, _spent(end, str(run_status(end)), end.at),
-            _spent(self.state, str(run_status(self.state)) if known else UNKNOWN, self.now),
+            spent if self.sight is None else self.sight.spent,
             tuple(steps), tuple(self.unknown.values()), self.left, self.drift,
         )  # fmt: skip
 
@@ -496,9 +542,11 @@ class _Way:
         """A step's status, as far as it is known: what may yet be done again is not."""
         if track is None:
             return ""
-        status = status_of(self.state, track)[0]
-        ended = status in ENDED and track.id not in again and not track.dead_open
-        return str(status) if known or ended else UNKNOWN
+        ended = self._has_ended(track, again) and (self.sight is None or track.id in self.sight.ended)
+        return str(status_of(self.state, track)[0]) if known or ended else UNKNOWN
+
+    def _has_ended(self, track: Track, again: set[str]) -> bool:
+        return status_of(self.state, track)[0] in ENDED and track.id not in again and not track.dead_open
 
 
 def _spent(state: State, status: str, at: float) -> Spent:

@@ -6,8 +6,9 @@ all ways are followed at once (Thompson), and each step that was seen is remembe
 Rules of this file:
 - Only whether a pattern is found is answered, so greedy or not makes no difference.
 - What is not regular (backreferences, looking ahead or behind, atomic groups) is left to Python's search, where nothing
-  in it can take for ever, and for texts of a length that it can be done with: in a longer one it is not found. Else the
-  pattern is `Hard`, and whoever brings it is told.
+  in it can take for ever, and for texts of a length that it can be done with: a longer one is `TooLong`: neither
+  answer would be true. Else the pattern is `Hard`, and whoever brings it is told.
+- An automaton may be used by several threads at once: what is remembered may be gone at any moment.
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from functools import lru_cache
+from math import prod
 from re import _constants, _parser  # type: ignore[attr-defined]
 from typing import Any, Final
 
 MOST_PARTS: Final = 20_000  # of one pattern, its repeats written out
-MOST_SEEN: Final = 50_000  # steps that are remembered
+MOST_SEEN: Final = 2_000_000  # parts that are remembered, of all places and steps together: some 100 MB at worst
 SHORT: Final = 1_000  # characters of a text that Python's search may have, where it cannot take more than their square
 MOST_STEPS: Final = 1e8  # that Python's search may take at worst; about a second or two
+MOST_WAYS: Final = 1e5  # in which Python's search may have to read the same part of a text
 _MANY: Final = 16  # repeats of a part from which on it may be repeated without end
 _FEW: Final = 6  # repeats up to which what can be read in two ways may be repeated: all ways together are still few
 _REPEATS: Final = (_constants.MAX_REPEAT, _constants.MIN_REPEAT)
@@ -34,13 +37,24 @@ class Hard(ValueError):
     """A pattern that cannot be looked for in time that is bounded."""
 
 
+class TooLong(ValueError):
+    """A text in which a pattern cannot be looked for in time that is bounded."""
+
+    def __init__(self, pattern: str, count: int, most: int) -> None:
+        super().__init__(f"{count} characters are too many to look for {pattern!r} in; at most {most}")
+        self.pattern, self.count, self.most = pattern, count, most
+
+
 class _Irregular(Exception):
     """Something that only going back can find."""
 
 
 @lru_cache(maxsize=512)
 def search(pattern: str, *, ignore_case: bool = False) -> Callable[[str], bool]:
-    """Whether a text holds the pattern; `re.error` if it is none, `Hard` if nobody could wait for the answer."""
+    """Whether a text holds the pattern; `re.error` if it is none, `Hard` if nobody could wait for the answer.
+
+    What is given back raises `TooLong` for a text that only an irregular pattern is too slow for.
+    """
     flags = re.IGNORECASE if ignore_case else 0
     quick = re.compile(pattern, flags).search
     parsed = _parser.parse(pattern, flags)
@@ -52,13 +66,20 @@ def search(pattern: str, *, ignore_case: bool = False) -> Callable[[str], bool]:
         except RecursionError as error:
             raise Hard(pattern) from error
         else:
-            plain = not _nested(parsed) and _degree(parsed) <= 1 and _choices(parsed) <= 8
+            plain = not _nested(parsed) and _degree(parsed) <= 1 and _ways(parsed) <= 100
             return lambda text: quick(text) is not None if plain and len(text) <= SHORT else found(text)
-    degree = _degree(parsed)
-    if _nested(parsed) or degree > 3 or _choices(parsed) > 12:
+    degree, ways = _degree(parsed), _ways(parsed)
+    if _nested(parsed) or degree > 3 or ways > MOST_WAYS:
         raise Hard(pattern)
-    longest = int(MOST_STEPS ** (1 / (degree + 1)))
-    return lambda text: len(text) <= longest and quick(text) is not None
+    # What is tried from each letter on costs the length once more; at a place that begins the text it is tried once.
+    longest = int((MOST_STEPS / ways) ** (1 / max(degree + (not _anchored(parsed)), 1)))
+
+    def irregular(text: str) -> bool:
+        if len(text) > longest:
+            raise TooLong(pattern, len(text), longest)
+        return quick(text) is not None
+
+    return irregular
 
 
 def is_hard(pattern: str) -> bool:
@@ -92,25 +113,41 @@ def _inside(operator: Any, given: Any) -> list[Any]:
     return []
 
 
-def _choices(parts: Iterable[Any]) -> int:
-    """How many parts leave a choice: what is repeated so or so often, and what is the one or the other."""
-    count = 0
+def _ways(parts: Iterable[Any]) -> float:
+    """In how many ways what has an end can be read: repeated so or so often, and the one or the other."""
+    ways = 1.0
     for operator, given in parts:
-        count += sum(_choices(one) for one in _inside(operator, given))
-        count += operator is _constants.BRANCH or (operator in _REPEATS and given[0] != given[1])
-    return count
+        inner = prod(_ways(one) for one in _inside(operator, given))
+        if operator in _REPEATS:
+            least, most = int(given[0]), int(given[1])
+            inner = min(inner, 1e9) ** min(most, _MANY) * (most - least + 1 if most < _MANY else 1)
+        ways *= inner * (len(given[1]) if operator is _constants.BRANCH else 1)
+    return min(ways, 1e9)
 
 
 def _degree(parts: Iterable[Any]) -> int:
-    """How many endless repeats are tried with each other: those of one line of parts; a look ahead is a line apart."""
-    line = apart = 0
+    """How many endless repeats are tried with each other: those of one line of parts.
+
+    A look ahead is tried with all that comes before it, but not with what comes after: it is never gone back into. To
+    compare with an earlier group takes as long as that group is.
+    """
+    line = most = 0
     for operator, given in parts:
+        inner = sum(_degree(one) for one in _inside(operator, given))
         if operator in (_constants.ASSERT, _constants.ASSERT_NOT):
-            apart = max(apart, _degree(given[1]))
+            most = max(most, line + inner)
+        elif operator in _REPEATS:
+            line += inner * min(int(given[1]), _FEW) + (given[1] >= _MANY)
         else:
-            line += sum(_degree(one) for one in _inside(operator, given))
-            line += operator in _REPEATS and given[1] >= _MANY
-    return max(line, apart)
+            line += inner + (operator is _constants.GROUPREF)
+    return max(line, most)
+
+
+def _anchored(parsed: Any) -> bool:
+    """Whether a pattern can only be found at the beginning of the text."""
+    first = parsed[0] if len(parsed) else (None, None)
+    ways = [_constants.AT_BEGINNING_STRING] + [_constants.AT_BEGINNING] * (not parsed.state.flags & re.MULTILINE)
+    return first[0] is _constants.AT and first[1] in ways
 
 
 def _nested(parts: Iterable[Any], times: int = 1) -> bool:
@@ -138,6 +175,9 @@ class _Place:
         self.moves: dict[str, _Place | None] = {}  # letter → where it leads; None: the pattern is found
 
 
+_NEW: Final = _Place(frozenset(), "")  # a step that is not remembered
+
+
 class _Automaton:
     """A pattern as a list of parts: a test of a letter, a condition on the place, or a choice of ways."""
 
@@ -157,9 +197,9 @@ class _Automaton:
         last = len(text) - 1
         for at, letter in enumerate(text):
             if at == last and letter == "\n":
-                return self._matches(place, "\n", last=True) or self._ends(self._moved(place, letter))
-            following = place.moves.get(letter, place)
-            if following is place:  # not seen yet, or it really leads to itself
+                return self._matches(place, "\n", last=True) or self._ends(self._moved(place, letter, last=True))
+            following = place.moves.get(letter, _NEW)
+            if following is _NEW:
                 following = self._step(place, letter)
             if following is None:
                 return True
@@ -169,11 +209,9 @@ class _Automaton:
     # -- Following ------------------------------------------------------------------------------------------------
 
     def _step(self, place: _Place, letter: str) -> _Place | None:
-        if letter in place.moves:
-            return place.moves[letter]
         self._seen += 1
         if self._seen > MOST_SEEN:
-            self._places, self._seen = {}, 0
+            self._forget()
         following = None if self._matches(place, letter) else self._moved(place, letter)
         place.moves[letter] = following
         return following
@@ -181,13 +219,21 @@ class _Automaton:
     def _place(self, parts: frozenset[int], before: str) -> _Place:
         kind = before if before in ("", "\n") else "w" if _is_word(before) else " "
         key = (parts, kind)
-        if key not in self._places:
-            self._places[key] = _Place(parts, kind)
-        return self._places[key]
+        found = self._places.get(key)
+        if found is None:
+            self._seen += len(parts)
+            found = self._places.setdefault(key, _Place(parts, kind))
+        return found
 
-    def _moved(self, place: _Place, letter: str) -> _Place:
+    def _forget(self) -> None:
+        """Let go of all that is remembered, also of the ways by which one place would hold the others."""
+        places, self._places, self._seen = self._places, {}, 0
+        for place in list(places.values()):
+            place.moves = {}
+
+    def _moved(self, place: _Place, letter: str, *, last: bool = False) -> _Place:
         tests, following = self._tests, self._next
-        reached = [part for part in self._reached(place, letter) if part > 0 and tests[part](letter)]
+        reached = [part for part in self._reached(place, letter, last=last) if part > 0 and tests[part](letter)]
         return self._place(frozenset(on for part in reached for on in following[part]), letter)
 
     def _matches(self, place: _Place, letter: str | None, *, last: bool = False, empty: bool = False) -> bool:

@@ -44,8 +44,10 @@ class Foreseer(Family):
         records = await self.events(run)
         state = await self.state(run)
         refuse_without_plan(state)
-        tools = {**unseen(state), **self._host.specs_of(state)}
-        return await asyncio.to_thread(replay, run, records, tools, changes)  # a long history takes its time
+        named, here = unseen(state), self._host.specs_of(state)
+        missing = [name for name in named if name not in here]
+        # A long history takes its time.
+        return await asyncio.to_thread(replay, run, records, {**named, **here}, changes, missing=missing)
 
     async def _refuse_foreign(self, run: str, wish: Wish) -> None:
         """Refuse to bring a change that uses tools which are not here: the run's owner would not know who asks (I4)."""

@@ -7,6 +7,10 @@ REPLAYS: dict[str, dict[str, str]] = {
         "en": "{name} is no setting that a run records; those that can be replayed: {known}",
         "zh": "{name} 不是任务会记录的设置；可以重放的设置：{known}",
     },
+    "refuse.settings.not_replayed_near": {
+        "en": "{name} is no setting that a run records; did you mean {near}? Those that can be replayed: {known}",
+        "zh": "{name} 不是任务会记录的设置；您是不是要找 {near}？可以重放的设置：{known}",
+    },
     "refuse.settings.nothing_to_replay": {
         "en": "no other setting is named; those that can be replayed: {known}",
         "zh": "没有给出其他设置；可以重放的设置：{known}",
@@ -41,6 +45,10 @@ REPLAYS: dict[str, dict[str, str]] = {
     "cli.replay.unknown.person": {
         "en": "  whether somebody would have stepped in as they did",
         "zh": "  是否仍会有人像当时那样介入",
+    },
+    "cli.replay.unknown.tool": {
+        "en": "  what would have been decided about {tool}: this tool is not here (name it with --tools)",
+        "zh": "  对 {tool} 会作出的决定：此处没有该工具（请用 --tools 指定）",
     },
     "cli.replay.unknown.mind": {
         "en": "  what the model would have said to this question: {what} {step}",

@@ -55,6 +55,12 @@ SCHEMAS: dict[str, dict[str, str]] = {
         "en": "expected a text that matches {pattern}, got {value}",
         "zh": "应为匹配 {pattern} 的文本，实际为 {value}",
     },
+    "schema.too_long": {
+        "en": "a text of {count} characters is too long to be checked against {pattern} (at most {most}); make it"
+        " shorter, or the pattern plainer (without looking ahead or back, and without \\1)",
+        "zh": "文本有 {count} 个字符，过长，无法按 {pattern} 检查（最多 {most} 个）；请缩短文本，"
+        "或简化模式（不用前瞻、后顾和 \\1）",
+    },
     "schema.multipleOf": {
         "en": "expected a multiple of {step}, got {value}",
         "zh": "应为 {step} 的倍数，实际为 {value}",
