@@ -600,3 +600,27 @@ def test_what_ran_without_a_step_runs_again_once_somebody_did_that_step() -> Non
     result = virtual_run(main)
     assert [call.tool for call in world.calls] == ["check", "tell", "test", "tell"]
     assert result.steps["tell"].output == "all" and result.success
+
+
+def test_what_ran_without_a_step_looks_again_once_somebody_skips_what_held_it_up() -> None:
+    """R3, X7: `c` only wants `b` to be over, and ran while `b` could not; a person does without `a`, and `b` runs."""
+    world = World(a=[ToolError("no", category="permanent_error")], b=[{"n": 1}], c=[{"m": 1}, {"m": 2}], g=[{"k": 1}])
+    plan = {"steps": [
+        {"id": "a", "tool": "a"}, {"id": "b", "tool": "b", "needs": ["a"]},
+        {"id": "c", "tool": "c", "needs": [{"step": "b", "when": "done"}]},
+        {"id": "g", "tool": "g", "confirm": True},
+    ]}  # fmt: skip
+
+    async def main() -> Any:
+        async with world.engine(plan) as engine:
+            run = await engine.start(plan)
+            waiting = await engine.wait(run)
+            assert (waiting.steps["b"].status, waiting.steps["c"].status) == ("skipped", "succeeded")
+            await engine.skip(run, "a")
+            await engine.confirm(run, "g")
+            return await engine.wait(run)
+
+    result = virtual_run(main)
+    assert result.success and result.degraded
+    assert sorted(world.order) == ["a", "b", "c", "c", "g"] and world.order.index("b") > world.order.index("c")
+    assert result.steps["c"].output == {"m": 2}

@@ -25,7 +25,7 @@ from rerail.core.policy import Policy
 from rerail.core.state import State, unsatisfied_above
 from rerail.core.texts import say, tell
 from rerail.core.tools import Tools
-from rerail.core.track import Phase, RunStatus, Status, Track
+from rerail.core.track import Phase, RunStatus, Standing, Status, Track
 from rerail.core.values import Packed
 from rerail.core.verdict import ENDED_WELL, run_status, stale_of, status_of, waiting_on
 
@@ -113,7 +113,11 @@ def skip(state: State, step: str, by: str, reason: str = "") -> list[Event]:
     if status in (Status.SUCCEEDED, Status.DEGRADED) or track.phase is Phase.SKIPPED:
         raise Refusal("STEP_ENDED", tell("refuse.run.step_ended", step=step, status=tell(f"status.{status}")))
     message = reason or say("skip.SKIP_USER", by=by or "a person")
-    events: list[Event] = [ev.Acted("skip", by, step, reason), ev.StepSkipped(step, "SKIP_USER", message, by)]
+    # What ran although this one had failed looks again at what it ran without (R3); nobody else has run yet.
+    over = track.standing is not Standing.OPEN
+    course = Course(below=(step,)) if over else Course()
+    acted = ev.Acted("skip", by, step, reason, course=course)
+    events: list[Event] = [acted, ev.StepSkipped(step, "SKIP_USER", message, by)]
     return events + _reopened(state, [step], by, "skip")
 
 
