@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ import pytest
 from rerail.adapters.executors.coordinating import coordinate, driven
 from rerail.adapters.stores.memory import MemoryStore
 from rerail.engine.engine import MOST_WAITING
-from rerail.engine.owner import this_process
+from rerail.engine.owner import process_start, this_process
 from rerail.engine.working import Crew
 from rerail.errors import StoreError
 from rerail.ports import Head, Unavailable
@@ -101,13 +103,14 @@ def test_a_store_lost_while_a_run_is_taken_up_is_no_idleness() -> None:
 def test_the_oldest_run_is_found_behind_ten_thousand_that_are_driven() -> None:
     """I6: a look sees all runs, and finds the oldest of those that wait."""
     world, store = World(a=["made"]), MemoryStore()
+    other = replace(this_process(), pid=os.getppid(), started=process_start(os.getppid()) or 0.0)  # it lives
 
     async def main() -> None:
         async with world.engine(ONE, store=store) as engine:
             run = await engine.start(ONE, queued=True)
             for n in range(MOST_WAITING + 5):
                 await store.create(
-                    Head(f"n{n}", created_at=10**10 + n, owner=this_process(), renewed_at=10**10, status="running")
+                    Head(f"n{n}", created_at=10**10 + n, owner=other, renewed_at=10**10, status="running")
                 )
             assert [head.run for head in await engine.unattended()] == [run]
             for n in range(MOST_WAITING + 5):
