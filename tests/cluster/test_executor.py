@@ -74,9 +74,9 @@ def once_limited(note: str) -> int:
 
 def work(note, seconds):
     file = Path(note)
-    with file.open("a") as out:
-        out.write(f"{os.getpid()}\\n")
-    try:
+    try:  # from the first sign of life on: whoever sees it may interrupt at once
+        with file.open("a") as out:
+            out.write(f"{os.getpid()}\\n")
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             time.sleep(0.02)
