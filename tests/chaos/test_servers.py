@@ -51,6 +51,12 @@ class Writers:
         assert not any(codes), (self._folder / "writers.txt").read_text()[-5000:]
         return [number for number, code in enumerate(codes) if code is None]
 
+    @property
+    def at_work(self) -> list[int]:
+        """Those that have written something: on a slow machine others would be killed before they have begun."""
+        journals = self._folder / "journals"
+        return [number for number in self.busy if (journals / str(self._processes[number].pid)).exists()]
+
     def kill(self, number: int) -> None:
         """Kill one with -9, and let another go on in its place."""
         self._processes[number].kill()
@@ -73,7 +79,7 @@ def drive(server: PostgresServer | RedisServer, store: str, folder: Path) -> dic
     writers = Writers(store, folder)
     restart_at, kill_at, hang_at = begun + 2.0, begun + 3.0, begun + 4.0
     try:
-        while busy := writers.busy:
+        while writers.busy:
             now = time.monotonic()
             assert now - begun < WITHIN, "some run does not come to its end"
             if now >= restart_at:
@@ -88,8 +94,8 @@ def drive(server: PostgresServer | RedisServer, store: str, folder: Path) -> dic
                 server.thaw()
                 hangs += 1
                 hang_at = time.monotonic() + chance.uniform(*HANG_EVERY)
-            if now >= kill_at:
-                writers.kill(chance.choice(busy))
+            if now >= kill_at and (able := writers.at_work):
+                writers.kill(chance.choice(able))
                 kill_at = time.monotonic() + chance.uniform(*KILL_EVERY)
             time.sleep(0.05)
     finally:

@@ -42,7 +42,7 @@ from rerail.engine.keeping import (
 )
 from rerail.engine.loop import Ended, Host, RunLoop
 from rerail.engine.notices import Notices
-from rerail.engine.owner import RENEW_EVERY, is_arriving, is_dead
+from rerail.engine.owner import RENEW_EVERY, is_arriving
 from rerail.engine.pace import Pace
 from rerail.engine.reading import AT_REST, FORGOTTEN, Live, store_errors
 from rerail.engine.taking import reaching, unheard
@@ -305,7 +305,7 @@ class Engine(Foreseer):
             head = await self.head(run)
             # What was left to others waits for them; with nobody in sight there is nothing to wait for.
             alone = head.status != RunStatus.PENDING and run not in self._entrusted
-            gone = alone and is_dead(head, self._host.clock.now())
+            gone = alone and self._watch.is_dead(head, self._host.clock.now())
             if head.status in AT_REST or head.status == RunStatus.WAITING or gone:
                 return await self.show(run)
             with store_errors():
@@ -785,7 +785,7 @@ class Engine(Foreseer):
         still: set[str] = set()
         found: deque[Head] = deque(maxlen=MOST_WAITING)  # the oldest of them, if there are more
         async for head in self.unfinished():
-            if head.run not in self._live and not self._is_held(head):
+            if head.run not in self._live and not self._is_held(head, watched=True):
                 if left is not None and head.run in left:
                     still.add(head.run)
                 else:

@@ -28,6 +28,7 @@ from rerail.core.scrub import Scrub
 from rerail.core.suspect import suspect
 from rerail.core.texts import say, tell
 from rerail.core.tools import ToolSpec
+from rerail.core.upstream import singled
 from rerail.core.values import NotJson, Packed, holds, pack, unpack
 from rerail.engine.failures import Failure, Patterns, from_code, from_exception, from_returned, says_failed
 from rerail.engine.files import Seen, look, media_of, unmet, written_to
@@ -402,7 +403,7 @@ class Performer:
         files = {path: seen.digest for path, seen in launch.files.items()} if launch.files else {}
         done = ev.StepSucceeded(
             step, attempt, None if blob else output, packed.digest, size, blob, elapsed, tokens, cost, unverified,
-            files=files,
+            files=files, given=singled(output) if blob else {},
         )  # fmt: skip
         made = _artifacts(launch, packed.digest, size)
         return Outcome(step, attempt, [*made, done], {packed.digest: packed.data} if blob else None)

@@ -57,6 +57,7 @@ class Live:
 
     loop: RunLoop
     task: asyncio.Task[None]
+    failing: float | None = None  # since when its lease cannot be renewed, by the loop's clock
 
 
 class Reader:

@@ -3,6 +3,8 @@
 Rules of this file:
 - A run has one owner. A living one keeps it; a dead one's is taken; a worker that outlived its run is ended, known by
   pid and start time; one that has fallen silent loses it only if somebody says so.
+- An owner elsewhere that seems dead is watched before its run is taken (`silence`). One that could not renew for long
+  gives up by itself: somebody may have taken the run by then (E4).
 - Whoever decides something about a run from what was seen of it gets it only if nothing has happened since.
 - Words get lost: a store may have given us a run, or kept one that we gave back, without our knowing. So this process
   counts what it holds; a run that is in its name and that nobody in it holds is nobody's (E4).
@@ -22,8 +24,17 @@ from rerail.core.fold import evolve
 from rerail.core.state import State
 from rerail.core.texts import Told, tell
 from rerail.engine.loop import Host, RunLoop
-from rerail.engine.owner import end_residual, is_arriving, is_dead, is_silent, is_this_process, this_process
+from rerail.engine.owner import (
+    EXPIRED_AFTER,
+    end_residual,
+    is_arriving,
+    is_dead,
+    is_silent,
+    is_this_process,
+    this_process,
+)
 from rerail.engine.reading import AT_REST, Live, Reader, store_errors
+from rerail.engine.silence import WATCH_EVERY, Watch
 from rerail.engine.wishes import refusals
 from rerail.errors import Refused, StoreError
 from rerail.ports import Fenced, Head, Lease, Owner, Taken, Unavailable, Unusable
@@ -43,6 +54,7 @@ class Taker(Reader):
     def __init__(self, host: Host, *, worker: bool = False) -> None:
         super().__init__(host)
         self._owner = this_process(worker=worker)
+        self._watch = Watch()
         self._noting: set[str] = set()  # runs that are held for a moment, to write down what came of a notice
         self._unreleased: dict[str, Lease] = {}  # leases that could not be given back yet
         self.notice: Callable[[Told], None] = unheard  # what people should hear while a run is taken over
@@ -57,9 +69,14 @@ class Taker(Reader):
             return False
         return not (take_over and is_silent(head, self._host.clock.now()))
 
-    def _is_held(self, head: Head) -> bool:
-        """Whether a living process has the run, to drive it or for a moment; not if we only note something down."""
-        if head.owner is None or is_dead(head, self._host.clock.now()):
+    def _is_held(self, head: Head, *, watched: bool = False) -> bool:
+        """Whether a living process has the run, to drive it or for a moment; not if we only note something down.
+
+        ``watched``: whoever seems dead counts as living until it was watched for long enough; this look is a part of
+        that. Without, whoever goes on to take the run will watch.
+        """
+        dead = self._watch.is_dead if watched else is_dead
+        if head.owner is None or dead(head, self._host.clock.now()):
             return False
         return head.run not in self._noting and not self._lost(head)
 
@@ -108,16 +125,23 @@ class Taker(Reader):
         return RunLoop(self._host, lease, state)
 
     async def _claim(self, run: str, seen: Head | None, *, take_over: bool = False) -> Lease:
-        clock, waited = self._host.clock, 0.0
+        clock, waited, told = self._host.clock, 0.0, False
         while True:
             try:
                 return await self._host.store.claim(run, self._owner, clock.now())
             except Taken as taken:
                 head = taken.head
-            if is_dead(head, clock.now()):
+            seems = is_dead(head, clock.now())
+            if self._watch.is_dead(head, clock.now()) or (seems and head.status in AT_REST):
                 lease = await self._take_over(run, head)
                 self.notice(tell("notice.worker.dead", run=run, owner=head.owner))
                 return lease
+            if seems:
+                if not told:
+                    self.notice(tell("notice.worker.watched", run=run, owner=head.owner, seconds=int(EXPIRED_AFTER)))
+                    told = True
+                await asyncio.sleep(WATCH_EVERY)
+                continue
             if self._lost(head, but=1):  # this very attempt counts as well
                 return await self._take_over(run, head)
             if head.status not in AT_REST and run not in self._noting:
@@ -180,12 +204,20 @@ class Taker(Reader):
                 self._unreleased.pop(run, None)
 
     async def _renew(self, live: Live, now: float) -> None:
+        run, loop = live.loop.state.run, asyncio.get_running_loop()
         try:
             await self._host.store.renew(live.loop.lease, now)
+            live.failing = None
         except Fenced:
-            live.loop.broken(StoreError(tell("refuse.run.lease_lost", run=live.loop.state.run), "LEASE_LOST"))
-        except (Unavailable, Unusable):
-            return  # the next append will tell
+            live.loop.broken(StoreError(tell("refuse.run.lease_lost", run=run), "LEASE_LOST"))
+        except (Unavailable, Unusable) as problem:
+            # A write would have been tried again for that long; and a run that hangs in a long call must not go on
+            # when somebody else, who reaches the store, may well have it.
+            live.failing = loop.time() if live.failing is None else live.failing
+            silent = loop.time() - live.failing
+            if silent > self._host.reconnect_seconds + EXPIRED_AFTER:
+                told = tell("refuse.run.unrenewed", run=run, seconds=int(silent), error=problem)
+                live.loop.broken(StoreError(told))
 
 
 @contextlib.contextmanager

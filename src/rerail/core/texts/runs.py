@@ -49,6 +49,10 @@ RUNS: dict[str, dict[str, str]] = {
     "refuse.run.run_id_invalid": {"en": "{run!r} cannot be the id of a run", "zh": "{run!r} 不能作为任务编号"},
     "refuse.run.no_model": {"en": "there is no model to make a plan", "zh": "没有可用来生成计划的模型"},
     "refuse.run.lease_lost": {"en": "another process took run {run} over", "zh": "另一个进程接管了任务 {run}"},
+    "refuse.run.unrenewed": {
+        "en": "run {run} could not be said to be alive for {seconds} s, so somebody else may have it by now: {error}",
+        "zh": "任务 {run} 已有 {seconds} 秒无法续租，可能已被其他进程接管：{error}",
+    },
     "refuse.run.store_newer": {
         "en": "run {run} was written by a newer version of Rerail: {error}",
         "zh": "任务 {run} 由更新版本的 Rerail 写入：{error}",
@@ -179,6 +183,10 @@ RUNS: dict[str, dict[str, str]] = {
     "hint.run.run_in_doubt": {
         "en": "use: rerail resolve {run} {step} --succeeded VALUE | --failed | --rerun",
         "zh": "使用：rerail resolve {run} {step} --succeeded VALUE | --failed | --rerun",
+    },
+    "hint.run.look_first": {
+        "en": "use: rerail resume {run}: it looks first whether it did (verify of step {step!r})",
+        "zh": "使用：rerail resume {run}：会先核实效果是否发生（步骤 {step!r} 的 verify）",
     },
     "hint.run.nothing_to_retry": {"en": "name the steps to run again", "zh": "请指明要重新执行的步骤"},
     "hint.run.did_you_mean": {"en": "did you mean {near!r}?", "zh": "您是不是要找 {near!r}？"},

@@ -8,6 +8,11 @@ WORKERS: dict[str, dict[str, str]] = {
         "en": "process {owner}, which drove run {run}, is gone; its lease was taken over",
         "zh": "执行任务 {run} 的进程 {owner} 已不存在；已接管其租约",
     },
+    "notice.worker.watched": {
+        "en": "process {owner}, which drives run {run}, seems to be gone; its lease is watched for {seconds} s before it is "
+        "taken over",
+        "zh": "执行任务 {run} 的进程 {owner} 似乎已不存在；接管之前先观察其租约 {seconds} 秒",
+    },
     "notice.worker.residual": {
         "en": "a worker of run {run} is still there ({owner}); ending it",
         "zh": "⚠️  检测到残留子进程，正在终止...",

@@ -1,0 +1,274 @@
+"""Owners elsewhere: who is watched, who is taken for dead, and who gives up (SPEC T7, E4)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+import rerail
+from rerail.core.texts import Told
+from rerail.engine.owner import EXPIRED_AFTER, is_dead
+from rerail.engine.silence import LOOK_GAP, MANY, Watch, outlast
+from rerail.errors import Refused, StoreError
+from rerail.ports import Head, Owner
+from rerail.testing import virtual_run
+from rerail.testing.simulation.dice import Dice
+from rerail.testing.simulation.places import SharedStore, Way
+from rerail.testing.virtual import VirtualClock
+
+ONE = {"steps": [{"id": "a", "tool": "slow"}]}
+ELSEWHERE = Owner("elsewhere", 1, 1.0)
+
+
+class Machine:
+    """A machine with an engine, a clock of its own and its own way to the store that all share."""
+
+    def __init__(self, store: SharedStore, number: int, seconds: float = 120.0) -> None:
+        self.clock = VirtualClock()
+        self.clock.polls = True  # its leases are renewed
+        self.way = Way(store, number, Dice(0), lambda: None, lambda _: None, self.clock, calm=True)
+        self.calls, self.cut_off, self.seconds = 0, 0, seconds
+        self.engine = rerail.Engine(self.way, [rerail.tool(self.slow, name="slow")], clock=self.clock)
+        self.heard: list[str] = []
+        self.engine.notice = self.hear
+
+    async def slow(self) -> str:
+        """Takes its time."""
+        self.calls += 1
+        try:
+            await asyncio.sleep(self.seconds)
+        except asyncio.CancelledError:
+            self.cut_off += 1
+            raise
+        return "done"
+
+    def hear(self, told: Told) -> None:
+        """Remember what people are told."""
+        self.heard.append(str(told))
+
+    def lose_the_store(self, seconds: float) -> None:
+        """The store is out of this machine's reach for so long."""
+        self.way.faults.down_until = asyncio.get_running_loop().time() + seconds
+
+    def die(self) -> None:
+        """Nothing that it does reaches anybody any more."""
+        self.way.faults.dead = True
+
+
+@contextlib.asynccontextmanager
+async def two_machines() -> AsyncIterator[tuple[Machine, Machine]]:
+    """Two machines that share a store."""
+    store = SharedStore()
+    one, other = Machine(store, 1), Machine(store, 2, seconds=1.0)
+    async with other.engine:
+        await one.engine.open()
+        try:
+            yield one, other
+        finally:
+            with contextlib.suppress(asyncio.CancelledError):
+                await one.engine.close()
+
+
+def test_whoever_lives_keeps_its_run_when_the_store_was_away_for_everybody() -> None:
+    """T7, E4: all leases are old then; an owner renews its own before anybody has watched it for long."""
+
+    async def main() -> None:
+        async with two_machines() as (one, other):
+            run = await one.engine.start(ONE)
+            await asyncio.sleep(10)
+            one.lose_the_store(50)
+            other.lose_the_store(50)
+            await asyncio.sleep(50.01)  # and the other one is quicker to come back
+            with pytest.raises(Refused) as refused:
+                await other.engine.resume(run)
+            assert refused.value.code == "RUN_LIVE"
+            assert "seems to be gone" in other.heard[0] and len(other.heard) == 1
+            assert (await one.engine.wait(run)).success
+            assert (one.calls, other.calls) == (1, 0)
+
+    virtual_run(main)
+
+
+def test_a_dead_owner_elsewhere_is_watched_and_then_replaced() -> None:
+    """T7: by a person's resume, which says that it watches."""
+
+    async def main() -> None:
+        async with two_machines() as (one, other):
+            run = await one.engine.start(ONE)
+            await asyncio.sleep(10)
+            one.die()
+            await asyncio.sleep(10)
+            with pytest.raises(Refused):  # its lease is not old yet
+                await other.engine.resume(run)
+            await asyncio.sleep(3600)
+            begun = asyncio.get_running_loop().time()
+            assert (await other.engine.resume(run)).success
+            took = asyncio.get_running_loop().time() - begun
+            assert EXPIRED_AFTER < took < EXPIRED_AFTER + 5
+            assert ["seems to be gone" in other.heard[0], "taken over" in other.heard[1]] == [True, True]
+
+    virtual_run(main)
+
+
+def test_who_looks_for_runs_all_the_time_takes_the_dead_ones_in_time_and_no_others() -> None:
+    """T7: a worker has watched already when a lease is old; after an outage it begins to watch anew."""
+
+    async def main() -> None:
+        async with two_machines() as (one, other):
+            run = await one.engine.start(ONE)
+            for _ in range(3):
+                assert await other.engine.unattended() == []
+                await asyncio.sleep(5)
+            one.lose_the_store(50)
+            other.lose_the_store(50)
+            await asyncio.sleep(50.01)
+            for _ in range(3):
+                assert await other.engine.unattended() == []
+                await asyncio.sleep(5)
+            one.die()
+            died, found = asyncio.get_running_loop().time(), []
+            while not found:
+                await asyncio.sleep(5)
+                found = [head.run for head in await other.engine.unattended()]
+            assert found == [run] and EXPIRED_AFTER - 2 < asyncio.get_running_loop().time() - died < EXPIRED_AFTER + 10
+            begun = asyncio.get_running_loop().time()
+            assert await other.engine.take_up(run)
+            assert asyncio.get_running_loop().time() - begun < 1, "it has watched for long enough"
+            assert (await other.engine.wait(run)).success
+
+    virtual_run(main)
+
+
+def test_a_run_at_rest_is_taken_from_a_silent_owner_at_once() -> None:
+    """T7: nothing is under way that could be lost."""
+
+    async def main() -> None:
+        async with two_machines() as (_, other):
+            run = await other.engine.start({"steps": [{"id": "a", "tool": "slow", "confirm": True}]})
+            await other.engine.wait(run)
+            await other.engine.confirm(run, "a", refuse=True)
+            await other.engine.wait(run)
+            store = other.way.store
+            await store.claim(run, ELSEWHERE, 0.0)
+            await asyncio.sleep(100)
+            begun = asyncio.get_running_loop().time()
+            await other.engine.begin_retry(run, force=True)
+            assert asyncio.get_running_loop().time() - begun < 1
+
+    virtual_run(main)
+
+
+def test_who_waits_for_a_run_elsewhere_does_not_give_up_on_it_for_an_outage() -> None:
+    """SPEC 12, T7: `wait` ends when the run does, or when nobody drives it any more."""
+
+    async def main() -> None:
+        async with two_machines() as (one, other):
+            run = await one.engine.start(ONE)
+            await asyncio.sleep(1)
+            one.lose_the_store(50)
+            other.lose_the_store(50)
+            await asyncio.sleep(50.01)
+            assert (await other.engine.wait(run)).success
+            assert (one.calls, other.calls) == (1, 0)
+            again = await one.engine.start(ONE)
+            await asyncio.sleep(1)
+            one.die()
+            assert (await other.engine.wait(again)).status == "running", "and its owner is gone"
+
+    virtual_run(main)
+
+
+def test_who_cannot_renew_for_long_gives_up() -> None:
+    """E4, T7: somebody else may have the run by then, so what it does must end; a shorter time does no harm."""
+
+    async def main() -> None:
+        async with two_machines() as (one, other):
+            one.seconds = 1000.0
+            run = await one.engine.start(ONE)
+            await asyncio.sleep(5)
+            one.lose_the_store(55)  # 30 s and store.reconnect_seconds are 60
+            await asyncio.sleep(60)
+            assert one.cut_off == 0
+            one.lose_the_store(65)
+            with pytest.raises(StoreError, match="could not be said to be alive"):
+                await one.engine.wait(run)
+            assert (one.calls, one.cut_off) == (1, 1)
+            await asyncio.sleep(10)  # the store is back, and the lease given back
+            assert [head.run for head in await other.engine.unattended()] == [run]
+            assert (await other.engine.resume(run)).success
+            assert other.calls == 1
+
+    virtual_run(main)
+
+
+def test_a_watch_ends_with_a_renewal_a_new_owner_or_a_gap() -> None:
+    """T7: each begins it anew, and no clock that jumps can end it early."""
+    old = Head("r", status="running", owner=ELSEWHERE, fence=1, renewed_at=0.0)
+
+    async def main() -> None:
+        watch = Watch()
+
+        async def dead_after(seconds: float, head: Head, now: float = 10_000.0, step: float = 5.0) -> bool:
+            for _ in range(int(seconds / step)):
+                watch.is_dead(head, now)
+                await asyncio.sleep(step)
+            return watch.is_dead(head, now)
+
+        assert not await dead_after(30, old)
+        assert await dead_after(5, old)
+        assert not watch.is_dead(replace(old, fence=2), 10_000.0)
+        assert not await dead_after(25, replace(old, fence=2))
+        assert await dead_after(10, replace(old, fence=2))
+        assert not await dead_after(30, replace(old, fence=2, renewed_at=9_990.0)), "renewed under our eyes"
+        assert not await dead_after(30, replace(old, renewed_at=20_000.0)), "a clock went back"
+        forward = replace(old, renewed_at=-(10.0**6))
+        assert not await dead_after(25, forward) and await dead_after(10, forward), "what was seen counts"
+        await asyncio.sleep(LOOK_GAP + 1)
+        assert not watch.is_dead(old, 10_000.0), "nobody knows what was meanwhile"
+        assert not await dead_after(30, old, step=LOOK_GAP + 1)
+
+    virtual_run(main)
+
+
+def test_a_watch_remembers_only_what_is_looked_at() -> None:
+    """E7: leases come and go for as long as a worker lives."""
+
+    async def main() -> int:
+        watch = Watch()
+        for number in range(5 * MANY):
+            watch.is_dead(Head(f"r{number}", owner=ELSEWHERE, fence=1), 0.0)
+            await asyncio.sleep(LOOK_GAP / MANY * 4)
+        return len(watch._seen)
+
+    assert virtual_run(main) <= MANY
+
+
+def test_who_judges_many_runs_by_their_leases_waits_until_the_living_are_heard_of() -> None:
+    """T7: a copy that moves runs takes none from a process that lives; where nobody is in doubt it does not wait."""
+
+    async def main() -> None:
+        async with two_machines() as (one, other):
+            run = await one.engine.start(ONE)
+            await asyncio.sleep(1)
+            loop = asyncio.get_running_loop()
+
+            async def judged() -> tuple[bool, float]:
+                begun = loop.time()
+                await outlast(other.way, [await other.engine.head(run)], other.clock.now, other.hear)
+                return is_dead(await other.engine.head(run), other.clock.now()), loop.time() - begun
+
+            assert await judged() == (False, 0.0) and not other.heard
+            one.lose_the_store(40)
+            await asyncio.sleep(40.01)
+            dead, took = await judged()
+            assert not dead and 0 < took < 5 and len(other.heard) == 1
+            one.die()
+            await asyncio.sleep(40)
+            dead, took = await judged()
+            assert dead and took > EXPIRED_AFTER
+
+    virtual_run(main)
