@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Container, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from rerail.core.state import State
 from rerail.core.texts import tell
@@ -272,6 +272,15 @@ class Store(Protocol):
 
         A holder that died gives nothing back: whoever waits for runs also looks for them once in a while.
         """
+        ...
+
+
+@runtime_checkable
+class Surveyed(Protocol):
+    """A store that may be damaged in places, and whose other places can be read all the same."""
+
+    async def survey(self) -> list[str]:
+        """The ids of all runs of which anything can be found, listed or not."""
         ...
 
 

@@ -443,6 +443,8 @@ def test_prune_removes_nothing_from_a_damaged_file(here: Here) -> None:
     for words in (("--dry-run",), ("--yes",)):
         refused = here("prune", "--older-than", "0s", *words, "--json", code=2).json["error"]
         assert "damaged" in refused["message"] and refused["hint"] == "rerail doctor"
+    nothing = here("prune", "--older-than", "99w", "--yes", "--json", code=0).json
+    assert nothing["runs"] == [], "where nothing is to go, the file need not be looked through"
     sql("SELECT 1")
     assert FILE.read_bytes() == before
     found = findings(here, code=1)

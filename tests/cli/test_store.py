@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import apsw
 from tests.cli.conftest import Here
 
 
@@ -33,3 +34,18 @@ def test_a_run_that_waits_is_moved_and_goes_on_there(here: Here) -> None:
     assert f"moved to {there}" in here("why", run, code=0).out
     here("confirm", run, "b", "--wait", "--store", "two.db", code=0)
     assert here("show", run, "--store", "two.db", "--json", code=0).json["status"] == "completed"
+
+
+def test_a_run_that_is_not_whole_is_named_and_the_others_are_copied(here: Here) -> None:
+    """E6: with what to do about it, in both languages, and an exit code that tells."""
+    good = here.run({"id": "a", "tool": "ok"}, code=0)
+    hurt = here.run({"id": "a", "tool": "ok", "args": {"value": "x" * 5000}}, code=0)
+    connection = apsw.Connection(str(here.place.folder / ".rerail/runs.db"))
+    connection.execute("UPDATE blobs SET data = x'00'")
+    connection.close()
+    told = here("store", "copy", ".rerail/runs.db", "two.db", code=1).out
+    assert hurt in told and "in part" in told and "rerail retry" in told
+    assert good not in told and "1 run copied" in told
+    rows = json.loads(here("store", "copy", ".rerail/runs.db", "two.db", "--json", code=1).out)
+    assert {row["run"]: (row["outcome"], row["lost"]) for row in rows} == {good: ("same", 0), hurt: ("partial", 1)}
+    assert "不完整" in here("store", "copy", ".rerail/runs.db", "three.db", "--lang", "zh", code=1).out

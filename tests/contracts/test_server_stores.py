@@ -220,6 +220,7 @@ def test_a_store_without_its_driver_says_what_to_install(monkeypatch: pytest.Mon
     [
         ({"appendonly": "yes", "appendfsync": "always"}, ""),
         ({"appendonly": "yes", "appendfsync": "everysec"}, "last second"),
+        ({"appendonly": "yes", "appendfsync": "no"}, "half a minute"),
         ({"appendonly": "no", "save": "60 1"}, "minutes"),
         ({"appendonly": "no", "save": ""}, "nothing on disk"),
         ({"appendonly": "yes", "appendfsync": "always", "maxmemory-policy": "allkeys-lru"}, "allkeys-lru"),
@@ -293,6 +294,50 @@ async def test_contents_expire_only_once_all_who_need_them_are_done(redis_server
     await store.append(batch(one, 3, "z", status="completed"))
     assert 0 < left("shared") <= 50_000
     client.close()
+    await store.close()
+
+
+async def test_a_sweep_of_redis_looks_only_at_what_may_go(redis_server: RedisServer) -> None:
+    """E6: not at all that ever completed, whenever somebody opens the store; runs of earlier versions are found."""
+    store = RedisStore(redis_server.fresh())
+    await store.open()
+    client = redis.Redis(unix_socket_path=str(redis_server.socket))
+    for number in range(250):  # more than are swept in one go
+        lease = await started(store, f"run-{number:03}")
+        contents = {f"c{number}": b"1", "all": b"2"} if number % 2 else {}
+        await store.append(batch(lease, 0, "x", blobs=contents, at=10.0 + number, status="completed"))
+        await store.release(lease)
+    assert client.zcard("rerail:expiring") == 125
+    client.delete("rerail:expiring")  # as an earlier version left it
+    assert await store.sweep(10.0) == 0
+    assert client.zcard("rerail:expiring") == 125
+    assert await store.sweep(110.0) == 50, "all but the one that younger runs need as well"
+    assert client.zcard("rerail:expiring") == 75
+    asked = int(client.info("stats")["total_commands_processed"])  # type: ignore[index]
+    assert await store.sweep(110.0) == 0
+    assert int(client.info("stats")["total_commands_processed"]) - asked < 10  # type: ignore[index]
+    assert await store.sweep(1e9) == 76
+    assert client.keys("rerail:blob*") == client.keys("rerail:refs*") == [] and not client.exists("rerail:expiring")
+    client.close()
+    await store.close()
+
+
+async def test_what_a_sweep_of_redis_left_for_a_run_that_is_removed_goes_later(redis_server: RedisServer) -> None:
+    """E6: a failed run needs it, and is pruned."""
+    store = RedisStore(redis_server.fresh())
+    await store.open()
+    for run, status in (("run-1", "completed"), ("run-2", "failed")):
+        lease = await started(store, run)
+        await store.append(batch(lease, 0, "x", blobs={"shared": b"1"}, at=10.0, status=status))
+        await store.release(lease)
+    assert await store.sweep(20.0) == 0
+    head = await store.head("run-2")
+    assert head is not None and await store.remove([head]) == 0
+    assert await store.sweep(20.0) == 1
+    late = await store.claim("run-1", ME, 1.0)
+    await store.append(batch(late, 1, "y", blobs={"late": b"2"}, at=30.0, status="completed"))
+    await store.append(batch(late, 2, "noted", at=50.0))  # such as what came of a notice
+    assert [await store.sweep(at) for at in (40.0, 60.0)] == [0, 1]
     await store.close()
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,11 +14,13 @@ import pytest
 
 from rerail.adapters.stores.memory import MemoryStore
 from rerail.adapters.stores.sqlite import SqliteStore
+from rerail.core import events as ev
+from rerail.core.codec import encode
 from rerail.core.values import digest
-from rerail.engine.copying import Copied, copy_runs
+from rerail.engine.copying import HEAVY, Copied, copy_runs
 from rerail.engine.owner import copier, is_arriving, is_dead
 from rerail.errors import Refused
-from rerail.ports import Batch, Head, Lease, Owner, Store, Unavailable
+from rerail.ports import Batch, Head, Lease, Owner, Row, Store, Unavailable, Unusable
 from rerail.testing.scripted import Took, World
 from rerail.testing.virtual import virtual_run
 
@@ -26,7 +30,7 @@ SOMEBODY = Owner("elsewhere", 7, 1.0)
 
 async def copied(source: Store, target: Store, *runs: str, dead: bool = True, move: bool = False) -> dict[str, Copied]:
     """What became of each run."""
-    rows = copy_runs(source, target, list(runs), lambda head: dead, move=move, by="ann")
+    rows = copy_runs(source, target, list(runs), lambda head: dead, move=move, by="ann", patience=0.0)
     return {row.run: row async for row in rows}
 
 
@@ -34,10 +38,10 @@ async def history(store: Store, run: str, events: int, blob: bytes | None = None
     """A run of so many events, the last of which names a content."""
     await store.create(Head(run, objective=f"about {run}", created_at=float(events)))
     lease = await store.claim(run, SOMEBODY, 1.0)
-    rows = [(float(n), b'{"type":"step_progress","n":%d}' % n) for n in range(events)]
+    rows = [(float(n), encode(ev.StepProgress("s", 1, message=str(n)))) for n in range(events)]
     blobs = {}
     if blob is not None:
-        rows.append((99.0, b'{"type":"step_succeeded","digest":"%s","blob":true}' % digest(blob).encode()))
+        rows.append((99.0, encode(ev.StepSucceeded("s", 1, None, digest(blob), len(blob), True))))
         blobs = {digest(blob): blob}
     await store.append(Batch(run, 0, rows, lease.fence, blobs, "failed"))
     return lease
@@ -93,8 +97,9 @@ def test_nobody_takes_up_half_of_a_run() -> None:
     async def main() -> None:
         async with world.engine(long, store=source) as engine:
             run = (await engine.run(long)).run_id
-        with pytest.raises(Unavailable):
+        with pytest.raises(Unavailable, match="cut off"):
             await copied(source, target)
+        target.dead = False
         half = await target.head(run)
         assert half is not None and 0 < half.seq < len(await source.read(run, 0, 5000))
         assert is_arriving(half) and not is_dead(half, time.time() + 10**6), "not even when it is silent for days"
@@ -156,16 +161,23 @@ CUT: dict[str, Any] = {"steps": [{"id": "a", "tool": "a"}, {"id": "b", "tool": "
 
 
 class Dying(MemoryStore):
-    """A store whose writer dies after so many appends, or when it gives a run back."""
+    """A store that is out of reach after so many appends, or when a run is given back, until it is mended."""
 
     def __init__(self, after: int = 10**9, *, releasing: bool = False) -> None:
         super().__init__()
         self._left, self._releasing = after, releasing
+        self.dead = False
+
+    async def open(self) -> None:
+        """Connect, if it is there."""
+        if self.dead:
+            raise Unavailable("still gone")
 
     async def append(self, batch: Batch) -> None:
         """Write so often."""
         self._left -= 1
         if self._left == 0:
+            self.dead = True
             raise Unavailable("cut off")
         await super().append(batch)
 
@@ -173,6 +185,7 @@ class Dying(MemoryStore):
         """Fail once."""
         if self._releasing:
             self._releasing = False
+            self.dead = True
             raise Unavailable("cut off")
         await super().release(lease)
 
@@ -262,8 +275,9 @@ def test_a_move_that_dies_leaves_the_run_in_one_store(target: Dying) -> None:
 
     async def main() -> None:
         run = await waiting_run(source, world)
-        with pytest.raises(Unavailable):
+        with pytest.raises(Unavailable, match="cut off"):
             await copied(source, target, move=True)
+        target.dead = False
         there, here = await target.head(run), await source.head(run)
         assert there is not None and here is not None
         assert is_arriving(there) and here.owner is None
@@ -287,8 +301,9 @@ def test_what_was_moved_is_open_nowhere_else() -> None:
     async def main() -> None:
         run = await waiting_run(source, world)
         [moved] = (await copied(source, target, move=True)).values()
-        with pytest.raises(Unavailable):
+        with pytest.raises(Unavailable, match="cut off"):
             await copied(source, third)
+        third.dead = False
         assert [row.outcome for row in (await copied(source, third)).values()] == ["copied"]
         async with world.engine(GATED, store=third) as engine:
             assert (await engine.show(run)).status == "cancelled"
@@ -345,13 +360,123 @@ async def test_a_run_that_somebody_takes_while_it_is_moved_is_not() -> None:
 
 
 async def test_a_content_that_is_not_what_its_name_says_is_found() -> None:
-    """Digests are checked on the way."""
+    """E6: digests are checked on the way; the run arrives without it, and that is said again whenever it is copied."""
     source, target = MemoryStore(), MemoryStore()
     await history(source, "odd", 1, BIG)
     source._blobs[digest(BIG)] = b"rotten"
+    for _ in range(2):
+        found = await copied(source, target)
+        assert (found["odd"].outcome, found["odd"].ok, found["odd"].lost) == ("partial", False, 1)
+        assert digest(BIG) in found["odd"].reason
+        assert await target.blob(digest(BIG)) is None
+        assert await target.read("odd") == await source.read("odd")
+        assert (await target.heads())[0].owner is None
+
+
+def test_a_run_that_lost_a_content_is_not_moved() -> None:
+    """E6: it would go on without it there, and nowhere with it."""
+    large = "x" * 5000
+    world, source, target = World(a=[large], b=["done"]), MemoryStore(), MemoryStore()
+
+    async def main() -> None:
+        run = await waiting_run(source, world)
+        [name] = source._blobs
+        source._blobs[name] = b"rotten"
+        [row] = (await copied(source, target, move=True)).values()
+        assert (row.outcome, row.lost) == ("damaged", 1)
+        here = await source.head(run)
+        assert here is not None
+        assert (here.status, here.owner) == ("waiting", None)
+        assert await target.heads() == []
+
+    virtual_run(main)
+
+
+# -- One that cannot be copied ------------------------------------------------------------------------------------
+
+
+class Picky(MemoryStore):
+    """A store that refuses what is too large for it, or loses its connection over it."""
+
+    def __init__(self, refusal: type[Unavailable] | type[Unusable]) -> None:
+        super().__init__()
+        self.refusal: type[Unavailable] | type[Unusable] | None = refusal
+        self.most = 0  # bytes of contents that came in one append
+
+    async def append(self, batch: Batch) -> None:
+        """Take what is small."""
+        size = sum(map(len, batch.blobs.values()))
+        self.most = max(self.most, size)
+        if self.refusal is not None and size > 100_000:
+            raise self.refusal("that is too large")
+        await super().append(batch)
+
+
+@pytest.mark.parametrize("refusal", [Unavailable, Unusable])
+async def test_one_run_that_the_target_does_not_take_stops_no_other(
+    refusal: type[Unavailable] | type[Unusable],
+) -> None:
+    """I6: it is named with the reason, what arrived of it is nobody's, and once that is mended the copy goes on."""
+    source, target = MemoryStore(), Picky(refusal)
+    for events, run in enumerate(("first", "large", "last"), 600):
+        await source.release(await history(source, run, events, BIG * (1000 if run == "large" else 1)))
     found = await copied(source, target)
-    assert (found["odd"].outcome, found["odd"].ok) == ("damaged", False)
-    assert digest(BIG) in found["odd"].reason
+    assert [row.outcome for row in found.values()] == ["copied", "failed", "copied"]
+    assert not found["large"].ok
+    assert "that is too large" in found["large"].reason
+    half = await target.head("large")
+    assert half is not None
+    assert is_arriving(half) and half.seq == 500 and half.status == "pending"
+    target.refusal = None
+    found = await copied(source, target)
+    assert [row.outcome for row in found.values()] == ["same", "copied", "same"]
+    assert await target.read("large", 0, 5000) == await source.read("large", 0, 5000)
+
+
+async def test_many_large_contents_travel_a_few_at_a_time() -> None:
+    """E7: what is on its way at once is bounded by its size, not by the number of events."""
+    source, target = MemoryStore(), Picky(Unusable)
+    target.refusal = None
+    await source.create(Head("many"))
+    lease = await source.claim("many", SOMEBODY, 1.0)
+    contents = [b"%d" % n * 1_000_000 for n in range(10, 60)]
+    rows = [(1.0, encode(ev.StepSucceeded("s", 1, None, digest(content), len(content), True))) for content in contents]
+    await source.append(Batch("many", 0, rows, lease.fence, {digest(one): one for one in contents}, "failed"))
+    assert (await copied(source, target))["many"].outcome == "copied"
+    assert 0 < target.most <= HEAVY + 2_000_000 < sum(map(len, contents))
+    assert [await target.blob(digest(one)) for one in contents] == contents
+
+
+async def test_a_source_that_is_gone_ends_the_copy() -> None:
+    """E4: it would fail every run one by one."""
+
+    class Going(Dying):
+        async def read(self, run: str, after: int = 0, limit: int = 1000) -> list[Row]:
+            if run == "second":
+                self.dead = True
+                raise Unavailable("cut off")
+            return await super().read(run, after, limit)
+
+    source, target = Going(), MemoryStore()
+    for events, run in enumerate(("first", "second", "third"), 1):
+        await source.release(await history(source, run, events))
+    rows = copy_runs(source, target, [], lambda head: True, patience=0.0)
+    assert (await anext(rows)).outcome == "copied"
+    with pytest.raises(Unavailable, match="cut off"):
+        await anext(rows)
+
+
+async def test_a_history_that_cannot_be_read_leaves_nothing_in_the_target() -> None:
+    """E5: all of it is read before anything is written: a gap, or an event that is none, far behind."""
+    source, target = MemoryStore(), MemoryStore()
+    for events, run in enumerate(("gap", "torn", "whole"), 600):
+        await source.release(await history(source, run, events))
+    source._runs["gap"].rows[550] = Row(552, 1.0, source._runs["gap"].rows[550].data)
+    source._runs["torn"].rows[550] = Row(551, 1.0, b'{"type":"step_')
+    found = await copied(source, target)
+    assert {run: row.outcome for run, row in found.items()} == {"gap": "damaged", "torn": "damaged", "whole": "copied"}
+    assert "events 551 to 551 are missing" in found["gap"].reason
+    assert sorted(head.run for head in await target.heads()) == ["whole"]
 
 
 async def test_contents_that_expired_are_counted() -> None:
@@ -361,3 +486,69 @@ async def test_contents_that_expired_are_counted() -> None:
     source._blobs.clear()
     found = await copied(source, target)
     assert (found["old"].outcome, found["old"].expired, found["old"].ok) == ("copied", 1, True)
+
+
+class Scrambled(MemoryStore):
+    """A store that answers for one run as a damaged file may."""
+
+    def __init__(self, odd: Callable[[list[Row]], list[Row]]) -> None:
+        super().__init__()
+        self.odd = odd
+
+    async def read(self, run: str, after: int = 0, limit: int = 1000) -> list[Row]:
+        """As ever, but for that run."""
+        rows = await super().read(run, after, limit)
+        return self.odd(rows) if run == "two" and rows else rows
+
+
+@pytest.mark.parametrize("status", ["failed", "running"])
+@pytest.mark.parametrize(
+    "odd",
+    [
+        lambda rows: [*rows[:-1], replace(rows[-1], seq=1)],  # it would be read for ever
+        lambda rows: [replace(rows[0], seq="1"), *rows[1:]],
+        lambda rows: [replace(rows[0], seq=None), *rows[1:]],
+        lambda rows: [replace(rows[0], data=None), *rows[1:]],
+        lambda rows: [replace(rows[0], at="then"), *rows[1:]],
+        lambda rows: rows[1:],
+    ],
+)  # fmt: skip
+async def test_rows_that_no_store_would_write_are_damage(odd: Callable[[list[Row]], list[Row]], status: str) -> None:
+    """E4: of a run at rest and of an open one; the others arrive."""
+    source, target = Scrambled(odd), MemoryStore()
+    await source.release(await history(source, "one", 3))
+    await source.release(await history(source, "two", 5))
+    source._runs["two"].status = status
+    async with asyncio.timeout(20):
+        found = await copied(source, target)
+    assert {run: row.outcome for run, row in found.items()} == {"one": "copied", "two": "damaged"}
+    assert await target.head("two") is None
+
+
+async def test_a_copy_that_was_cut_off_goes_on_although_an_output_is_lost() -> None:
+    """E6: the rest of the run is still to come; what it lacks is told at the end."""
+
+    class Failing(MemoryStore):
+        """A target that fails once in the middle."""
+
+        fails = 1
+
+        async def append(self, batch: Batch) -> None:
+            if self.fails and batch.after:
+                self.fails -= 1
+                raise Unusable("no")
+            await super().append(batch)
+
+    source, target = MemoryStore(), Failing()
+    await source.create(Head("one", created_at=1.0))
+    lease = await source.claim("one", SOMEBODY, 1.0)
+    rows = [(1.0, encode(ev.StepSucceeded("s", 1, None, digest(BIG), len(BIG), True)))]
+    rows += [(2.0, encode(ev.StepProgress("s", 1, message=str(n)))) for n in range(1200)]
+    await source.append(Batch("one", 0, rows, lease.fence, {digest(BIG): BIG}, "failed"))
+    await source.release(lease)
+    source._blobs[digest(BIG)] = b"rotten"
+    assert (await copied(source, target))["one"].outcome == "failed"
+    again = (await copied(source, target))["one"]
+    assert (again.outcome, again.lost) == ("partial", 1)
+    there = await target.head("one")
+    assert there is not None and (there.seq, there.status, there.owner) == (1201, "failed", None)

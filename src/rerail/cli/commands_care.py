@@ -63,13 +63,15 @@ async def prune(
         store = make_store(session.settings.store.url, session.settings)
         await store.open()
         try:
-            for flaw in await store.examine():
-                if flaw.kind == "pages":  # what its lists and indexes say is not to be believed
-                    raise Refused(tell("cli.prune.damaged", error=flaw.what), "STORE_FAILED", hint="rerail doctor")
             rows = [row async for family, _ in pruning.prune(store, wanted, dry_run=True) for row in family]
             going = [row for row in rows if row.outcome == "due"]
-            if dry_run or not going:
+            if not going:
                 return _report(out, rows, 0, None, dry_run=dry_run)
+            for flaw in await store.examine():  # takes as long as the file is large: only when something is to go
+                if flaw.kind == "pages":  # what its lists and indexes say is not to be believed
+                    raise Refused(tell("cli.prune.damaged", error=flaw.what), "STORE_FAILED", hint="rerail doctor")
+            if dry_run:
+                return _report(out, rows, 0, None, dry_run=True)
             if not yes:
                 await _confirmed(out, len(going), files=files)
             rows, contents = [], 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import Annotated
 
@@ -15,14 +16,16 @@ from rerail.cli.style import table
 from rerail.core.texts import tell
 from rerail.engine.copying import Copied, copy_runs
 from rerail.engine.owner import is_dead
-from rerail.engine.reading import store_errors
+from rerail.engine.reading import OPEN, store_errors
+from rerail.engine.silence import outlast
 from rerail.errors import Refused
+from rerail.ports import Unavailable, Unusable
 from rerail.wiring import make_store, user_name
 
 TOLD_EVERY = 200  # runs
 SHOWN = {
     "copied": "green", "moved": "green", "same": "dim", "driven": "yellow", "open": "yellow", "differs": "red",
-    "damaged": "red",
+    "damaged": "red", "partial": "red", "failed": "red",
 }  # fmt: skip
 
 
@@ -58,12 +61,21 @@ async def store(
         try:
             await here.open()
             try:
+                if move:
+                    with contextlib.suppress(Unusable):  # damaged where it is listed; then each is judged as it is
+                        heads = await there.heads(status=OPEN, limit=10**9)
+                        await outlast(there, [one for one in heads if not run or one.run in run], time.time, out.notice)
                 async for copied in copy_runs(
-                    there, here, list(run), lambda head: is_dead(head, time.time()), move=move, by=user_name()
-                ):
+                    there, here, list(run), lambda head: is_dead(head, time.time()), move=move, by=user_name(),
+                    patience=session.settings.store.reconnect_seconds,
+                ):  # fmt: skip
                     rows.append(copied)
                     if not len(rows) % TOLD_EVERY:
                         out.note(Text(out.say("cli.store.progress", n=len(rows)), "dim"))
+            except (Unavailable, Unusable):
+                if not out.json:
+                    _report(out, rows)  # so far
+                raise
             finally:
                 await here.close()
         finally:

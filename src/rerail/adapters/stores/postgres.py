@@ -3,6 +3,9 @@
 Rules of this file:
 - Every write is one statement that checks before it writes: a refusal writes nothing, and raises nothing on the
   server, so that it harms no other write of the same transaction.
+- Large contents are sent piece by piece, in the transaction of their append and before it: in one piece, what is left
+  to send is moved in memory at each breath. Such an append has a connection to itself, and as much more time as there
+  is more to write: nobody waits behind it, and it is not taken for silence.
 - Writes that come while a transaction is under way share the next one: one commit for many runs.
 - Who waits for news is told by LISTEN and NOTIFY. The word goes out after the commit, in one message for many appends:
   inside the transaction it would make all commits of the database wait for each other. A word that is lost (its sender
@@ -20,6 +23,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, Final, LiteralString, TypeVar
 
 import psycopg
@@ -51,6 +55,9 @@ PING_SECONDS: Final = 10.0  # how often the connection that listens is tried
 GATHER_SECONDS: Final = 0.01  # how long appends are gathered before others are told of them
 LONGEST_NEWS: Final = 7_000  # bytes; Postgres takes 8,000
 TOGETHER: Final = 500  # writes that share a commit, at most
+LARGE: Final = 8 << 20  # bytes of a content, or of those of an append, from which on each is sent by itself
+LARGEST: Final = 1_000_000_000  # bytes of a content: a message, and a value of Postgres, ends soon after
+SLOWEST: Final = 1 << 20  # bytes a second that a server at work may take to write or find a large content
 
 _HEADS: Final = """
     SELECT run, seq, status, objective, parent, created_at, updated_at, host, pid, started, worker, fence,
@@ -81,18 +88,31 @@ _KEEP: Final = """
     , kept AS (
         INSERT INTO rerail.blobs(digest, data)
         SELECT given.digest, given.data
-        FROM head, unnest(%(digests)s::text[], %(contents)s::bytea[]) AS given(digest, data)
+        FROM head, unnest(%(digests)s::text[], %(contents)b::bytea[]) AS given(digest, data)
         -- Locked in any case, so that no sweep takes it; what is there and differs is damaged, and is mended by this.
         ON CONFLICT (digest) DO UPDATE SET data = EXCLUDED.data WHERE blobs.data <> EXCLUDED.data
-    ), named AS (
+    )
+    """
+_NAME: Final = """
+    , named AS (
         INSERT INTO rerail.run_blobs(digest, run)
         SELECT given.digest, head.run FROM head, unnest(%(digests)s::text[]) AS given(digest)
         ON CONFLICT DO NOTHING
     )
     """
+# The same for those that are large: who has the content's row keeps it until the append. The run's is not held: its
+# lease is renewed meanwhile, and whether it may be written is found out by the append.
+_MAY: Final = "SELECT 1 FROM rerail.runs WHERE run = %(run)s AND seq = %(after)s AND fence = %(fence)s"
+_SOUND: Final = """
+    SELECT octet_length(data) = %(size)s AND sha256(data) = %(sum)b FROM rerail.blobs WHERE digest = %(digest)s
+    FOR UPDATE
+    """
+_DAMAGED: Final = "DELETE FROM rerail.blobs WHERE digest = %(digest)s"
+_COPY: Final = "COPY rerail.blobs(digest, data) FROM STDIN (FORMAT BINARY)"
 _TAKEN: Final = "SELECT 1 FROM head"
 _APPEND_ROWS: Final = _ADVANCE + _TAKEN  # most batches bring no contents
-_APPEND: Final = _ADVANCE + _KEEP + _TAKEN
+_APPEND: Final = _ADVANCE + _KEEP + _NAME + _TAKEN
+_APPEND_NAMES: Final = _ADVANCE + _NAME + _TAKEN  # the contents are there
 _READ: Final = (
     "SELECT seq, at, data FROM rerail.events WHERE run = %(run)s AND seq > %(after)s ORDER BY seq LIMIT %(limit)s"
 )
@@ -117,7 +137,11 @@ _ANSWER: Final = """
     UPDATE rerail.inbox SET answer = %(data)s WHERE run = %(run)s AND number = %(number)s AND answer IS NULL
     """
 _ANSWERED: Final = "SELECT answer FROM rerail.inbox WHERE run = %(run)s AND number = %(number)s"
-_BLOB: Final = "SELECT data FROM rerail.blobs WHERE digest = %(digest)s"
+_BLOB: Final = """
+    SELECT octet_length(data), CASE WHEN octet_length(data) < %(large)s THEN data END
+    FROM rerail.blobs WHERE digest = %(digest)s
+    """
+_LARGE_BLOB: Final = "SELECT data FROM rerail.blobs WHERE digest = %(digest)s"
 # A content goes when every run that refers to it completed long enough ago. Each statement sees what was written before
 # it began: whoever is about to name a content again holds its row, or that of their run, and is left alone; who comes
 # later waits for the sweep, and brings the content anew.
@@ -210,6 +234,7 @@ class PostgresStore:
         self._queue: list[_Write] = []
         self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
+        self._bringing = asyncio.Lock()
         self._waiters = Waiters()
         self._untold: dict[str, int] = {}  # run → its newest sequence number, -1 for its inbox
         self._telling: asyncio.Task[None] | None = None
@@ -285,8 +310,13 @@ class PostgresStore:
         }  # fmt: skip
         if batch.blobs:
             digests = sorted(batch.blobs)  # two who bring the same ones must not wait for each other
-            contents = {"digests": digests, "contents": [batch.blobs[name] for name in digests]}
-            written = await self._write(_APPEND, values | contents)
+            values["digests"] = digests
+            size = sum(map(len, batch.blobs.values()))
+            if size < LARGE:
+                contents = [batch.blobs[name] for name in digests]
+                written = await self._write(_APPEND, values | {"contents": contents})
+            else:
+                written = await self._bring(batch.blobs, values, size)
         else:
             written = await self._write(_APPEND_ROWS, values)
         if not written:
@@ -380,8 +410,11 @@ class PostgresStore:
 
     async def blob(self, digest: str) -> bytes | None:
         """A content by its digest; None if it is not there (any more)."""
-        found = await self._read(_BLOB, {"digest": digest})
-        return found[0][0] if found else None
+        found = await self._read(_BLOB, {"digest": digest, "large": LARGE}, binary=True)
+        if found and found[0][1] is None:
+            patience = self._patience + found[0][0] / SLOWEST
+            found = await self._read(_LARGE_BLOB, {"digest": digest}, binary=True, patience=patience)
+        return found[0][-1] if found else None
 
     async def sweep(self, before: float) -> int:
         """Drop contents that only runs completed before that time refer to; returns how many."""
@@ -484,10 +517,39 @@ class PostgresStore:
 
     # -- Reading and writing --------------------------------------------------------------------------------------
 
-    async def _read(self, sql: LiteralString, values: Mapping[str, Any]) -> Rows:
+    async def _read(
+        self, sql: LiteralString, values: Mapping[str, Any], *, binary: bool = False, patience: float = 0.0
+    ) -> Rows:
         with self._translated():
             async with self._connection() as connection:
-                return await (await connection.execute(sql, values)).fetchall()
+                with connection.patient(patience):
+                    return await (await connection.execute(sql, values, binary=binary)).fetchall()
+
+    async def _bring(self, blobs: Mapping[str, bytes], values: Mapping[str, Any], size: int) -> Rows:
+        """Append what is too large to be sent in one go: content by content, in one transaction."""
+        for name, content in blobs.items():
+            if len(content) > LARGEST:
+                told = {"where": self._where, "digest": name, "size": len(content) >> 20, "most": LARGEST >> 20}
+                raise Unusable(tell("refuse.store.pg_too_large", **told))
+        while True:
+            with (
+                self._translated(),
+                contextlib.suppress(psycopg.errors.UniqueViolation),
+            ):  # somebody brought it meanwhile
+                return await self._brought(blobs, values, size)
+
+    async def _brought(self, blobs: Mapping[str, bytes], values: Mapping[str, Any], size: int) -> Rows:
+        written: Rows = []
+        # One at a time: there are few connections, and others need them.
+        async with self._bringing, self._connection() as link, link.transaction() as whole:
+            with link.patient(self._patience + size / SLOWEST):
+                if await (await link.execute(_MAY, values)).fetchall():
+                    for name in values["digests"]:
+                        await _keep(link, name, blobs[name])
+                    written = await (await link.execute(_APPEND_NAMES, values)).fetchall()
+                if not written:  # the run is somebody else's, or elsewhere
+                    raise psycopg.Rollback(whole)
+        return written
 
     async def _write(self, sql: LiteralString, values: Mapping[str, Any]) -> Rows:
         """Hand a statement to the one that writes, and wait until it is durable."""
@@ -538,6 +600,19 @@ class PostgresStore:
         except (psycopg.Error, PoolTimeout, PoolClosed, OSError, ValueError, TypeError) as error:
             # Of the last two: a text or number that cannot be sent. It must end its own write, and no other.
             raise meaning(error, self._where) from error
+
+
+async def _keep(link: Link, name: str, content: bytes) -> None:
+    """Store a content, unless it is there; what is there and differs is damaged, and is mended by this."""
+    known = {"digest": name, "size": len(content), "sum": sha256(content).digest()}
+    there = await (await link.execute(_SOUND, known)).fetchall()
+    if there and there[0][0]:
+        return
+    if there:
+        await link.execute(_DAMAGED, known)
+    async with link.cursor() as cursor, cursor.copy(_COPY) as copy:
+        copy.set_types(("text", "bytea"))
+        await copy.write_row((name, content))
 
 
 async def _swept(link: Link, before: float) -> int:

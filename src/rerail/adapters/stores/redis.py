@@ -32,6 +32,7 @@ TIME: Final = struct.Struct(">d")
 CONNECTIONS: Final = 50  # at once, of one process
 LOOK_SECONDS: Final = 1.0  # how often those who wait look for themselves
 PAGE: Final = 500  # runs that are looked at in one go
+SWEEP_RUNS: Final = 100  # runs whose contents are dropped in one go
 CONNECT_SECONDS: Final = 5.0
 ANSWER_SECONDS: Final = 15.0  # a server that has not answered by then is given up
 
@@ -151,7 +152,8 @@ class RedisStore:
             key = "warn.store.redis_snapshots" if known.get("save") else "warn.store.redis_volatile"
             found.append(tell(key, where=self._where))
         elif known.get("appendfsync") not in (None, "always"):
-            found.append(tell("warn.store.redis_everysec", where=self._where))
+            key = "warn.store.redis_unsynced" if known["appendfsync"] == "no" else "warn.store.redis_everysec"
+            found.append(tell(key, where=self._where))
         policy = known.get("maxmemory-policy", "noeviction")
         if policy not in ("noeviction", "volatile-ttl", "volatile-lru", "volatile-lfu", "volatile-random"):
             found.append(tell("warn.store.redis_evicts", where=self._where, policy=policy))
@@ -302,10 +304,16 @@ class RedisStore:
 
     async def sweep(self, before: float) -> int:
         """Drop contents that only runs completed before that time refer to; returns how many."""
-        completed = await self.heads(status=("completed",), limit=10**9)
-        old = [head for head in completed if head.updated_at < before]
-        flat = [part for head in old for part in (head.run, repr(head.updated_at))]
-        return int(await self._run(scripts.SWEEP, *flat)) if flat else 0
+        if not await self._ask("EXISTS", "rerail:swept"):  # runs of earlier versions
+            completed = [head.run for head in await self.heads(status=("completed",), limit=10**9)]
+            for first in range(0, len(completed), PAGE):
+                await self._run(scripts.EXPIRING, *completed[first : first + PAGE])
+            await self._ask("SET", "rerail:swept", 1)
+        dropped, found = 0, SWEEP_RUNS
+        while found == SWEEP_RUNS:  # a script is alone on the server, so others get a turn in between
+            found, some = await self._run(scripts.SWEEP, repr(before), SWEEP_RUNS)
+            dropped += int(some)
+        return dropped
 
     # -- Care -----------------------------------------------------------------------------------------------------
 

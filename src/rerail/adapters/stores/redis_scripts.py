@@ -2,8 +2,8 @@
 
 Rules of this file:
 - A script checks before it writes. What it wrote before an error it takes back: Redis itself would keep it.
-- Numbers with fractions (times) pass through as texts; a script never calculates with them, except with the one that
-  it reads off its own clock: when a lease was renewed.
+- Numbers with fractions (times) pass through as texts; a script compares them, and calculates only with the one that it
+  reads off its own clock: when a lease was renewed.
 
 The keys (`{run}` is a run's id, `{place}` its number in order of making, 16 digits, a colon and its id):
 
@@ -17,6 +17,8 @@ The keys (`{run}` is a run's id, `{place}` its number in order of making, 16 dig
     rerail:blob:{digest}     a content; it expires once every run that needs it has completed long enough ago
     rerail:blobs:{run}       a set: the contents that a run needs
     rerail:refs:{digest}     a set: the runs that need a content
+    rerail:expiring          a sorted set: completed runs that have contents, by when they completed
+    rerail:swept             "1" once every run that completed before there was `rerail:expiring` is in it
     rerail:actions           a counter: the number of the action posted last
     rerail:inbox:{run}       a hash: actions that nobody has answered yet, by number
     rerail:answers:{run}     a hash: answers, by number
@@ -125,8 +127,12 @@ if status == 'completed' then
     for _, digest in ipairs(redis.call('SMEMBERS', mine)) do
         if completed(digest) then redis.call('PEXPIRE', 'rerail:blob:' .. digest, keep) end
     end
+    if redis.call('EXISTS', mine) == 1 then
+        redis.call('ZADD', 'rerail:expiring', redis.call('HGET', head, 'updated_at'), run)
+    end
 elseif status ~= '' and now[3] == 'completed' then
     for _, digest in ipairs(redis.call('SMEMBERS', mine)) do redis.call('PERSIST', 'rerail:blob:' .. digest) end
+    redis.call('ZREM', 'rerail:expiring', run)
 end
 redis.call('PUBLISH', 'rerail:news', string.format('%.0f', after + count) .. ' ' .. run)
 return 1
@@ -180,29 +186,46 @@ end
 return 1
 """
 
-# Runs that completed long enough ago, as the caller saw them. Drops what only such runs need; answers how much that is.
+# A time, and a number of runs. Of so many runs that completed before that time, drops what only such runs need; answers
+# how many runs that were, and how much was dropped.
 SWEEP: Final = """
-local old, dropped = {}, 0
-for i = 1, #ARGV, 2 do
-    local now = redis.call('HMGET', 'rerail:run:' .. ARGV[i], 'status', 'updated_at')
-    if now[1] == 'completed' and now[2] == ARGV[i + 1] then old[ARGV[i]] = true end
+local before, dropped = tonumber(ARGV[1]), 0
+local function is_old(run)
+    local now = redis.call('HMGET', 'rerail:run:' .. run, 'status', 'updated_at')
+    return not now[1] or (now[1] == 'completed' and tonumber(now[2]) < before)
 end
-for run in pairs(old) do
-    for _, digest in ipairs(redis.call('SMEMBERS', 'rerail:blobs:' .. run)) do
-        local needed = false
-        for _, other in ipairs(redis.call('SMEMBERS', 'rerail:refs:' .. digest)) do
-            needed = needed or not old[other]
-        end
+local some = redis.call('ZRANGEBYSCORE', 'rerail:expiring', '-inf', '(' .. ARGV[1], 'LIMIT', 0, ARGV[2])
+for _, run in ipairs(some) do
+    -- What a younger run needs as well goes with that one: this one need not be looked at again.
+    redis.call('ZREM', 'rerail:expiring', run)
+    local mine = redis.call('SMEMBERS', 'rerail:blobs:' .. run)
+    if not is_old(run) then  -- written to after it had completed; or it goes on, and is noted again then
+        local now = redis.call('HMGET', 'rerail:run:' .. run, 'status', 'updated_at')
+        if now[1] == 'completed' then redis.call('ZADD', 'rerail:expiring', now[2], run) end
+        mine = {}
+    end
+    for _, digest in ipairs(mine) do
+        local refs, needed = redis.call('SMEMBERS', 'rerail:refs:' .. digest), false
+        for _, other in ipairs(refs) do needed = needed or not is_old(other) end
         if not needed then
             dropped = dropped + redis.call('DEL', 'rerail:blob:' .. digest)
-            for _, other in ipairs(redis.call('SMEMBERS', 'rerail:refs:' .. digest)) do
-                redis.call('SREM', 'rerail:blobs:' .. other, digest)
-            end
+            for _, other in ipairs(refs) do redis.call('SREM', 'rerail:blobs:' .. other, digest) end
             redis.call('DEL', 'rerail:refs:' .. digest)
         end
     end
 end
-return dropped
+return {#some, dropped}
+"""
+
+# Runs that completed, maybe before they were noted down for a sweep: those that did and have contents are noted.
+EXPIRING: Final = """
+for _, run in ipairs(ARGV) do
+    local now = redis.call('HMGET', 'rerail:run:' .. run, 'status', 'updated_at')
+    if now[1] == 'completed' and redis.call('EXISTS', 'rerail:blobs:' .. run) == 1 then
+        redis.call('ZADD', 'rerail:expiring', now[2], run)
+    end
+end
+return 1
 """
 
 # Runs as the caller saw them: run, sequence number, fence, status, and so on in turn. Removes all of them, and what no
@@ -223,14 +246,18 @@ for run in pairs(going) do
     local now = redis.call('HMGET', 'rerail:run:' .. run, 'status', 'parent', 'place')
     for _, digest in ipairs(redis.call('SMEMBERS', 'rerail:blobs:' .. run)) do
         redis.call('SREM', 'rerail:refs:' .. digest, run)
-        if redis.call('EXISTS', 'rerail:refs:' .. digest) == 0 then
-            dropped = dropped + redis.call('UNLINK', 'rerail:blob:' .. digest)
+        local others = redis.call('SMEMBERS', 'rerail:refs:' .. digest)
+        if #others == 0 then dropped = dropped + redis.call('UNLINK', 'rerail:blob:' .. digest) end
+        for _, other in ipairs(others) do  -- a sweep may have left it for this run's sake
+            local known = redis.call('HMGET', 'rerail:run:' .. other, 'status', 'updated_at')
+            if known[1] == 'completed' then redis.call('ZADD', 'rerail:expiring', known[2], other) end
         end
     end
     redis.call('ZREM', 'rerail:runs', now[3])
     redis.call('ZREM', 'rerail:status:' .. now[1], now[3])
     redis.call('ZREM', 'rerail:children:' .. now[2], now[3])
     redis.call('ZREM', 'rerail:ids', run)
+    redis.call('ZREM', 'rerail:expiring', run)
     for _, kind in ipairs({'run:', 'log:', 'blobs:', 'inbox:', 'answers:', 'children:'}) do
         redis.call('UNLINK', 'rerail:' .. kind .. run)
     end

@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeVar
 
 import apsw
 
-from rerail.adapters.stores.sqlite_care import clear, examine, remove, shrink
+from rerail.adapters.stores.sqlite_care import clear, examine, remove, shrink, survey
 from rerail.adapters.stores.sqlite_room import room_in
 from rerail.adapters.stores.sqlite_writer import INLINE_BELOW, External, Work, Writer
 from rerail.adapters.stores.waiting import ANY, Waiters
@@ -331,6 +331,10 @@ class SqliteStore:
         """What is wrong with the file itself."""
         return await self._apart(examine)
 
+    async def survey(self) -> list[str]:
+        """The ids of all runs of which anything can be found, whatever else is broken."""
+        return await self._apart(survey)
+
     async def _apart(self, work: Callable[[apsw.Connection], T]) -> T:
         """Work with a connection of its own, in a thread: nobody here has to wait for it."""
 
@@ -426,6 +430,8 @@ class SqliteStore:
             return self._reader.execute(sql, values).fetchall()
         except apsw.Error as error:
             raise meaning(error, self._path) from error
+        except UnicodeDecodeError as error:  # a text that is none any more
+            raise Unusable(tell("refuse.store.damaged", path=self._path, error=error)) from error
 
     def _value(self, sql: str, values: Values) -> bytes | None:
         found = self._read(sql, values)
@@ -548,6 +554,9 @@ def _sweep(cursor: apsw.Cursor, before: float) -> int:
 
 def _head(row: tuple[Any, ...]) -> Head:
     run, status, objective, parent, created_at, host, pid, started, worker, fence, renewed_at, seq, at = row
+    if not (isinstance(created_at, float) and isinstance(fence, int) and isinstance(seq, int | None)):
+        # SQLite keeps anything in any column, and the bytes of a damaged page may be anything.
+        raise Unusable(tell("refuse.store.damaged", path=f"{run!r:.60}", error="created_at, fence, seq"))
     owner = None if host is None else Owner(host, pid, started, bool(worker))
     # A run of which nothing is on record yet was last heard of when it was made.
     updated_at = created_at if at is None else at

@@ -3,6 +3,7 @@
 Rules of this file:
 - A run goes in one transaction, with everything of it: nobody ever sees half of one.
 - Looking for damage changes nothing, and what it finds first does not stop it.
+- What is broken hides only what is in it: a survey goes on behind it, and by other ways.
 - A history whose run is not listed is somebody's loss, and no rubbish: neither it nor what it needs is ever cleared.
 """
 
@@ -105,3 +106,39 @@ def examine(connection: apsw.Connection) -> list[Flaw]:
             if count:
                 flaws.append(Flaw("orphans", what, count))
     return flaws
+
+
+def survey(connection: apsw.Connection) -> list[str]:
+    """The ids of all runs of which anything can be found, whatever else is broken.
+
+    Each id is in the table of runs, in the index of their ids, and in the history: one of the three is enough.
+    """
+    found: set[str] = set()
+
+    def walk(sql: str, *values: Any) -> int:
+        """Note all ids up to the first broken place; the last number that was seen."""
+        last = 0
+        with suppress(apsw.Error, UnicodeDecodeError):
+            for run, number in connection.execute(sql, values):
+                last = number
+                if isinstance(run, str):
+                    found.add(run)
+        return last
+
+    walk("SELECT run, 0 FROM runs ORDER BY run")
+    walk("SELECT run, 0 FROM runs ORDER BY run DESC")
+    first = walk("SELECT run, number FROM runs NOT INDEXED ORDER BY number")
+    last = walk("SELECT run, number FROM runs NOT INDEXED ORDER BY number DESC")
+    for number in range(first + 1, last):  # none at all, if the first walk came to the end
+        walk("SELECT run, number FROM runs NOT INDEXED WHERE number = ?", number)
+    walk("SELECT DISTINCT run, 0 FROM events ORDER BY run DESC")
+    for known in ["", *sorted(found)]:  # behind a broken place, histories are found from the next known one on
+        here: Any = known
+        while isinstance(here, str):
+            with suppress(apsw.Error, UnicodeDecodeError):
+                here = connection.execute("SELECT min(run) FROM events WHERE run > ?", (here,)).get
+                if isinstance(here, str) and here not in found:
+                    found.add(here)
+                    continue
+            break
+    return sorted(found)

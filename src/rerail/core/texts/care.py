@@ -110,8 +110,8 @@ CARE: dict[str, dict[str, str]] = {
         "zh": "内存中的存储随进程消失，无法从这里复制",
     },
     "cli.backup.done": {
-        "en": "{path}: {runs:run|runs}, {events:event|events}, {size}; looked through and sound",
-        "zh": "{path}：{runs} 个任务，{events} 个事件，{size}；已检查，完好",
+        "en": "{path}: {runs:run|runs}, {events:event|events}, {size}; every page looked through (rerail doctor compares the outputs as well)",
+        "zh": "{path}：{runs} 个任务，{events} 个事件，{size}；已检查每一页（rerail doctor 还会核对输出）",
     },
     "refuse.store.no_copy": {"en": "{path} cannot be written: {error}", "zh": "无法写入 {path}：{error}"},
     "refuse.store.left_beside": {

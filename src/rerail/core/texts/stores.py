@@ -15,6 +15,10 @@ STORES: dict[str, dict[str, str]] = {
         "en": "Postgres at {where} cannot take this now ({error})",
         "zh": "位于 {where} 的 Postgres 现在无法处理（{error}）",
     },
+    "refuse.store.pg_too_large": {
+        "en": "the content {digest} of {size} MB is too large for Postgres at {where}, which holds {most} MB in one piece. Write such outputs to files.",
+        "zh": "内容 {digest} 有 {size} MB，对位于 {where} 的 Postgres 来说过大（单项最多 {most} MB）。请把这样的输出写入文件。",
+    },
     "refuse.store.pg_disk_full": {
         "en": "the disk of Postgres at {where} is full ({error}). Free some space there; nothing written before is lost.",
         "zh": "位于 {where} 的 Postgres 的磁盘已满（{error}）。请在那里腾出空间；之前写入的内容没有丢失。",
@@ -79,6 +83,10 @@ STORES: dict[str, dict[str, str]] = {
         "en": "Redis at {where} writes to disk once a second: when its machine stops hard, the last second of history is lost. Set appendfsync always.",
         "zh": "位于 {where} 的 Redis 每秒写入一次磁盘：所在机器异常停止时会丢失最后一秒的历史。请设置 appendfsync always。",
     },
+    "warn.store.redis_unsynced": {
+        "en": "Redis at {where} leaves it to its system when it writes to disk: when its machine stops hard, half a minute of history and more is lost. Set appendfsync always.",
+        "zh": "位于 {where} 的 Redis 由操作系统决定何时写入磁盘：所在机器异常停止时会丢失半分钟或更多的历史。请设置 appendfsync always。",
+    },
     "warn.store.pg_unsafe": {
         "en": "Postgres at {where} runs with {name} = off: when its machine stops hard, histories may be lost or damaged. Set {name} = on.",
         "zh": "位于 {where} 的 Postgres 设置了 {name} = off：所在机器异常停止时，历史可能丢失或损坏。请设置 {name} = on。",
@@ -119,6 +127,26 @@ STORES: dict[str, dict[str, str]] = {
         "en": "the content {digest} is not what its name says",
         "zh": "内容 {digest} 与其摘要不符",
     },
+    "reason.copy.gap": {
+        "en": "events {first} to {last} are missing",
+        "zh": "缺少事件 {first} 至 {last}",
+    },
+    "reason.copy.no_event": {
+        "en": "event {seq} is not one",
+        "zh": "事件 {seq} 不是有效的事件",
+    },
+    "reason.copy.lost": {
+        "en": "{n:content|contents} cannot be read or changed ({digests}); `rerail retry RUN --step STEP --force` makes such outputs again",
+        "zh": "{n} 项内容无法读取或已改变（{digests}）；`rerail retry RUN --step STEP --force` 可重新生成这样的输出",
+    },
+    "reason.copy.wishes": {
+        "en": "what people asked of it cannot be read; all else was copied",
+        "zh": "无法读取人们对它提出的请求；其余已复制",
+    },
+    "reason.copy.failed": {
+        "en": "it was not copied: {error} What arrived of it is nobody's; once that is mended, type the command again",
+        "zh": "未能复制：{error} 已到达的部分不属于任何人；排除问题后请再次执行该命令",
+    },
     "cli.command.store": {
         "en": "Copy runs from one store to another.",
         "zh": "把任务从一个存储复制到另一个。",
@@ -149,6 +177,8 @@ STORES: dict[str, dict[str, str]] = {
     "cli.store.open": {"en": "left out", "zh": "已略过"},
     "cli.store.differs": {"en": "differs", "zh": "不一致"},
     "cli.store.damaged": {"en": "damaged", "zh": "已损坏"},
+    "cli.store.partial": {"en": "in part", "zh": "不完整"},
+    "cli.store.failed": {"en": "failed", "zh": "失败"},
     "cli.store.expired": {
         "en": "{n:content|contents} had expired before",
         "zh": "{n} 项内容此前已过期",
