@@ -15,7 +15,7 @@ from rerail.core.classify import Evidence, classify
 from rerail.core.codes import Category
 from rerail.core.coerce import coerce
 from rerail.core.schema import Schema
-from rerail.core.search import Hard, TooLong, _Automaton, _parser, is_hard, search
+from rerail.core.search import Hard, TooLong, _Automaton, _Irregular, _member, _parser, is_hard, search
 from rerail.core.texts import retold
 
 ATOMS = [
@@ -67,6 +67,53 @@ def test_no_pattern_blows_up(pattern: str) -> None:
     for length in (40, 900, 50_000):  # short texts are left to Python's search where that can do no harm
         assert search(pattern)("a" * length + "!") is False
     assert search(pattern)("x" * 50_000 + "!") is False
+
+
+LARGE = [
+    ("a{0,9000}b", "a" * 12_000),
+    ("[ab]{0,9000}c", "".join(Random(1).choices("ab", k=12_000))),
+    ("(?:a?){6000}a{6000}b", "a" * 12_000),
+    ("(a|b)*a(a|b){2000}d", "".join(Random(2).choices("ab", k=12_000))),
+    ("x(?:a?){6000}y", "x" * 12_000),
+    ("(?i)(?:[a-f]{0,40}[^b]){200}!", "".join(Random(3).choices("abC", k=12_000))),
+    ("(?:" + "|".join("".join(Random(n).choices("abcdef", k=5)) for n in range(2_500)) + ")z", "abcdef" * 2_000),
+]
+
+
+@pytest.mark.parametrize(("pattern", "text"), LARGE, ids=[pattern[:24] for pattern, _ in LARGE])
+def test_a_pattern_of_thousands_of_parts_is_looked_for_within_the_bound(pattern: str, text: str) -> None:
+    """P5: a letter costs a few operations on whole sets of parts, however many of them there are."""
+    assert search(pattern)(text) is False
+
+
+def test_what_would_take_too_much_is_told_and_not_waited_for() -> None:
+    """P5: thousands of parts that have nothing in common, and letters that are all different."""
+    letters = "".join(chr(0x4E00 + n) for n in range(6_000))
+    pattern = "[^x]*" + "".join(f"[^{letter}]?" for letter in letters) + "x"
+    assert search(pattern)(letters[:100] + "x")
+    with pytest.raises(TooLong) as raised:
+        search(pattern)(letters * 2)
+    assert (raised.value.pattern, raised.value.count) == (pattern, 12_000)
+    assert 100 < raised.value.most < 12_000
+    (fault,) = Schema({"pattern": pattern}).faults(letters * 2)
+    assert "12000 characters is too long" in fault.message
+
+
+def test_copies_of_a_part_find_what_it_finds() -> None:
+    """H2: large repeats, written out, of sets, ends and choices: the same as Python's search."""
+    chance = Random(5)
+    bodies = ["a", "[ab]", "(?:ab|b)", "(?:a|bb?)", r"(?:a\b|b)", "(?:a|^b)", "(?:b|a$)", "(?:ab){0,3}"]
+    for _ in range(150):
+        least = chance.randint(0, 4)
+        pattern = "".join(
+            f"(?:{chance.choice(bodies)}){{{least},{least + chance.randint(0, 30)}}}{chance.choice(['', 'c', 'b'])}"
+            for _ in range(2)
+        )
+        parsed = _parser.parse(pattern)
+        automaton = _Automaton(parsed, parsed.state.flags)
+        for _ in range(8):
+            text = "".join(chance.choices("abc ", [6, 6, 1, 1], k=chance.randint(0, 24)))
+            assert automaton.found(text) is (re.search(pattern, text) is not None), (pattern, text)
 
 
 @pytest.mark.parametrize(
@@ -194,15 +241,73 @@ def test_the_line_that_ends_the_text_ends_before_its_newline(pattern: str, text:
     assert _Automaton(parsed, parsed.state.flags).found(text) is (re.search(pattern, text) is not None)
 
 
+@pytest.mark.parametrize("flags", ["", "(?m)", "(?s)", "(?i)"])
+@pytest.mark.parametrize("pattern", ["a$", "^b", r"\Ab", r"b\Z", "^$", "a.b", "$", r"\bb", r"\Bb", "a$(?:\nb)?$"])
+def test_lines_begin_and_end_where_python_says(pattern: str, flags: str) -> None:
+    """V6: in the middle of a text a line ends only where the pattern asks for lines, in long texts, too."""
+    for text in ("", "a", "b", "a\nb", "a\nb\n", "b\na", "\n", "\n\nb", "A\nB", "ab", "a b", "xa\nx"):
+        for long in (text, "x" * 2_000 + text, text + "x" * 2_000):
+            found = re.search(flags + pattern, long) is not None
+            parsed = _parser.parse(flags + pattern)
+            assert _Automaton(parsed, parsed.state.flags).found(long) is found, (pattern, long[:9], len(long))
+
+
+def test_how_large_a_pattern_may_be() -> None:
+    """P5: its repeats written out; one part more, and whoever brings it is told; and so for ways to go back."""
+    assert not is_hard(r"(a)\1" + "x{0,9}" * 5) and is_hard(r"(a)\1" + "x{0,9}" * 6)
+    assert not is_hard("a{20000}") and is_hard("a{20001}")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "ways"),
+    [
+        (r"(a)?(?(1)b|c)", ["ab", "c"]),
+        (r"(a)?(?(1)b)", ["ab", "x"]),
+        (r"(?=a|b)b", ["b"]),
+        (r"(?<!a)b", ["b"]),
+        (r"(?>a|b)c", ["bc"]),
+        (r"(a|b)\1", ["aa"]),
+    ],
+)
+def test_what_is_not_regular_is_measured_in_all_its_parts(pattern: str, ways: list[str]) -> None:
+    """P5: what may take for ever is found wherever it stands in it: in both branches, and inside what looks around."""
+    assert all(search(pattern)(way) for way in ways)
+    for at, letter in enumerate(pattern):
+        if letter in "bc" and pattern[at - 1] not in "\\":
+            assert is_hard(f"{pattern[:at]}(?:(x|x)*)*{letter}{pattern[at + 1 :]}"), at
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found", "not_found"),
+    [(r"(?a)^\w+$", "abc", "äöü"), ("^(?i:a)b$", "Ab", "AB"), (r"(?a)(?i:a)\d", "A1", "A١")],
+)
+def test_what_changes_its_flags_is_left_to_pythons_search(pattern: str, found: str, not_found: str) -> None:
+    """P5: letters of ASCII alone, and flags of a part; texts that are too long for it are told."""
+    assert search(pattern)(found) and not search(pattern)(not_found)
+
+
+def test_what_is_no_pattern_is_not_hard() -> None:
+    """P5: that is told elsewhere; one that nobody can follow to its ground is hard."""
+    assert not is_hard("(") and not is_hard("a{9999999999999999999999}")
+    assert is_hard("(?:a" * 400 + ")*" * 400)
+
+
+def test_what_a_later_python_may_put_into_a_set_is_left_to_its_own_search() -> None:
+    """P5: kinds of letters that this one does not know."""
+    with pytest.raises(_Irregular):
+        _member("a kind of its own", None)
+
+
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """P5: the parts count, not the places: one place may hold thousands."""
-    monkeypatch.setattr("rerail.core.search.MOST_SEEN", 20_000)
+    monkeypatch.setattr("rerail.core.search.MOST_SEEN", 2_000)
     parsed = _parser.parse("(a|b)*a(a|b){300}d")
     automaton = _Automaton(parsed, parsed.state.flags)
     letters = "".join(Random(1).choices("ab", k=1_500))
     for end in range(100, 1_500, 100):
         assert not automaton.found(letters[:end])
-        assert sum(len(place.parts) for place in automaton._places.values()) <= 20_000 + 2 * 1_000
+        held = sum(place.parts.bit_length() // 64 + 1 + len(place.moves) for place in automaton._places.values())
+        assert held <= 2_000 + 10
     assert automaton.found(letters + "a" + "b" * 300 + "d")
 
 

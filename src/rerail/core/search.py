@@ -2,9 +2,13 @@
 
 Python's own search goes back and tries again, and nothing can end it: ``(a|a)*b`` takes for ever on forty letters. Here
 all ways are followed at once (Thompson), and each step that was seen is remembered, so that most letters cost one look.
+A step that was not takes a handful of operations on whole sets of parts, which are numbers with a bit for each part:
+parts that lie as far from what follows them as others do (those of a repeat that is written out) move together.
 
 Rules of this file:
 - Only whether a pattern is found is answered, so greedy or not makes no difference.
+- How much is done for one text is bounded too: a pattern of thousands of parts can make every letter a new step. Past
+  the bound the text is `TooLong`.
 - What is not regular (backreferences, looking ahead or behind, atomic groups) is left to Python's search, where nothing
   in it can take for ever, and for texts of a length that it can be done with: a longer one is `TooLong`: neither
   answer would be true. Else the pattern is `Hard`, and whoever brings it is told.
@@ -21,11 +25,14 @@ from re import _constants, _parser  # type: ignore[attr-defined]
 from typing import Any, Final
 
 MOST_PARTS: Final = 20_000  # of one pattern, its repeats written out
-MOST_SEEN: Final = 2_000_000  # parts that are remembered, of all places and steps together: some 100 MB at worst
+MOST_SEEN: Final = 1_000_000  # words of 64 parts that are remembered, and steps, together: some 100 MB at worst
+_PLACE: Final = 8  # the same for a place, beside its parts
+MOST_WORK: Final = 10_000_000  # operations on sets of parts for one text; some seconds
 SHORT: Final = 1_000  # characters of a text that Python's search may have, where it cannot take more than their square
 MOST_STEPS: Final = 1e8  # that Python's search may take at worst; about a second or two
 MOST_WAYS: Final = 1e5  # in which Python's search may have to read the same part of a text
 _MANY: Final = 16  # repeats of a part from which on it may be repeated without end
+_ALIKE: Final = 3  # ways of the same length from which on they are gone together
 _FEW: Final = 6  # repeats up to which what can be read in two ways may be repeated: all ways together are still few
 _REPEATS: Final = (_constants.MAX_REPEAT, _constants.MIN_REPEAT)
 _FLAGS: Final = re.UNICODE | re.IGNORECASE | re.MULTILINE | re.DOTALL | re.VERBOSE
@@ -45,6 +52,14 @@ class TooLong(ValueError):
         self.pattern, self.count, self.most = pattern, count, most
 
 
+class _Weary(Exception):
+    """As much was done as may be done for one text, up to this letter of it."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__(at)
+        self.at = at
+
+
 class _Irregular(Exception):
     """Something that only going back can find."""
 
@@ -53,7 +68,7 @@ class _Irregular(Exception):
 def search(pattern: str, *, ignore_case: bool = False) -> Callable[[str], bool]:
     """Whether a text holds the pattern; `re.error` if it is none, `Hard` if nobody could wait for the answer.
 
-    What is given back raises `TooLong` for a text that only an irregular pattern is too slow for.
+    What is given back raises `TooLong` for a text that an irregular pattern, or a very large one, is too slow for.
     """
     flags = re.IGNORECASE if ignore_case else 0
     quick = re.compile(pattern, flags).search
@@ -67,7 +82,16 @@ def search(pattern: str, *, ignore_case: bool = False) -> Callable[[str], bool]:
             raise Hard(pattern) from error
         else:
             plain = not _nested(parsed) and _degree(parsed) <= 1 and _ways(parsed) <= 100
-            return lambda text: quick(text) is not None if plain and len(text) <= SHORT else found(text)
+
+            def regular(text: str) -> bool:
+                if plain and len(text) <= SHORT:
+                    return quick(text) is not None
+                try:
+                    return found(text)
+                except _Weary as weary:
+                    raise TooLong(pattern, len(text), weary.at) from None
+
+            return regular
     degree, ways = _degree(parsed), _ways(parsed)
     if _nested(parsed) or degree > 3 or ways > MOST_WAYS:
         raise Hard(pattern)
@@ -166,16 +190,54 @@ def _nested(parts: Iterable[Any], times: int = 1) -> bool:
 
 
 class _Place:
-    """Where a search is: the parts that may come next, and what came before."""
+    """Where a search is: the parts that may come next, one bit each, and what came before."""
 
     __slots__ = ("before", "moves", "parts")
 
-    def __init__(self, parts: frozenset[int], before: str) -> None:
+    def __init__(self, parts: int, before: str) -> None:
         self.parts, self.before = parts, before
         self.moves: dict[str, _Place | None] = {}  # letter → where it leads; None: the pattern is found
 
 
-_NEW: Final = _Place(frozenset(), "")  # a step that is not remembered
+_NEW: Final = _Place(0, "")  # a step that is not remembered
+
+
+class _Ways:
+    """From parts to what follows them: together where many go equally far, or to the same; one by one where not."""
+
+    def __init__(self, edges: Iterable[tuple[int, int]]) -> None:
+        far: dict[int, list[int]] = {}
+        for part, on in edges:
+            far.setdefault(on - part, []).append(part)
+        self._together = [(_bits(parts), length) for length, parts in far.items() if len(parts) >= _ALIKE]
+        same: dict[int, list[int]] = {}
+        for length, parts in far.items():
+            for part in parts if len(parts) < _ALIKE else ():
+                same.setdefault(part + length, []).append(part)
+        self._meeting = [(_bits(parts), 1 << on) for on, parts in same.items() if len(parts) >= _ALIKE]
+        self._single: dict[int, int] = {}  # part → all that follow it, by ways of their own
+        for on, parts in same.items():
+            for part in parts if len(parts) < _ALIKE else ():
+                self._single[part] = self._single.get(part, 0) | 1 << on
+        self._lonely = _bits(self._single)
+
+    def follow(self, parts: int) -> tuple[int, int]:
+        """What follows these, and how many operations that took."""
+        following, work = 0, len(self._together) + len(self._meeting) + 2
+        for mask, length in self._together:
+            some = parts & mask
+            if some:
+                following |= some << length if length > 0 else some >> -length
+        for mask, on in self._meeting:
+            if parts & mask:
+                following |= on
+        lonely = parts & self._lonely
+        while lonely:
+            lowest = lonely & -lonely
+            following |= self._single[lowest.bit_length() - 1]
+            lonely ^= lowest
+            work += 3
+        return following, work
 
 
 class _Automaton:
@@ -185,22 +247,41 @@ class _Automaton:
         self._multiline, self._dotall = bool(flags & re.MULTILINE), bool(flags & re.DOTALL)
         self._ignore_case = bool(flags & re.IGNORECASE)
         self._tests: dict[int, Test] = {}
+        self._known: dict[Any, Test] = {}  # what a part is made of → its test: copies of a part share one
         self._conditions: dict[int, Any] = {}
         self._next: list[list[int]] = [[]]  # part → what follows it; the first part is the end of the pattern
         self._start = self._sequence(parsed, 0)
-        self._places: dict[tuple[frozenset[int], str], _Place] = {}
+        self._places: dict[tuple[int, str], _Place] = {}
         self._seen = 0
+        ways = [(part, on) for part, following in enumerate(self._next) for on in following]
+        self._past = _Ways((part, on) for part, on in ways if part in self._tests)  # a letter
+        self._free = _Ways((part, on) for part, on in ways if part not in self._tests)  # nothing
+        by_test: dict[Test, list[int]] = {}
+        for part, test in self._tests.items():
+            by_test.setdefault(test, []).append(part)
+        self._kinds = [(test, _bits(parts)) for test, parts in by_test.items()]
+        by_condition: dict[Any, list[int]] = {}
+        for part, condition in self._conditions.items():
+            by_condition.setdefault(condition, []).append(part)
+        self._gates = [(condition, _bits(parts)) for condition, parts in by_condition.items()]
+        self._letters: dict[str, int] = {}  # letter → the tests that it passes
+        self._begun: dict[int, int] = {}  # the conditions that hold → what a search that begins here may come to
+        self._words = len(self._next) // 64 + 1
 
     def found(self, text: str) -> bool:
-        """Whether the text holds the pattern."""
-        place = self._place(frozenset(), "")
+        """Whether the text holds the pattern; `_Weary` if that took too much."""
+        place, work = self._place(0, ""), 0
         last = len(text) - 1
         for at, letter in enumerate(text):
             if at == last and letter == "\n":
-                return self._matches(place, "\n", last=True) or self._ends(self._moved(place, letter, last=True))
+                reached, _ = self._reached(place, letter, last=True)
+                return bool(reached & 1) or self._ends(self._moved(reached, letter)[0])
             following = place.moves.get(letter, _NEW)
             if following is _NEW:
-                following = self._step(place, letter)
+                following, more = self._step(place, letter)
+                work += more
+                if work > MOST_WORK:
+                    raise _Weary(at)
             if following is None:
                 return True
             place = following
@@ -208,56 +289,75 @@ class _Automaton:
 
     # -- Following ------------------------------------------------------------------------------------------------
 
-    def _step(self, place: _Place, letter: str) -> _Place | None:
+    def _step(self, place: _Place, letter: str) -> tuple[_Place | None, int]:
+        """Where a letter leads, and how many operations it took to find out; one on a large set counts for more."""
         self._seen += 1
         if self._seen > MOST_SEEN:
             self._forget()
-        following = None if self._matches(place, letter) else self._moved(place, letter)
+        reached, work = self._reached(place, letter)
+        following: _Place | None = None
+        if not reached & 1:
+            following, more = self._moved(reached, letter)
+            work += more
         place.moves[letter] = following
-        return following
+        return following, work * (1 + self._words // 64)
 
-    def _place(self, parts: frozenset[int], before: str) -> _Place:
+    def _place(self, parts: int, before: str) -> _Place:
         kind = before if before in ("", "\n") else "w" if _is_word(before) else " "
         key = (parts, kind)
         found = self._places.get(key)
         if found is None:
-            self._seen += len(parts)
+            self._seen += _PLACE + self._words
             found = self._places.setdefault(key, _Place(parts, kind))
         return found
 
     def _forget(self) -> None:
         """Let go of all that is remembered, also of the ways by which one place would hold the others."""
-        places, self._places, self._seen = self._places, {}, 0
+        places, self._places, self._letters, self._seen = self._places, {}, {}, 0
         for place in list(places.values()):
             place.moves = {}
 
-    def _moved(self, place: _Place, letter: str, *, last: bool = False) -> _Place:
-        tests, following = self._tests, self._next
-        reached = [part for part in self._reached(place, letter, last=last) if part > 0 and tests[part](letter)]
-        return self._place(frozenset(on for part in reached for on in following[part]), letter)
-
-    def _matches(self, place: _Place, letter: str | None, *, last: bool = False, empty: bool = False) -> bool:
-        return -1 in self._reached(place, letter, last=last, empty=empty)
+    def _moved(self, reached: int, letter: str) -> tuple[_Place, int]:
+        passed, asked = self._letters.get(letter), 0
+        if passed is None:
+            passed, asked = 0, 2 * len(self._kinds)
+            for test, parts in self._kinds:
+                if test(letter):
+                    passed |= parts
+            self._letters[letter] = passed
+            self._seen += self._words
+        following, work = self._past.follow(reached & passed)
+        return self._place(following, letter), work + asked
 
     def _ends(self, place: _Place, *, empty: bool = False) -> bool:
-        return self._matches(place, None, empty=empty)
+        return bool(self._reached(place, None, empty=empty)[0] & 1)
 
-    def _reached(self, place: _Place, letter: str | None, *, last: bool = False, empty: bool = False) -> set[int]:
-        """The tests that come next from here, and -1 for the end of the pattern; a search may begin anywhere."""
-        found: set[int] = set()
-        known = {self._start, *place.parts}
-        todo = list(known)
-        while todo:
-            part = todo.pop()
-            if part == 0:
-                found.add(-1)
-            elif part in self._tests:
-                found.add(part)
-            elif part not in self._conditions or self._holds(self._conditions[part], place, letter, last, empty):
-                fresh = [on for on in self._next[part] if on not in known]
-                known.update(fresh)
-                todo += fresh
-        return found
+    def _reached(
+        self, place: _Place, letter: str | None, *, last: bool = False, empty: bool = False
+    ) -> tuple[int, int]:
+        """All parts that come next from here, the end of the pattern among them; a search may begin anywhere."""
+        shut = 0
+        for condition, parts in self._gates:
+            if not self._holds(condition, place, letter, last, empty):
+                shut |= parts
+        work = 0
+        begun = self._begun.get(shut)
+        if begun is None:
+            begun, work = self._free_from(1 << self._start, 0, shut)
+            self._begun[shut] = begun
+        reached, more = self._free_from(place.parts & ~begun, begun, shut)
+        return reached, work + more
+
+    def _free_from(self, fresh: int, known: int, shut: int) -> tuple[int, int]:
+        """All that is reached from these without a letter, beside what is known, and the operations that took."""
+        known |= fresh
+        work = 0
+        while fresh:
+            following, more = self._free.follow(fresh & ~shut)
+            work += more
+            fresh = following & ~known
+            known |= fresh
+        return known, work
 
     def _holds(self, condition: Any, place: _Place, letter: str | None, last: bool, empty: bool) -> bool:
         before = place.before
@@ -299,7 +399,10 @@ class _Automaton:
         if operator is _constants.AT:
             self._conditions[part] = given
         else:
-            self._tests[part] = self._test(operator, given)
+            made_of = (operator, str(given))
+            if made_of not in self._known:
+                self._known[made_of] = self._test(operator, given)
+            self._tests[part] = self._known[made_of]
         return part
 
     def _repeat(self, given: Any, following: int) -> int:
@@ -336,6 +439,15 @@ class _Automaton:
         if not self._ignore_case:
             return test
         return lambda letter: any(test(one) for one in {letter, letter.lower(), letter.upper(), letter.swapcase()})
+
+
+def _bits(parts: Iterable[int]) -> int:
+    """A set of parts as a number."""
+    listed = list(parts)
+    held = bytearray(max(listed, default=0) // 8 + 1)
+    for part in listed:
+        held[part // 8] |= 1 << part % 8
+    return int.from_bytes(held, "little")
 
 
 def _is_one(wanted: str) -> Test:
