@@ -14,7 +14,7 @@ from tests.browser.served import Served
 from tests.browser.stories import trip
 
 Open = Callable[..., Page]
-TABS = ("graph", "timeline", "steps", "events", "plan", "files")
+TABS = ("graph", "timeline", "steps", "events", "plan", "files", "whatif")
 
 UNNAMED = Path(__file__).with_name("unnamed.js").read_text()
 

@@ -24,7 +24,7 @@ describe("the texts", () => {
 
   it("are all used", () => {
     const code = used.map(([, text]) => text).join("\n");
-    const areas = ["status", "outcome", "rung", "category", "wait", "verified", "effect", "budget", "action", "connection", "theme", "tab", "plan", "revision", "resolve", "steps", "waiting", "event"];
+    const areas = ["status", "unknown", "outcome", "rung", "category", "wait", "verified", "effect", "budget", "action", "connection", "theme", "tab", "plan", "revision", "resolve", "steps", "waiting", "event"];
     const idle = Object.keys(en).filter((key) => !code.includes(`"${key}"`) && !areas.includes(key.split(".")[0]!));
     expect(idle).toEqual([]);
   });

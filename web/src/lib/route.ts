@@ -1,7 +1,7 @@
 // Where one is, kept behind the # of the address: a reload comes back to the same place, and the server needs no rule.
 import { useSyncExternalStore } from "react";
 
-export const TABS = ["graph", "timeline", "steps", "events", "plan", "files"] as const;
+export const TABS = ["graph", "timeline", "steps", "events", "plan", "files", "whatif"] as const;
 export type Tab = (typeof TABS)[number];
 export type Route = { page: "list" } | { page: "setup" } | { page: "run"; run: string; tab: Tab; step: string | null };
 

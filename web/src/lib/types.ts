@@ -318,3 +318,19 @@ export interface Health {
   read_only?: boolean;
   language?: string;
 }
+
+/** What a run or a step took. */
+export interface ReplaySpent { status: string; calls: number; waited: number; seconds?: number; tokens?: number; cost?: number }
+
+/** A recorded run, and what it would have been under other settings. */
+export interface Replay {
+  run_id: string;
+  settings: Record<string, { recorded: Json; replayed: Json }>;
+  known: boolean;
+  same: boolean;
+  branch: number | null;
+  recorded: ReplaySpent;
+  replayed: ReplaySpent;
+  steps: { step: string; changed: boolean; other_output: boolean; recorded: ReplaySpent; replayed: ReplaySpent }[];
+  unknown: { what: string; step?: string | null; tool?: string | null }[];
+}

@@ -18,9 +18,10 @@ import { PlanTab } from "./PlanTab";
 import { StepDrawer } from "./StepDrawer";
 import { StepsTab } from "./StepsTab";
 import { TimelineTab } from "./TimelineTab";
+import { WhatIfTab } from "./WhatIfTab";
 
 const GraphTab = lazy(() => import("./GraphTab"));
-const KEYS: Record<Tab, string> = { graph: "g g", timeline: "g t", steps: "g s", events: "g e", plan: "g p", files: "g a" };
+const KEYS: Record<Tab, string> = { graph: "g g", timeline: "g t", steps: "g s", events: "g e", plan: "g p", files: "g a", whatif: "g w" };
 const connectionOf = (store: RunStore): Connection => store.connection;
 const problemOf = (store: RunStore): Problem | null => store.problem;
 
@@ -89,11 +90,15 @@ function View({ tab }: { tab: Tab }): ReactNode {
     case "events": return <EventsTab />;
     case "plan": return <PlanTab />;
     case "files": return <FilesTab />;
+    case "whatif": return <WhatIfTab />;
   }
 }
 
 function Tabs({ route }: { route: RunRoute }): ReactNode {
   const wide = useWide("(min-width: 720px)");
+  useEffect(() => {
+    document.getElementById(`tab-${route.tab}`)?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }, [route.tab, wide]);
   const turn = (by: number): void => {
     const next = TABS[(TABS.indexOf(route.tab) + by + TABS.length) % TABS.length]!;
     go({ ...route, tab: next });
