@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 import rerail
@@ -14,6 +17,7 @@ from rerail.core.plan import Effect
 from rerail.engine.failures import from_code
 from rerail.ports import Row
 from rerail.testing import CrashReport, crash_in_process
+from rerail.testing.crashes import _Stage
 from rerail.testing.crashes.judging import Evidence, judge, tools_of
 from rerail.testing.crashes.ledger import Call, End, Kept, Line, digest_of
 
@@ -223,3 +227,50 @@ def test_a_call_is_compared_with_the_same_call_only() -> None:
     assert tools_of(usual, [failed])[0].failed == 1
     often = Evidence([first, End(1, RUN, "a", 1, error="no")], {})
     assert tools_of(often, [failed])[0].failed == 0
+
+
+def test_a_point_that_was_not_reached_was_not_tried() -> None:
+    """E1: a run that goes otherwise than the undisturbed one has fewer moments; without a death nothing was shown."""
+    failing = [ConnectionError("only the very first time")]
+
+    @rerail.tool
+    def moody() -> int:
+        if failing:
+            raise failing.pop()
+        return 1
+
+    settings = {"retry": {"backoff_base": 0.01, "jitter": False}}
+    counts = crash_in_process({"steps": [{"id": "a", "tool": "moody"}]}, lambda: [moody], settings).counts()
+    assert counts["not_reached"] > 0
+    assert counts["tried"] == counts["died"] == counts["points"] - counts["not_reached"]
+
+
+HANGING = """
+import os, pathlib, subprocess, time
+import rerail
+
+
+@rerail.tool
+def hang() -> int:
+    child = subprocess.Popen(["sleep", "1000"])
+    pathlib.Path({file!r}).write_text(str(child.pid))
+    time.sleep(1000)
+    return 1
+"""
+
+
+async def test_a_process_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
+    """X4: nothing that a tool started is left running behind the test."""
+    tools, pid = tmp_path / "hanging.py", tmp_path / "pid"
+    tools.write_text(HANGING.format(file=str(pid)))
+    stage = _Stage(rerail.Plan.load({"steps": [{"id": "a", "tool": "hang"}]}), [str(tools)], rerail.Settings())
+    stage.patience = 6.0
+    seen = await stage.trial(tmp_path / "trial", 0)
+    assert "6 s" in seen.problem
+    for _ in range(100):
+        if not psutil.pid_exists(int(pid.read_text())):
+            return
+        if psutil.Process(int(pid.read_text())).status() == psutil.STATUS_ZOMBIE:
+            return  # dead; nobody has asked for it yet
+        await asyncio.sleep(0.05)
+    pytest.fail("what the tool started is still there")

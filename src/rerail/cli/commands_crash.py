@@ -26,7 +26,7 @@ from rerail.testing.crashes import crashtest as run_crashtest
 
 SHOWN = 5  # broken points that are told of one by one
 TOLD_EVERY = 10  # trials
-ROWS = ("tried", "lost", "repeated", "missing", "different", "unfinished", "doubts", "open")
+ROWS = ("tried", "not_reached", "lost", "repeated", "missing", "different", "unfinished", "doubts", "open")
 FAULTS = ("lost", "repeated", "missing", "different")
 BAD = ("lost", "repeated", "missing", "different", "unfinished")
 

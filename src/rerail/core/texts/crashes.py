@@ -54,6 +54,10 @@ CRASHES: dict[str, dict[str, str]] = {
         "zh": "在尝试的 {tried} 个崩溃点中，有 {broken} 个违反了保证（{seconds}）",
     },
     "cli.crash.row.tried": {"en": "crash points tried", "zh": "尝试的崩溃点"},
+    "cli.crash.row.not_reached": {
+        "en": "points that were not reached, and so not tried",
+        "zh": "未到达、因而未尝试的崩溃点",
+    },
     "cli.crash.row.lost": {"en": "acknowledged events lost", "zh": "丢失的已确认事件"},
     "cli.crash.row.repeated": {"en": "effects repeated that must not be", "zh": "不应重复却重复的效果"},
     "cli.crash.row.missing": {"en": "steps missing from the verdict", "zh": "结论中缺失的步骤"},

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -73,7 +75,8 @@ class CrashReport:
         trials = self.trials
         return {
             "points": self.points,
-            "tried": len(trials),
+            "tried": sum(bool(trial.what) for trial in trials),
+            "not_reached": sum(not trial.what for trial in trials),  # the run went otherwise, and there was no crash
             "died": sum(bool(trial.what) for trial in trials),
             "lost": sum(len(trial.lost) for trial in trials),
             "repeated": sum(len(trial.repeated) for trial in trials),
@@ -240,7 +243,8 @@ class _Stage:
             return tell("crash.problem.hangs", seconds=round(self.patience or 0))
         finally:
             if child.returncode is None:
-                child.kill()
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(child.pid, signal.SIGKILL)  # with what its tools have started: it leads its own group
                 await child.wait()
         lines = read(ledger_in(folder))
         if child.returncode == 0 or any(isinstance(line, Death) and line.life == life for line in lines):
