@@ -10,16 +10,28 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import random
 import shutil
 import subprocess
 import sys
 import tempfile
 import tomllib
+from hashlib import sha256
 from pathlib import Path
 
+from tests.mutation.mutants import Mutant, mutants_of
+
 HERE = Path(__file__).resolve().parent
-TESTS = ("tests/core", "tests/mind", "tests/scenarios", "tests/laws")
+NOTICED = ("killed", "timeout")
+# Those that run in this process alone, and quickly for what they notice.
+ENGINE = (
+    "examining", "families", "files", "handover", "intent", "live", "minds", "outlook", "produces", "staging",
+    "workspace",
+)  # fmt: skip
+TESTS = (
+    "tests/core", "tests/mind", "tests/histories", "tests/laws/test_laws.py", "tests/laws/test_minds.py",
+    *(f"tests/scenarios/test_{name}.py" for name in ("chain", "recovery", "models")),
+    *(f"tests/engine/test_{name}.py" for name in ENGINE),
+)  # fmt: skip
 
 
 def main() -> int:
@@ -39,6 +51,7 @@ def main() -> int:
     parser.add_argument(
         "--map", type=Path, default=None, help="where to keep which test reaches what, for the next time"
     )
+    parser.add_argument("--again", action="store_true", help="rows of those that were not noticed count for nothing")
     parser.add_argument("--inside", nargs=2, type=int, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.inside:
@@ -67,35 +80,31 @@ def main() -> int:
 def _inside(given: argparse.Namespace) -> int:
     """In the copy: draw, load the tests, run."""
     import pytest
-    from tests.mutation.mutants import mutants_of
     from tests.mutation.runner import CORE, Runner
 
+    everything, drawn = _drawn(given, CORE)
+    done = {row["name"] for row in _rows(given.out) if not given.again or row["end"] in NOTICED}
+    job, jobs = given.inside
+    mine = [one for i, one in enumerate(drawn) if i % jobs == job and one.name not in done]
+    print(f"{everything:,} mutants, {len(drawn):,} drawn, {len(mine):,} to run here", file=sys.stderr)
+    words = ["-q", "-s", "--timeout=60", "-m", "not long", "-o", "addopts=--import-mode=importlib"]
+    words += ["--assert=plain", "--tb=no"]  # nobody reads why a test failed
+    words += [word for name in ("cacheprovider", "xdist", "langsmith", "schemathesis") for word in ("-p", f"no:{name}")]
+    ended = pytest.main([*words, *given.tests], plugins=[Runner(mine, given.out, given.most, given.map)])
+    return 0 if ended in (0, 5) else int(ended)
+
+
+def _drawn(given: argparse.Namespace, core: Path) -> tuple[int, list[Mutant]]:
+    """How many mutants there are, and those that are meant."""
     everything = [
-        one for file in sorted(CORE.glob("*.py")) if given.only in ("", file.name) for one in mutants_of(file)
+        one for file in sorted(core.glob("*.py")) if given.only in ("", file.name) for one in mutants_of(file)
     ]
     if given.names:
         wanted = set(given.names.read_text("utf-8").splitlines())
-        drawn = [one for one in everything if one.name in wanted]
-    else:
-        drawn = random.Random(given.seed).sample(everything, min(given.mutants, len(everything)))
-    done = {row["name"] for row in _rows(given.out)}
-    job, jobs = given.inside
-    mine = [one for i, one in enumerate(drawn) if i % jobs == job and one.name not in done]
-    print(f"{len(everything):,} mutants, {len(drawn):,} drawn, {len(mine):,} to run here", file=sys.stderr)
-    words = [
-        "-x",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:xdist",
-        "-o",
-        "addopts=--import-mode=importlib",
-        "-m",
-        "not long",
-    ]
-    ended = pytest.main([*words, *given.tests], plugins=[Runner(mine, given.out, given.most, given.map)])
-    return 0 if ended in (0, 5) else int(ended)
+        return len(everything), [one for one in everything if one.name in wanted]
+    # By their names, so that a change somewhere in the core does not draw all others anew.
+    order = sorted(everything, key=lambda one: sha256(f"{given.seed} {one.name}".encode()).digest())
+    return len(everything), order[: given.mutants]
 
 
 def _rows(out: Path) -> list[dict[str, str]]:
@@ -105,10 +114,11 @@ def _rows(out: Path) -> list[dict[str, str]]:
 def _told(given: argparse.Namespace) -> int:
     """The score, and who survived."""
     equivalent = tomllib.loads((HERE / "equivalent.toml").read_text("utf-8"))["mutants"]
-    rows = {row["name"]: row for row in _rows(given.out)}.values()
+    meant = {one.name for one in _drawn(given, HERE.parents[1] / "src" / "rerail" / "core")[1]}
+    rows = {row["name"]: row for row in _rows(given.out) if row["name"] in meant}.values()
     alike = [row for row in rows if row["name"] in equivalent]
     counted = [row for row in rows if row["name"] not in equivalent]
-    dead = [row for row in counted if row["end"] in ("killed", "timeout")]
+    dead = [row for row in counted if row["end"] in NOTICED]
     for row in counted:
         if row not in dead:
             print(f"{row['end']:9} {row['line']:>4}  {row['name']}")

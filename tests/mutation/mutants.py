@@ -38,6 +38,8 @@ class Mutant:
     line: int
     before: str
     after: str
+    first: int  # the lines of its statement; of a compound one, those of the head
+    last: int
     again: int = 0  # the how-manieth of its name in the function
 
     @property
@@ -52,13 +54,14 @@ def mutants_of(file: Path) -> list[Mutant]:
     found: list[Mutant] = []
     named: Counter[str] = Counter()
     for name, function in functions(ast.parse(file.read_text("utf-8"))):
+        spans = dict(_spans(function))
         for number, node in enumerate(_nodes(function)):
             for variant, other in enumerate(_faults(node)):
                 before, after = _words(node), _words(other)
                 again = named[f"{name} {before} {after}"]
                 named[f"{name} {before} {after}"] += 1
                 line = getattr(node, "lineno", function.lineno)
-                found.append(Mutant(file.name, name, number, variant, line, before, after, again))
+                found.append(Mutant(file.name, name, number, variant, line, before, after, *spans[node], again))
     return found
 
 
@@ -98,6 +101,20 @@ def _nodes(function: Function) -> Iterator[ast.AST]:
         yield node
         children = [child for field, child in _children(node) if field not in ("annotation", "returns", "args_types")]
         stack.extend(reversed(children))
+
+
+def _spans(function: Function) -> Iterator[tuple[ast.AST, tuple[int, int]]]:
+    """Each node of a function with the lines of the statement that it is in."""
+    stack: list[tuple[ast.AST, tuple[int, int]]] = [(function, (function.lineno, function.lineno))]
+    while stack:
+        node, span = stack.pop()
+        if isinstance(node, ast.stmt | ast.match_case | ast.ExceptHandler):
+            head = node.pattern if isinstance(node, ast.match_case) else node
+            inner = [one for one in ast.iter_child_nodes(node) if isinstance(one, ast.stmt | ast.match_case)]
+            starts = [one.pattern.lineno if isinstance(one, ast.match_case) else one.lineno for one in inner]
+            span = head.lineno, max(head.lineno, min(starts) - 1) if starts else head.end_lineno or head.lineno
+        yield node, span
+        stack.extend((child, span) for child in ast.iter_child_nodes(node))
 
 
 def _children(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
