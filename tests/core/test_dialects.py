@@ -189,3 +189,26 @@ def test_a_key_that_is_there_twice_is_refused(text: str) -> None:
     with pytest.raises(PlanError, match="is there twice") as refused:
         Plan.load(text)
     assert refused.value.code == "PLAN_UNREADABLE"
+
+
+def test_plans_that_follow_each_other_without_end_are_no_plan() -> None:
+    """P5, T6: a hundred are enough for everybody; what is behind is a fault of the last."""
+    plan: dict[str, Any] = {"steps": [{"tool": "t"}]}
+    for _ in range(102):
+        plan = {"steps": [{"tool": "t"}], "follow_up": plan}
+    part: Any = Plan.load(plan)
+    while part.follow_up is not None:
+        part = part.follow_up
+    assert [fault.code for fault in part.faults] == ["BAD_VALUE"]
+
+
+def test_a_number_that_nobody_can_write_is_no_id() -> None:
+    """P5, P6: told as a fault, and no crash."""
+    plan = Plan.load({"steps": [{"id": 2**20_000, "tool": "t"}, {"id": "b", "tool": "t"}]})
+    assert "BAD_VALUE" in {fault.code for fault in plan.faults}
+
+
+@pytest.mark.parametrize("plan", [Plan("\ud800", (Step("a", "t"),)), Plan("", (Step("a", "t", title="\ud800"),))])
+def test_half_a_character_cannot_be_kept(plan: Plan) -> None:
+    """P5: in an objective, or in any text of a step."""
+    assert [fault.code for fault in plan.check()] == ["BAD_VALUE"]

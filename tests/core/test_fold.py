@@ -14,7 +14,7 @@ from rerail.core.policy import Policy, Rung
 from rerail.core.state import State
 from rerail.core.tools import ToolSpec
 from rerail.core.track import Phase, Ready, same_inputs
-from rerail.core.verdict import run_status, status_of
+from rerail.core.verdict import run_status, status_of, verdict
 
 NO = Error("TOOL_FAILED", Category.TOOL, "no")
 LOST = Error("TIMEOUT", Category.TRANSIENT, "late")
@@ -407,6 +407,25 @@ def test_wide_joins_keep_one_digest_of_all() -> None:
     assert len(before) == 2 and state.inputs(state.tracks["j"]) == before
     then(state, ev.Acted("resolve", "ann", "n3", outcome="succeeded", output=2, digest="other"))
     assert state.inputs(state.tracks["j"]) != before and repr(state.tracks["j"]) == "Track('j', PENDING, OPEN)"
+
+
+def test_what_was_made_from_a_step_that_is_not_needed_any_more_is_kept_and_out_of_date() -> None:
+    """R3, P2: a person had made it by hand, and wants it done anew; a clean-up that ran is as good as it was."""
+    only_then = Need("a", When.FAILURE)
+    steps = (
+        Step("a", "t"), Step("c", "t", needs=(only_then,)), Step("b", "t", needs=(Need("c"),)),
+        Step("e", "t", needs=(only_then, Need("c"))),
+    )  # fmt: skip
+    by_hand = [ev.Acted("resolve", "ann", name, outcome="succeeded", output=name, digest=name) for name in ("c", "e")]
+    made = (ev.StepStarted("b", 1, "t"), ev.StepSucceeded("b", 1, "b", "d"))
+    again = ev.RetryBegin(1, "ann", ("c",), ("c", "b", "e"), 3, automatic=False, course=Course(("c",), automatic=False))
+    state = begun(STARTED, DONE, *by_hand, *made, again, steps=steps)
+    assert [event.step for event in answer(state) if isinstance(event, ev.StepSkipped)] == ["c"]
+    then(state, *answer(state))
+    kept = {event.step: event.stale for event in answer(state) if isinstance(event, ev.StepKept)}
+    assert kept == {"b": "needless", "e": ""}
+    then(state, *answer(state))
+    assert verdict(state).success and verdict(state).degraded
 
 
 def test_a_persons_retry_gives_optional_steps_another_chance() -> None:

@@ -100,6 +100,10 @@ SAID: list[tuple[Event, str, str, str]] = [
     (ev.StepSkipped("a", "SKIP_USER", "because"), "skipped", "a", "because [SKIP_USER]"),
     (ev.StepKept("a"), "succeeded", "a", "kept: its inputs did not change"),
     (ev.StepKept("a", "once"), "succeeded", "a", "kept although its inputs changed: its effect must not happen twice"),
+    (
+        ev.StepKept("a", "needless"),
+        "succeeded", "a", "kept, and out of date: a step it was made from was not needed this time",
+    ),
     (ev.StepRenewed("a"), "retry", "a", "its inputs changed, so it runs again"),
     (ev.RetryScheduled("a", 2, 4, 2, 3.0, 9.0), "retry", "a", "attempt 2 of 4 in 3.0 s (2 left after that)"),
     (ev.RetryScheduled("a", 2, 4, 2, 0.0, 9.0), "retry", "a", "attempt 2 of 4 at once (2 left after that)"),
@@ -134,6 +138,10 @@ def test_ends_and_stops_have_lines_too() -> None:
     assert (
         stopped is not None and stopped.sign == "failed" and stopped.words.endswith("(max_attempts) [BUDGET_EXCEEDED]")
     )
+    told_of = (ev.Notified("webhook", "host", True, about="done"), ev.Notified("webhook", "host", False, about="done"))
+    assert stopped.step == "" and [(line.sign, line.step) for one in told_of if (line := lines.words(one))] == [
+        ("act", ""), ("failed", ""),
+    ]  # fmt: skip
     done = lines.words(ev.Done("failed", False, False, False, summary="failed: a (it broke)"))
     assert done == Told("failed", "", "failed: a (it broke)")
     told = lines.words(ev.Notified("webhook", "host", True, about="done"))
@@ -354,6 +362,7 @@ def test_only_what_is_about_a_step_is_in_its_story() -> None:
         ev.Replanned(2, Course(steps=(Step("n", "t"),)), "m", "other"),
         ev.Replanned(3, Course(steps=(Step("a", "t"),)), "m", "mine"),
         ev.StepKept("a", "once"),
+        ev.StepKept("a", "needless"),
         ev.StepRenewed("a"),
         ev.StepSkipped("a", "SKIP_USER", "so", "ann"),
         ev.Resumed("ann"),
@@ -361,8 +370,9 @@ def test_only_what_is_about_a_step_is_in_its_story() -> None:
     )
     assert [line[10:] for line in lines[1:-1]] == [
         "retry round 2 by ann: a; 2 steps in the chain", "new plan (revision 3) by m: mine",
-        "kept although its inputs changed: its effect must not happen twice", "its inputs changed, so it runs again",
-        "so [SKIP_USER]",
+        "kept although its inputs changed: its effect must not happen twice",
+        "kept, and out of date: a step it was made from was not needed this time",
+        "its inputs changed, so it runs again", "so [SKIP_USER]",
     ]  # fmt: skip
     assert any("保留" in line for line in told(ev.StepKept("a"), step="a", lang="zh"))
 
@@ -434,3 +444,21 @@ def test_of_many_spoilt_files_a_few_are_told() -> None:
     damaged = {f"f{n}.md": "cut short" for n in range(12)}
     lines = told(ev.RetryBegin(1, "ann", ("a",), ("a",), 1, automatic=False, damaged=damaged))
     assert sum("could not be kept: cut short" in line for line in lines) == 8
+
+
+def test_what_a_person_is_asked_stands_in_one_line() -> None:
+    """X7: the question, the call, the files that it reads, and what of it is poor."""
+    item = {
+        "for": "confirm", "step": "g", "files": ["f", "h"], "question": "ok?", "args": {"x": 1}, "tool": "t",
+        "made_from_degraded": {"a": "hole"},
+    }  # fmt: skip
+    assert waited_for_one(item) == (
+        "step g waits for a confirmation: ok?  it would call t(x=1)  (it reads f, h)  (made without the output of a)"
+    )
+
+
+def test_a_story_begins_with_what_was_wanted() -> None:
+    """I1: or with a dash, if nobody said; and a round names what it is for."""
+    nothing = [Record("r", 1, 1.0, ev.RunStarted()), Record("r", 2, 2.0, ev.PlanAccepted(Plan("", STEPS)))]
+    assert story(fold("r", nothing), nothing).splitlines()[0].endswith("-")
+    assert "a, c" in story(state_of(), begun(ev.RetryBegin(1, "ann", ("a", "c"), ("a", "c"), 2, automatic=False)))

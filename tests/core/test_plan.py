@@ -20,12 +20,15 @@ from rerail.core.plan import (
     Need,
     Produced,
     Step,
+    Trust,
     Verify,
     When,
     cycles,
     definition,
     full_needs,
     names_of,
+    path_fault,
+    servers_of,
 )
 from rerail.core.schema import Schema
 from rerail.core.tools import ToolSpec
@@ -728,3 +731,132 @@ def test_who_looks_at_a_file_must_be_a_tool() -> None:
 def test_a_need_that_is_no_step_closes_no_circle() -> None:
     """P5: circles are found beside needs that nobody knows."""
     assert cycles({"a": ["gone", "b"], "b": ["a", "gone too"], "c": ["gone"]}) == [["a", "b", "a"]]
+
+
+# -- What mutants showed -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("file", "kind"),
+    [
+        ("a.json", "json"), ("A.JSON", "json"), ("a.yaml", "yaml"), ("a.YML", "yaml"), ("a.md", "text"), ("a", "text"),
+        ({"path": "a.md", "keys": ["k"]}, "json"), ({"path": "a.md", "schema": True}, "json"),
+        ({"path": "a.yml", "keys": ["k"]}, "yaml"), ({"path": "a.json", "format": "text"}, "text"),
+    ],
+)  # fmt: skip
+def test_how_a_file_is_read_follows_from_its_name(file: Any, kind: str) -> None:
+    """T1: unless it says so; what has keys or a schema is data, whatever it is called."""
+    (produced,) = Step("a", "t", produces=(file,)).produces
+    assert isinstance(produced, Produced) and produced.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("path", "key"),
+    [
+        ("out/a.json", ""), ("./a.json", ""), ("a..b", ""), ("", "file_no_name"), ("a/", "file_no_name"),
+        ("a/.", "file_no_name"), ("a/..", "file_no_name"), ("a\nb", "file_no_name"), ("/a", "file_outside"),
+        ("../a", "file_outside"), ("a/../../b", "file_outside"), ("C:/a", "file_outside"), ("..\\a", "file_outside"),
+        ("\\a", "file_outside"), ("a\\", "file_no_name"), ("task.json", "file_reserved"),
+        ("./Task.JSON", "file_reserved"), (".rerail/a", "file_reserved"), ("a/task.json", ""),
+    ],
+)  # fmt: skip
+def test_a_file_of_a_step_lies_in_the_workspace(path: str, key: str) -> None:
+    """T1: however the path is written; what is wrong with it is a fault of the plan."""
+    assert path_fault(path) == (f"refuse.plan.{key}" if key else "")
+    faults = Plan("", (Step("a", "t", produces=(Produced(path),)),)).check(None)
+    assert [fault.code for fault in faults] == (["BAD_FILE"] if key else [])
+
+
+def test_who_looks_at_a_file_is_not_asked_for_where_no_tools_are_known() -> None:
+    """T1, P5: a plan may be looked at before its tools are."""
+    plan = Plan("", (Step("a", "t", produces=(Produced("f", check="nobody"),)),))
+    assert plan.check(None) == []
+    assert [fault.code for fault in plan.check({"t": ToolSpec("t")})] == ["UNKNOWN_TOOL"]
+
+
+def test_a_plan_of_lists_is_a_plan_of_values() -> None:
+    """P1: whatever sequence somebody builds it from."""
+    step = Step("a", "t", needs=[Need("b")], produces=["f.json"], alternatives=["u"])  # type: ignore[arg-type]
+    assert (step.needs, step.produces, step.alternatives) == ((Need("b"),), (Produced("f.json"),), ("u",))
+    assert Step("a", "t", needs="b").needs == (Need("b"),)  # type: ignore[arg-type]
+    assert Plan("", [step]).steps == (step,)  # type: ignore[arg-type]
+
+
+def test_servers_of_a_plan_and_of_what_follows_it() -> None:
+    """P1: each by its name; the plan's own comes before that of what follows."""
+    plan = Plan("", (), Plan("", (), mcp={"a": 2, "b": 3}), mcp={"a": 1})
+    assert servers_of(plan) == {"a": 1, "b": 3}
+
+
+def test_what_implies_a_need_is_what_may_be_called() -> None:
+    """P4: the arguments of a fallback's tool do; what stands beside a fallback value is nobody's argument."""
+    names = names_of([Step("b", "t"), Step("c", "t")])
+    assert full_needs(Step("a", "t", fallback=Fallback(tool="u", args={"x": "${b}"})), names) == (Need("b"),)
+    by_value = Fallback(value=1, args={"x": "${b}"})
+    assert full_needs(Step("a", "t", {"y": "${c}"}, fallback=by_value), names) == (Need("c"),)
+
+
+@pytest.mark.parametrize(("length", "cut"), [(80, False), (81, True)])
+def test_a_long_name_is_cut_where_it_is_unknown(length: int, cut: bool) -> None:
+    """P5: a fault is read by people."""
+    (fault,) = Plan("", (Step("a", "x" * length),)).check({})
+    assert ("x" * 77 + "…" in str(fault)) is cut and ("x" * 80 in str(fault)) is not cut
+
+
+@pytest.mark.parametrize(("priority", "good"), [(2**63 - 1, True), (2**63, False), (-(2**63) + 1, True), (1000, True)])
+def test_a_priority_is_a_number_that_every_store_can_keep(priority: int, good: bool) -> None:
+    """P1: sixty-four bits, with a sign."""
+    faults = Plan.load({"steps": [{"id": "a", "tool": "t", "priority": priority}]}).faults
+    assert [fault.code for fault in faults] == ([] if good else ["BAD_VALUE"])
+
+
+def test_which_outputs_are_trusted_is_read_member_by_member() -> None:
+    """X9: what to ignore, and what more to look for."""
+    trust = {"ignore": "error", "suspect": ["sorry", {"state": "bad"}]}
+    (step,) = Plan.load({"steps": [{"id": "a", "tool": "t", "trust_output": trust}]}).steps
+    assert step.trust_output == Trust(("error",), ("sorry", {"state": "bad"}))
+    for odd in ({"suspect": "sorry"}, {"suspect": [1]}, {"ignore": 1}, {"other": 1}, 5):
+        plan = Plan.load({"steps": [{"id": "a", "tool": "t", "trust_output": odd}]})
+        assert {fault.code for fault in plan.faults} <= {"BAD_VALUE", "UNKNOWN_KEY"} and plan.faults
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "got"),
+    [
+        ("args", "some words", "'some words'"), ("args", [1], "a list"), ("args", None, ""), ("args", 5, "5"),
+        ("title", {"a": 1}, "a mapping"), ("verify", "look", "expected {tool: …, args: …, expect: …}, got"),
+        ("check", 5, "expected {schema, non_empty, keys}, got"), ("title", b"x", "bytes"),
+    ],
+)  # fmt: skip
+def test_a_fault_says_what_was_given_instead(key: str, value: Any, got: str) -> None:
+    """P5: in a word, or as it is if it is short."""
+    faults = Plan.load({"steps": [{"id": "a", "tool": "t", key: value}]}).faults
+    assert got in " ".join(map(str, faults)) and bool(faults) is (value is not None)
+
+
+def test_files_may_say_everything_about_themselves() -> None:
+    """T1: under their own names; another name is a fault."""
+    file = {"file": "f", "format": "json", "schema": {"type": "object"}, "keys": "k", "non_empty": True, "check": "t"}
+    (step,) = Plan.load({"steps": [{"id": "a", "tool": "t", "produces": [file]}]}).steps
+    assert step.produces == (Produced("f", "json", {"type": "object"}, ("k",), True, "t"),)
+    for odd in ({"path": ""}, {"path": 5}, {"format": "json"}, {"path": "f", "non_empty": 1}, {"path": "f", "kind": 1}):
+        assert Plan.load({"steps": [{"id": "a", "tool": "t", "produces": [odd]}]}).faults, odd
+
+
+def test_what_follows_and_cannot_be_read_is_a_fault_of_the_plan() -> None:
+    """P5, T6: listed with all others."""
+    plan = Plan.load({"steps": [{"id": "a", "tool": "t"}], "follow_up": {"objective": "no steps"}})
+    assert [fault.code for fault in plan.faults] == ["BAD_VALUE"]
+    with pytest.raises(PlanError, match="1,000,001 steps, and 200,000"):
+        Plan.load({"steps": [None] * 1_000_001})
+
+
+def test_what_verifies_only_looks() -> None:
+    """V8, P5: a tool whose effect must not happen twice is no look; as a fallback it may act."""
+    tools = {**TOOLS, "pay": ToolSpec("pay", effect=Effect.ONCE)}
+    fault = only(faults([{"id": "a", "tool": "send", "verify": {"tool": "pay"}}], tools))
+    assert (fault.code, fault.step) == ("BAD_VALUE", "a") and "verify only looks" in str(fault.message)
+    for effect in (Effect.READ, Effect.REPEATABLE):
+        other = {**TOOLS, "pay": ToolSpec("pay", effect=effect)}
+        assert not faults([{"id": "a", "tool": "send", "verify": {"tool": "pay"}}], other)
+    assert not faults([{"id": "a", "tool": "send", "fallback": {"tool": "pay"}}], tools)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from rerail.core.refs import (
     compile_args,
     parse,
     resolve,
+    strings,
 )
 from rerail.testing.scripted import World
 
@@ -259,3 +261,43 @@ def test_a_reference_orders_the_steps() -> None:
     world = World()
     assert world.run(what).success
     assert world.order == ["a", "b"]
+
+
+def test_references_are_found_in_any_mapping() -> None:
+    """P4: arguments may be given as any mapping or sequence; what stands in it is read as in plain JSON."""
+    args = MappingProxyType({"a": MappingProxyType({"b": ("${read.n}", "$${x}")})})
+    assert sorted(strings(args)) == ["$${x}", "${read.n}"]
+    assert resolved(args, OUTPUTS) == {"a": {"b": [5, "${x}"]}}
+    assert resolved(MappingProxyType({"a": MappingProxyType({"b": ("$${x}",)})}), OUTPUTS) == {"a": {"b": ["${x}"]}}
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("${read", BadReference), ("${reed", BadReference), ("${reed.text", BadReference),
+        ("${reed}", UnknownReference), ("${reed.text}", UnknownReference), ("${read['a'x}", BadReference),
+        ("] ${read['a}", BadReference),
+        ("]${read['a}", BadReference), ("${read[\"a\"x}", BadReference), ("${read[x]}", BadReference),
+        ("${read.text", BadReference), ("${read.}", BadReference),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_reference(text: str, kind: type[ValueError]) -> None:
+    """P4, P5: no end, no such step, or a path that nobody can read."""
+    with pytest.raises(kind):
+        parse(text, names("read"))
+    with pytest.raises(kind) as raised:
+        parse("words before " + text, names("read"))
+    assert type(raised.value) is kind
+
+
+def test_a_reference_without_end_is_shown_cut() -> None:
+    """P5: a fault is read by people."""
+    with pytest.raises(UnknownReference, match="…") as raised:
+        parse("${" + "x" * 200 + "}", names("read"))
+    assert "x" * 77 + "…" in str(raised.value) and "x" * 78 not in str(raised.value)
+
+
+def test_a_text_with_literals_alone_is_a_text() -> None:
+    """P4: ``$${`` is a literal, as often as it stands there."""
+    assert parse("a $${b} $${c}", names("read")) == "a ${b} ${c}"
+    assert parse("$${b}${read.n}", names("read")) == Mixed(("${b}", Ref("read", ("n",))))

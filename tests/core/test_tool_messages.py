@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from rerail.core import events as ev
 from rerail.core.events import Record
+from rerail.core.plan import Plan, Step
 from rerail.core.tool_messages import ToolMessages
+from rerail.errors import ToolError
 from rerail.testing import World, virtual_run
 from rerail.testing.scripted import Took
 from rerail.wiring import Engine
@@ -168,3 +171,27 @@ def test_a_step_that_was_to_be_done_again_and_was_cancelled_says_so() -> None:
     found = told(World(fetch=[1, Took(60, 2)]), {"id": "get", "tool": "fetch"}, act=act)
     ends = [said["status"] for name, said in found if name.endswith("complete")]
     assert ends == ["completed", "cancelled"]
+
+
+def test_what_is_told_of_a_failure_on_the_way_and_at_its_end() -> None:
+    """I3: its code, category and words; how many retries are left; and the stage that the step belongs to."""
+    broke = [ConnectionRefusedError("down"), ToolError("never", category="permanent_error", code="NO_KEY")]
+    found = told(World(t=broke), {"id": "a", "tool": "t", "stage": "reading"})
+    assert found[0][1]["stage"] == "reading"
+    updates = [said for name, said in found if name == "tool:message:update" and "error" in said]
+    assert updates[0]["error"]["category"] == "transient_error" and updates[0]["error"]["message"] == "down"
+    assert [said["retriesLeft"] for said in updates] == [3, 2][: len(updates)]
+    again = [said for name, said in found if name == "tool:message:update" and said.get("toolName")]
+    assert [said["retriesLeft"] for said in again] == [2]
+    assert found[-1][1]["error"] == {"code": "NO_KEY", "category": "permanent_error", "message": "never"}
+
+
+def test_a_step_that_is_spoken_of_and_has_not_ended_is_not_started_by_it() -> None:
+    """I3: exactly one start, when it begins, or when it ends without a call."""
+    events: list[Any] = [
+        ev.RunStarted(), ev.PlanAccepted(Plan("", (Step("a", "t", confirm=True),))), ev.Acted("confirm", "ann", "a"),
+        ev.StepVerified("a", 0, "unknown"), ev.Declined("repair", "a"), ev.StepStarted("a", 1, "t"),
+    ]  # fmt: skip
+    messages = ToolMessages("r")
+    found = [messages.feed(Record("r", n + 1, float(n), event)) for n, event in enumerate(events)]
+    assert [len(one) for one in found] == [0, 0, 0, 0, 0, 1] and messages.seq == 6

@@ -6,9 +6,15 @@ from typing import Any
 
 import pytest
 
+from rerail.core import events as ev
+from rerail.core.codes import Category
+from rerail.core.events import Error, Record
+from rerail.core.fold import fold
 from rerail.core.nearest import one_off
+from rerail.core.plan import Need, Plan, Step, When
+from rerail.core.policy import Rung
 from rerail.core.texts import retold
-from rerail.core.upstream import MOST
+from rerail.core.upstream import KEPT, MOST, singled, supplied
 from rerail.errors import ToolError
 from rerail.testing.scripted import World
 from rerail.testing.virtual import virtual_run
@@ -201,3 +207,266 @@ def test_a_step_that_is_reached_two_ways_is_looked_at_once() -> None:
         {"id": "use", "tool": "use", "args": {"booking_id": "TODO"}, "needs": ["x", "y", "book"]},
     ]  # fmt: skip
     assert world.run({"steps": steps}, settings=ONCE).success
+
+
+@pytest.mark.parametrize(
+    "blank", ["[booking_id]", "{booking_id}", "%BOOKING_ID%", "$booking_id", "$BOOKING_ID$", "[seat.price-total]"]
+)
+def test_a_blank_may_be_framed_otherwise_by_the_name_of_what_it_is_for(blank: str) -> None:
+    """H6: as models write them; what stands inside is the argument's name, or that of a value which was given."""
+    given = {"booking_id": "3426812", "seat price total": "3426812"}
+    world = answered("3426812", given)
+    assert used(world, {"booking_id": blank}).success
+
+
+@pytest.mark.parametrize("title", ["[draft]", "{draft}", "$5", "%d", "[1]", "$USD", "[booking_id] and more", "[]"])
+def test_what_only_looks_framed_is_left_alone(title: str) -> None:
+    """H6: nobody gave a draft; that a booking has a title is no reason to give this one the same."""
+    world = answered("Rome", {"title": "Rome"}, "title")
+    assert not used(world, {"title": title}, "read").success
+    assert world.calls_of("use") == 1
+
+
+def test_a_framed_name_of_the_argument_waits_for_a_value_like_any_blank() -> None:
+    """H6: a slip beside it is left alone, as nobody knows what was meant."""
+    world = answered("3426812", BOOKED)
+    assert not used(world, {"booking_id": "3426813", "passport": "[passport]"}, effect="read").success
+    assert world.calls_of("use") == 1
+
+
+def looked_up(args: dict[str, Any], effect: str = "read", **more: Any) -> tuple[Any, World]:
+    """A distance between two places, each looked up by a step of its own."""
+
+    def distance(**args: Any) -> Any:
+        there = args.get("end") == "83214" and args.get("start", "94016") == "94016"
+        return {"km": 980} if there else ToolError("distance not found", category="parameter_error")
+
+    codes = {
+        "San Francisco": {"zip": "94016", "at": [1, 2]},
+        "Rivermist": {"zip": "83214"},
+        "Oakendale": {"zip": "47329"},
+    }
+    world = World(zip=[lambda city: codes[city]], other=[{"zip": "83214"}], distance=[distance])
+    world.option("distance", effect=effect)
+    steps = [
+        {"id": "a", "tool": "zip", "args": {"city": "San Francisco"}},
+        {"id": "b", "tool": more.get("tool", "zip"), "args": {"city": more.get("city", "Rivermist")}},
+        {"id": "c", "tool": "zip", "args": {"city": "Oakendale"}},
+        {"id": "use", "tool": "distance", "args": args, "needs": more.get("needs", ["a", "b"])},
+    ]
+    return world.run({"steps": steps}, settings=ONCE), world
+
+
+def test_a_blank_gets_what_the_twin_of_the_step_beside_it_gave() -> None:
+    """H6: one of two lookups is referred to, the other is needed and is not: it is the one that was forgotten."""
+    result, world = looked_up({"start": "${a.zip}", "end": "<end>"})
+    assert result.success
+    assert world.calls[-1].args == {"start": "94016", "end": "83214"}
+
+
+@pytest.mark.parametrize(
+    ("args", "more"),
+    [
+        ({"start": "${a.zip}", "end": "<end>"}, {"effect": "once"}),  # it acts
+        ({"start": "${a.zip}", "end": "<end>"}, {"effect": "repeatable"}),
+        ({"start": "${a.zip}", "end": "<end>"}, {"needs": ["a"]}),  # the other is not needed
+        ({"start": "${a.zip}", "end": "<end>"}, {"needs": ["a", "b", "c"]}),  # two others
+        ({"start": "${a.zip}", "end": "<end>", "via": "<via>"}, {}),  # two blanks
+        ({"start": "${a.zip}", "end": "<end>"}, {"tool": "other"}),  # of another tool
+        ({"start": "${a.zip}", "end": "<end>", "by": "${b.zip}"}, {}),  # referred to for something else
+        ({"start": "${a.zip}", "end": "<end>", "by": "from ${b.zip}"}, {}),
+        ({"start": "94016", "end": "<end>"}, {}),  # nothing beside it refers to a step
+        ({"start": "${a.at}", "end": "<end>"}, {}),  # no single value
+        ({"start": "${a.at[0]}", "end": "<end>"}, {}),  # nothing at that place
+        ({"start": "${a.zip}", "end": "29238"}, {}),  # no blank
+    ],
+)
+def test_the_twin_of_a_step_is_left_alone_where_that_is_no_more_than_a_guess(
+    args: dict[str, Any], more: dict[str, Any]
+) -> None:
+    """H6: whatever has two readings has none, and a tool that acts is not called on what no name vouches for."""
+    result, world = looked_up(args, **more)
+    assert not result.success
+    assert world.calls_of("distance") == 1
+
+
+def test_the_twin_of_a_step_counts_by_the_type_of_what_it_gave() -> None:
+    """H6: a number is not what was meant where its twin gave a text."""
+
+    def distance(**args: Any) -> Any:
+        return {"km": 1} if args["end"] == 5 else ToolError("no", category="parameter_error")
+
+    world = World(zip=[lambda city: {"zip": 5 if city == "b" else "94016"}], distance=[distance])
+    world.option("distance", effect="read")
+    steps = [
+        {"id": "a", "tool": "zip", "args": {"city": "a"}}, {"id": "b", "tool": "zip", "args": {"city": "b"}},
+        {"id": "use", "tool": "distance", "args": {"start": "${a.zip}", "end": "<end>"}, "needs": ["a", "b"]},
+    ]  # fmt: skip
+    assert not world.run({"steps": steps}, settings=ONCE).success
+    assert world.calls_of("distance") == 1
+
+
+def test_the_twin_of_a_step_that_was_left_out_gave_nothing() -> None:
+    """H6, H9: what was skipped is no source."""
+    world = World(zip=[lambda city: {"zip": "94016"} if city == "a" else ToolError("no", category="permanent_error")],
+                  distance=[ToolError("distance not found", category="parameter_error")])  # fmt: skip
+    world.option("distance", effect="read")
+    steps = [
+        {"id": "a", "tool": "zip", "args": {"city": "a"}},
+        {"id": "b", "tool": "zip", "args": {"city": "b"}, "critical": False},
+        {"id": "use", "tool": "distance", "args": {"start": "${a.zip}", "end": "<end>"}, "needs": ["a", "b"]},
+    ]  # fmt: skip
+    assert not world.run({"steps": steps}, settings=ONCE).success
+    assert world.calls_of("distance") == 1
+
+
+LARGE = {
+    "history": [{"card_id": f"card-{at}", "note": "n" * 100} for at in range(20)],
+    "booking_id": "3426812", "paid": True, "note": "n", "text": "t" * 65, "n" * 65: 7,
+}  # fmt: skip
+
+
+def test_a_blank_is_filled_from_an_output_that_is_too_large_for_the_history() -> None:
+    """H6: the few values that it has under one name alone are kept with the event."""
+    world = answered("3426812", LARGE)
+    assert used(world, {"booking_id": "<booking_id>"}).success
+
+
+def test_what_a_large_output_has_several_of_is_not_kept() -> None:
+    """H6: nor what is long; and a slip is put right only where everything that is near could be seen."""
+    several = answered("card-7", LARGE, "card_id")
+    assert not used(several, {"card_id": "<card_id>"}).success
+    slip = answered("3426812", LARGE)
+    assert not used(slip, {"booking_id": "3426813"}, "read").success
+    assert several.calls_of("use") == slip.calls_of("use") == 1
+
+
+def test_what_is_kept_of_a_large_output_is_little() -> None:
+    """H6: short values that are there under one name alone, those further out first; nothing of what is too much."""
+    assert singled(LARGE) == {"booking_id": "3426812"}
+    assert singled({"inner": {"ID": 2}, "id": 1}) == {}  # two readings
+    assert singled({"inner": {"id": 1}, "Id": 1}) == {"id": 1}
+    assert singled({"inner": {f"deep{at}": at for at in range(40)}, "out": 1, "flag": False, "none": None}) == {
+        "out": 1, **{f"deep{at}": at for at in range(KEPT - 1)},
+    }  # fmt: skip
+    assert singled({"a": {"b": {"c": {"d": 1}}}}) == {"d": 1}
+    assert singled({"a": {"b": {"c": {"d": {"e": 1}}}}}) == {}
+    assert singled("text") == singled(["text"]) == singled(7) == {}
+    assert singled({"id": 1, "rows": list(range(MOST))}) == {}
+    assert singled({"id": 1, "rows": [[0] * 100] * 100}) == {}
+
+
+def refused() -> World:
+    """A tool that knows one token only, and speaks of others as of a lock that stays shut."""
+
+    def call(**args: Any) -> Any:
+        return {"ok": 1} if args["token"] == "t-77123" else ToolError("Invalid access token")
+
+    return World(login=[{"token": "t-77123"}], use=[call])
+
+
+def logged_in(world: World, args: dict[str, Any]) -> Any:
+    use = {"id": "use", "tool": "use", "args": args, "needs": ["login"]}
+    return world.run({"steps": [{"id": "login", "tool": "login"}, use]})
+
+
+@pytest.mark.parametrize("effect", ["read", "repeatable", "once"])
+def test_a_no_for_good_to_a_blank_is_no_word_about_what_was_meant(effect: str) -> None:
+    """H6: `<token>` is an invalid token; the one that the login gave was not yet tried."""
+    world = refused()
+    world.option("use", effect=effect)
+    assert logged_in(world, {"token": "<token>"}).success
+    assert world.calls_of("use") == 2
+
+
+@pytest.mark.parametrize("token", ["t-77124", "t-00000", "<the key of the safe>", "t-77123 "])
+def test_a_no_for_good_to_anything_else_costs_one_call(token: str) -> None:
+    """H3, R6: no slip is put right and nothing is tried again, in no round."""
+    world = refused()
+    world.option("use", effect="read")
+    if token.startswith("<"):
+        world.script["login"] = [{"number": "t-77123"}]
+    assert not logged_in(world, {"token": token}).success
+    assert world.calls_of("use") == 1
+
+
+def test_a_no_for_good_to_what_was_filled_in_stands() -> None:
+    """H3, H6: the blank is filled once."""
+    world = refused()
+    world.script["login"] = [{"token": "another"}]
+    assert not logged_in(world, {"token": "<token>"}).success
+    assert [call.args["token"] for call in world.calls if call.tool == "use"] == ["<token>", "another"]
+
+
+def test_a_persons_no_is_not_got_round_by_filling_a_blank() -> None:
+    """H5, X7: who refused a call refused it, whatever was left open in it."""
+    world = refused()
+    use = {"id": "use", "tool": "use", "args": {"token": "<token>"}, "needs": ["login"], "confirm": True}
+    steps = [{"id": "login", "tool": "login"}, use]
+
+    async def main() -> Any:
+        async with world.engine({"steps": steps}) as engine:
+            waiting = await engine.run({"steps": steps})
+            assert waiting.status == "waiting"
+            await engine.confirm(waiting.run_id, "use", refuse=True)
+            return await engine.wait(waiting.run_id)
+
+    assert virtual_run(main).status == "failed"  # and nobody is asked again
+    assert world.calls_of("use") == 0
+
+
+def test_a_no_for_good_stands_whatever_else_it_says() -> None:
+    """H3, H6: that somebody else's key would fit is no reason to use it."""
+    world = refused()
+    world.script["use"] = [ToolError("Invalid access token, did you mean 't-77123'?", category="permanent_error")]
+    assert not logged_in(world, {"token": "t-77124"}).success
+    assert world.calls_of("use") == 1
+
+
+def offered(outputs: dict[str, Any], args: dict[str, Any], *, reads: bool = False) -> list[Any]:
+    """What is proposed to a step that needs others, each of which gave something; None: it failed."""
+    events: list[Any] = []
+    for name, output in outputs.items():
+        events.append(ev.StepStarted(name, 1, "t"))
+        if output is None:
+            error = Error("TOOL_FAILED", Category.TOOL, "no")
+            events += [ev.StepFailed(name, 1, error), ev.Reflected(name, 1, Category.TOOL, Rung.FAIL)]
+        else:
+            events.append(ev.StepSucceeded(name, 1, output, name))
+    first = [Step(name, "t") for name in outputs]
+    both = tuple(Need(name, When.DONE) for name in outputs)
+    steps = (*first, Step("l", "t", needs=both[-1:]), Step("m", "t", needs=both[-1:]),
+             Step("z", "t", needs=(*both, Need("l"), Need("m"))))  # fmt: skip
+    history = [ev.RunStarted(), ev.PlanAccepted(Plan("", steps)), *events]
+    state = fold("r", [Record("r", n + 1, 1.0 + n, event) for n, event in enumerate(history)])
+    track = state.tracks["z"]
+    return [proposed for proposed, _ in supplied(track, args, state.template(track), reads=reads)]
+
+
+@pytest.mark.parametrize(
+    ("outputs", "found"),
+    [
+        ({"a": {"code": "V"}}, True),
+        ({"a": {"p": {"q": {"r": {"code": "V"}}}}}, True),
+        ({"a": {"p": {"q": {"r": {"s": {"code": "V"}}}}}}, False),
+        ({"a": [[[{"code": "V"}]]]}, True),
+        ({"a": [[[[{"code": "V"}]]]]}, False),
+        ({"a": {"code": True}}, False),
+        ({"a": {"code": "V", "rest": list(range(1_900))}}, True),
+        ({"a": {"code": "V", "rest": list(range(3_000))}}, False),
+        ({"a": {"code": "V"}, "b": None}, True),
+        ({"a": {"code": "V"}, "b": {"other": 1}}, True),
+        ({"a": {"code": "V"}, "b": {"code": "W"}}, False),
+        ({"a": None}, False),
+    ],
+)
+def test_a_blank_is_filled_from_all_that_the_steps_before_gave(outputs: dict[str, Any], found: bool) -> None:
+    """H6: however the plan joins them, four levels deep, and as long as it is not too much; a truth is no value."""
+    assert offered(outputs, {"code": "<code>"}) == ([{"code": "V"}] if found else [])
+
+
+def test_an_amount_is_no_slip_of_another() -> None:
+    """H6: 230.6 is not 230.5 mistyped; only names and whole numbers are."""
+    world = answered(12230.5, {"price": 12230.5}, "amount")
+    assert not used(world, {"amount": 12230.6}, "read").success
+    assert world.calls_of("use") == 1

@@ -80,5 +80,6 @@ class Tale:
             kind, "r", name, "goal", question_table(self.state), TOOLS,
             definition=msgspec.to_builtins(track.step) if track is not None else None,
             definitions=[msgspec.to_builtins(one.step) for one in self.state.tracks.values()],
+            error=track.error.to_dict() if track is not None and track.error is not None else None,
             attempts=attempts_of(track) if track is not None else (),
         )  # fmt: skip

@@ -138,3 +138,9 @@ def test_a_step_that_is_not_there_is_objected_to() -> None:
     assert object_to(about, {"complete": True, "reason": "", "unsatisfactory": [{"step": "a", "evidence": "x"}]}) == []
     for wrong in ({}, {"complete": "yes", "reason": ""}, {"complete": True, "reason": "", "unsatisfactory": ["a"]}):
         assert object_to(about, wrong)
+
+
+def test_a_claim_that_names_no_step_is_no_claim() -> None:
+    """V3, R5: a model may leave the name out."""
+    claims: list[Any] = [{"why": "somehow"}, {"id": None}, None, "a"]
+    assert read(good(), complete=True, failed_steps=claims).disputed == ("a",)

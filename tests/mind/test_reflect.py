@@ -278,3 +278,16 @@ def test_only_what_holds_arguments_is_shortened() -> None:
     assert reflect.compact([plain, ev.StepSkipped("a", "SKIP_OPTIONAL")], {}, "blob") == [
         plain, ev.StepSkipped("a", "SKIP_OPTIONAL"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("category", [Category.PARAMETER, Category.DEPENDENCY, Category.UNKNOWN])
+def test_no_other_tool_stands_in_for_one_that_nothing_was_said_against(category: Category) -> None:
+    """H5: it refused its arguments, or missed what it needs; whatever a mind calls that, another does other work."""
+    answer = whole(category="tool_error", alternatives=["u"])
+    thought = first(told(category=category), answer)
+    if category is Category.UNKNOWN:
+        assert (thought.by, thought.rung, thought.alternatives) == ("m", Rung.ALTERNATIVE, ("u",))
+    else:
+        assert thought.by != "m" and "u would do other work" in thought.refused[0] and not thought.alternatives
+    named = Tale(step("s", args={"a": "wrong"}, alternatives=("u",))).fail("s", category, args={"a": "wrong"}).ask("s")
+    assert first(named, answer).by == "m", "the plan names it"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.mind.tales import TOOLS, Tale, step
 
 from rerail.core import events as ev
+from rerail.core.codes import Category
 from rerail.core.plan import Effect, Fallback, Need, Step
 from rerail.core.policy import Rung
 from rerail.mind import repair
@@ -177,3 +179,34 @@ def test_what_speaks_against_an_answer_is_told_to_whoever_gave_it() -> None:
     question = Tale(step("a"), step("b")).fail("a").ask("a", Rung.REPAIR).question("repair", "a")
     assert repair.objections(question, {"step": None}) == []
     assert repair.objections(question, {"step": 3}) and repair.objections(question, {"step": {"id": "z", "tool": "u"}})
+
+
+@pytest.mark.parametrize("category", [Category.PARAMETER, Category.DEPENDENCY])
+def test_a_tool_that_nothing_was_said_against_is_kept(category: Category) -> None:
+    """H5, H7: another one does other work, and its answer would pass for this step's; one that the plan names may."""
+
+    def refused(**more: Any) -> Tale:
+        tale = Tale(step("0", "t"), step("s", "t", args={"a": "old"}, needs=(Need("0"),), **more))
+        return tale.succeed("0").fail("s", category).ask("s", Rung.REPAIR, category)
+
+    swapped = {"step": {"tool": "u", "args": {"a": "new"}}, "reason": "because"}
+    kept = {"step": {"tool": "t", "args": {"a": "new"}}, "reason": "because"}
+    for said in (faults(swapped, refused()), objections(swapped, refused())):
+        assert "keeps the tool 't'" in said and str(category) in said
+    assert not objections(kept, refused()) and isinstance(read(refused(), kept), ev.Recovered)
+    later = {"step": {"tool": "t", "args": {"a": "new"}, "alternatives": ["u"]}, "reason": "because"}
+    assert "keeps the tool 't'" in faults(later, refused()), "it may not be named for the next time either"
+    own = {**TOOLS, "t": replace(TOOLS["t"], alternatives=("u",))}
+    event = repair.read((tale := refused()).state, own, "s", tale.state.tracks["s"].attempt, swapped, "m")
+    assert isinstance(event, ev.Recovered), "the tool itself names it"
+    assert not objections(swapped, refused(alternatives=("u",)))
+    assert isinstance(read(refused(alternatives=("u",)), swapped), ev.Recovered)
+
+
+@pytest.mark.parametrize("category", [Category.TOOL, Category.UNKNOWN, Category.DECOMPOSITION])
+def test_a_tool_that_failed_may_be_replaced(category: Category) -> None:
+    """H7: that is what a repair is for."""
+    tale = Tale(step("0", "t"), step("s", "t", args={"a": "old"}, needs=(Need("0"),)))
+    tale.succeed("0").fail("s", category).ask("s", Rung.REPAIR, category)
+    swapped = {"step": {"tool": "u", "args": {"a": "new"}}, "reason": "because"}
+    assert not objections(swapped, tale) and isinstance(read(tale, swapped), ev.Recovered)

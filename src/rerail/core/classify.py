@@ -459,6 +459,10 @@ _TEXTS: Final = (
         r"\b(?:log ?in|sign ?in|authenticate|connect|start|open|create|load|initiali[sz]e|run|call|execute)"
         r" (?:\S{1,60} ){0,3}first\b",
         r"(?:previous|prior|preceding|earlier) step (?:is |was )?(?:missing|required|needed)",
+        # Nobody is logged in yet, as in "请先登录"; who is and has to be somebody else, or again, has no access.
+        r"(?:not|n't|never) (?:\w+ )?(?:logged|signed) ?in\b",
+        r"\bno(?:body| one| user| account) (?:is |was )?(?:\w+ )?(?:logged|signed) ?in\b",
+        r"please (?:log ?in|sign ?in|authenticate)\b(?! (?:with|as|using|again)\b)",
         r"缺少.{0,4}前置|前置.{0,6}(?:缺失|缺少|未完成|不满足|不存在|未执行|没有)|缺少.{0,4}步骤",
         r"(?:任务|步骤)分解|未先执行|请先",
     ),
@@ -489,7 +493,7 @@ _TEXTS: Final = (
         r"(?:authentication|authori[sz]ation|login|log ?in|sign ?in) (?:\w+ )?(?:failed|failure|error|required|denied)",
         r"(?:account|user|subscription|project) (?:is |was |has been )?(?:\w+ )?"
         r"(?:suspended|disabled|deactivated|closed|blocked|locked out|banned|restricted|expired)",
-        r"not (?:subscribed|signed up|opted in|authenticated|logged in)|please (?:log|sign) ?in",
+        r"not (?:subscribed|signed up|opted in|authenticated)|please (?:log ?in|sign ?in|authenticate)\b",
         r"权限(?:不足|不够|被拒)|(?:没有|无|缺少|缺乏|未获得).{0,6}权限|无权|未授权|未经授权",
         r"(?:禁止|拒绝|不允许)访问|访问被(?:拒绝|禁止)",
         r"(?:认证|鉴权|身份验证|登录|授权)(?:失败|错误|已?过期|失效)|未登录",
@@ -529,6 +533,8 @@ _TEXTS: Final = (
         r"not recognized as an internal or external command|命令(?:不存在|未找到)|找不到命令",
         r"no module named|cannot import name|cannot open shared object|executable (?:file )?not found",
         r"no space left|disk (?:is )?full|read only file ?system|磁盘(?:空间)?(?:已满|不足)|空间不足",
+        r"\b(?:the|this|that|requested) (?:operation|action|method|command|feature) (?:\w+ )?(?:is|was)(?: not|n't) "
+        r"(?:\w+ )?supported\b(?! (?:with|when|while|for (?:\w+ ){0,3}(?:type|format|value|argument|parameter)))",
         r"(?:no longer|not any ?more) (?:supported|available|maintained)|discontinued|has been retired|已下线",
         r"已停用|已废弃",
     ),

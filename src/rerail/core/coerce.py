@@ -164,13 +164,12 @@ def _option(mender: _Mender, part: Mapping[str, Any], value: object) -> object:
     options = part.get("enum", [part["const"]] if "const" in part else [])
     if not isinstance(value, str | int | float) or key(value) in map(key, options):
         return value
+    # A number or a truth is the one that the text says, and no other that looks like it: -5 is not 5.
+    said = {key(one) for reader in (_as_number, _as_boolean) for one in reader(value)}
     texts: dict[str, list[object]] = {}
     for option in options:
-        if isinstance(option, str):
-            texts.setdefault(option, []).append(option)
-        elif isinstance(value, str) and isinstance(option, int | float):
-            for text in _text(option):
-                texts.setdefault(text, []).append(option)
+        if isinstance(option, str) or key(option) in said:
+            texts.setdefault(option if isinstance(option, str) else str(value).strip(), []).append(option)
     for word in [value] if isinstance(value, str) else _text(value):
         name = meant(word, texts)
         if name is not None and len(texts[name]) == 1:
@@ -261,7 +260,7 @@ def _alternative(mender: _Mender, part: Mapping[str, Any], value: object) -> obj
         if not branches or _fits(mender, word, branches, value):
             continue
         mended = [mender.mend(branch, value) for branch in branches]
-        ways = [new for new in mended if new is not value and _fits(mender, word, branches, new)]
+        ways = [new for new in mended if _fits(mender, word, branches, new)]
         # A list around the value is the larger change: it counts only if nothing else will do.
         plain = [new for new in ways if isinstance(new, list) is isinstance(value, list)] or ways
         if plain and len({key(new) for new in plain}) == 1:

@@ -459,11 +459,9 @@ def _refuse_by_status(state: State, steps: Sequence[str] | None, *, clean: bool,
 def refuse_doubt(state: State, step: str | None = None) -> None:
     """Say that somebody has to answer a doubt first."""
     step = step or next(iter(state.doubts.values())).id
-    raise Refusal(
-        "RUN_IN_DOUBT",
-        tell("refuse.run.run_in_doubt", step=step),
-        tell("hint.run.run_in_doubt", run=state.run, step=step),
-    )
+    # Where somebody can look whether it happened, that comes first: whoever goes on with the run will (E3).
+    key = "hint.run.look_first" if state.tracks[step].question == "verify" else "hint.run.run_in_doubt"
+    raise Refusal("RUN_IN_DOUBT", tell("refuse.run.run_in_doubt", step=step), tell(key, run=state.run, step=step))
 
 
 def _roots(

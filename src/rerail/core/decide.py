@@ -15,7 +15,7 @@ from typing import TypeAlias
 from rerail.core import events as ev
 from rerail.core.codes import Category
 from rerail.core.events import Course, Event
-from rerail.core.plan import Effect
+from rerail.core.plan import Effect, When
 from rerail.core.policy import Rung
 from rerail.core.recover import heal
 from rerail.core.state import State, downstream, unsatisfied_above
@@ -138,8 +138,11 @@ def _breaker(state: State) -> Event:
 def _kept(state: State, track: Track) -> Event | None:
     """The word that an earlier result still stands; None if the step has to run again (R3)."""
     assert track.result is not None
-    if track.void or same_inputs(state.inputs(track), track.result.inputs):
+    if same_inputs(state.inputs(track), track.result.inputs):
         return ev.StepKept(track.id)
+    if track.void:  # it is not needed now, so it does not run; a clean-up that ran stays as it is all the same (P2)
+        cleans_up = any(when is When.FAILURE for _, when in track.needs)
+        return ev.StepKept(track.id, "" if cleans_up else "needless")
     if track.automatic and track.result.effect is Effect.ONCE:
         return ev.StepKept(track.id, "once")
     return None

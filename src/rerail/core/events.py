@@ -128,6 +128,7 @@ class StepSucceeded(_Event, frozen=True, tag="step_succeeded"):
     hole: bool = False  # the effect is there, the output is not
     by: str = ""
     files: dict[str, str] = {}  # path → digest of what it left in the workspace
+    given: dict[str, Any] = {}  # of an output that is kept elsewhere: the short values that it has under one name alone
 
 
 class StepFailed(_Event, frozen=True, tag="step_failed"):

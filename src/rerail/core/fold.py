@@ -89,7 +89,7 @@ def _step_succeeded(state: State, event: ev.StepSucceeded, at: float) -> None:
         return
     result = Result(event.output, event.digest, event.size, event.blob, event.attempt)
     result.effect, result.hole, result.by = track.call.effect, event.hole, event.by
-    result.unverified, result.files = event.unverified, event.files
+    result.unverified, result.files, result.given = event.unverified, event.files, event.given
     for path in event.files if state.drafts else ():
         state.drafts.pop(path, None)  # what a person gave was for the content before this one
     _staged(state, track, event.files)
@@ -450,7 +450,7 @@ def _waiting(state: State, event: ev.Waiting, at: float) -> None:
 
 
 def _resumed(state: State, event: ev.Resumed, at: float) -> None:
-    if not state.waiting and state.active_since is not None:
+    if state.active_since is not None:
         # The time between the last word of the dead process and now was not spent running.
         state.active += max(0.0, state.at - state.active_since)
         state.active_since = None

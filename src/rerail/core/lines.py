@@ -190,7 +190,11 @@ class Lines:
         return "skipped", event.step, self._said("skipped", message=message, code=event.code)
 
     def kept(self, event: ev.StepKept) -> Said:
-        return "succeeded", event.step, self._said("kept_stale" if event.stale else "kept")
+        return (
+            "succeeded",
+            event.step,
+            self._said("kept" if not event.stale else "kept_needless" if event.stale == "needless" else "kept_once"),
+        )
 
     def renewed(self, event: ev.StepRenewed) -> Said:
         return "retry", event.step, self._said("renewed")

@@ -28,6 +28,8 @@ def meant(word: str, candidates: Iterable[str]) -> str | None:
     if len(ties) != 1:
         return None
     name = ties[0]
+    if not any(sign.isalpha() for sign in word):  # a number, or a date: every sign of it says something
+        return name if name.strip() == word.strip() else None
     return name if distance == 0 or _is_slip(_folded(word), _folded(name), distance) else None
 
 

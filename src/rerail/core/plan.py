@@ -244,6 +244,8 @@ class ToolShape(Protocol):
     def name(self) -> str: ...
     @property
     def schema(self) -> Schema: ...
+    @property
+    def effect(self) -> Effect | None: ...
 
 
 # -- Needs, implied ones included ---------------------------------------------------------------------------------
@@ -476,6 +478,9 @@ def _check_tools(step: Step, names: Names, tools: Mapping[str, ToolShape]) -> li
                 )
             else:
                 faults += _check_args(step, call.args, tools[call.tool], names)
+                if label == "verify" and tools[call.tool].effect is Effect.ONCE:  # it is only to look (V8)
+                    told = tell("refuse.plan.verify_acts", name=call.tool)
+                    faults.append(Fault("BAD_VALUE", told, step.id))
     return faults
 
 

@@ -194,14 +194,15 @@ _DID_YOU_MEAN = re.compile(
 def reflect(state: State, tools: Tools, track: Track, error: Error) -> Reflection:
     """What rules can say of a failure: its category, its cause, and a concrete change where one is known."""
     args = failed_args(state, track)
-    proposal, cause = None, error.message[:500]
-    if error.category is Category.PARAMETER and args is not None:
+    proposal, cause, category = None, error.message[:500], error.category
+    if args is not None and category in (Category.PARAMETER, Category.PERMANENT) and error.code not in SAID_NO:
         proposal, step = _better_args(state, tools, track, error, args)
+        category = category if proposal is None else Category.PARAMETER
         cause = say("reason.upstream_value", message=cause, step=step) if step else cause
     return Reflection(
-        category=error.category,
+        category=category,
         root_cause=cause,
-        recoverable=error.category is not Category.PERMANENT,
+        recoverable=category is not Category.PERMANENT,
         args=proposal,
         confidence=90 if proposal is not None else 50,
     )
@@ -229,13 +230,15 @@ def _better_args(
     state: State, tools: Tools, track: Track, error: Error, args: dict[str, Any]
 ) -> tuple[dict[str, Any] | None, str]:
     """The first concrete change that fits the tool's schema and was not tried, and the step that it came from, if any:
-    hint, coercion, did-you-mean, a value of the steps before."""
+    hint, coercion, did-you-mean, a value of the steps before. Where the tool's no is for good it was said of a blank,
+    or it stands: no other change could mend it."""
     spec = tools.get(track.call.tool if track.call is not None else state.tool_of(track))
     if spec is None:
         return None, ""
-    reads = state.effect_of(track, spec.name, spec.effect) is Effect.READ
-    plain = ((candidate, "") for candidate in _candidates(error, args, spec.schema))
-    for candidate, step in chain(plain, supplied(track, args, reads=reads)):
+    final = error.category is Category.PERMANENT
+    reads = not final and state.effect_of(track, spec.name, spec.effect) is Effect.READ
+    plain = ((candidate, "") for candidate in ([] if final else _candidates(error, args, spec.schema)))
+    for candidate, step in chain(plain, supplied(track, args, state.template(track), reads=reads)):
         if candidate != args and not spec.schema.faults(candidate) and not _was_tried(track, spec.name, candidate):
             return candidate, step
     return None, ""

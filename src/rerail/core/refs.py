@@ -111,10 +111,10 @@ def parse(text: str, names: Names) -> str | Ref | Mixed:
         parts.append(ref)
         plain = ""
     plain += text[at:]
+    if not parts:
+        return plain
     if plain:
         parts.append(plain)
-    if all(isinstance(part, str) for part in parts):
-        return "".join(p for p in parts if isinstance(p, str))
     if len(parts) == 1 and isinstance(parts[0], Ref):
         return parts[0]
     return Mixed(tuple(parts))
@@ -122,14 +122,12 @@ def parse(text: str, names: Names) -> str | Ref | Mixed:
 
 def _reference(text: str, start: int, names: Names) -> tuple[Ref, int]:
     """The reference that begins right after ``${``, and where the text goes on."""
-    end, first = -1, -1
+    end = -1
     for match in _DELIMITER.finditer(text, start, min(len(text), start + names.longest + 1)):
-        if first < 0:
-            first = match.start()
         if text[start : match.start()] in names.ids:
             end = match.start()
     if end < 0:
-        raise _no_such_step(text, start, first)
+        raise _no_such_step(text, start)
     path: list[str | int] = []
     at = end
     while text[at] != "}":
@@ -140,13 +138,11 @@ def _reference(text: str, start: int, names: Names) -> tuple[Ref, int]:
     return Ref(text[start:end], tuple(path)), at + 1
 
 
-def _no_such_step(text: str, start: int, first: int) -> ValueError:
-    if first < 0:
-        found = _DELIMITER.search(text, start)
-        first = found.start() if found else -1
-    if first < 0 or "}" not in text[start:]:
+def _no_such_step(text: str, start: int) -> ValueError:
+    found = _DELIMITER.search(text, start)
+    if found is None or "}" not in text[start:]:
         return BadReference(_shown(text, start))
-    return UnknownReference(text[start:first], _shown(text, start))
+    return UnknownReference(text[start : found.start()], _shown(text, start))
 
 
 def _path_part(text: str, at: int) -> tuple[str | int, int]:

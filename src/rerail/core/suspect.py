@@ -86,7 +86,7 @@ def _failure_flag(members: _Members) -> str | None:
 def _error_envelope(members: _Members) -> str | None:
     """`status: "error"` and a message, with nothing around them that could make it a report on something else."""
     status = members.get("status")
-    if status in ("error", "fail") and len(members) <= len(_ENVELOPE) and _ENVELOPE.issuperset(members):
+    if status in ("error", "fail") and _ENVELOPE.issuperset(members):
         return f'member "status" is "{status}"{message}' if (message := _message(members)) else None
     return None
 

@@ -52,7 +52,6 @@ class ToolMessages:
 
     def __init__(self, run: str) -> None:
         self._state = State(run)
-        self._seq = 0
         self._open: dict[str, list[str]] = {}  # steps whose message is not completed → the artifacts of it so far
 
     @property
@@ -64,7 +63,6 @@ class ToolMessages:
         """The messages that one more event makes."""
         event, state = record.event, self._state
         evolve(state, event, record.at, record.seq)
-        self._seq = record.seq
         found: list[Message] = []
         step = str(getattr(event, "step", ""))
         track = state.tracks.get(step)
@@ -115,7 +113,7 @@ class ToolMessages:
     # -- Messages -------------------------------------------------------------------------------------------------
 
     def _about(self, step: str) -> dict[str, Any]:
-        return {"id": message_id(step), "seq": self._seq, "runId": self._state.run}
+        return {"id": message_id(step), "seq": self.seq, "runId": self._state.run}
 
     def _opened(self, track: Track, tool: str = "") -> list[Message]:
         """The start of a step's message, unless it is open already."""
@@ -142,7 +140,7 @@ class ToolMessages:
             "id": event.name, "name": event.name, "step": event.step, "attempt": event.attempt,
             "digest": event.digest, "size": event.size, "mediaType": event.media,
         }  # fmt: skip
-        where = {"messageId": message_id(track.id), "seq": self._seq, "runId": self._state.run}
+        where = {"messageId": message_id(track.id), "seq": self.seq, "runId": self._state.run}
         return Message(ARTIFACT, {**where, "showInCanvas": bool(event.path), "artifact": made})
 
     def _ended(self, step: str, *, at_rest: bool = False) -> list[Message]:

@@ -116,6 +116,7 @@ class Result(msgspec.Struct, eq=False, gc=False):
     unverified: bool = False
     files: dict[str, str] = {}  # path → digest of what it left in the workspace
     edited: tuple[str, ...] = ()  # those of them that a person wrote
+    given: dict[str, Any] = {}  # short values of an output that is kept elsewhere
 
     @property
     def made(self) -> str:

@@ -218,7 +218,8 @@ class _Teller:
         return [self.say("why.skipped", time=time, message=self.who(event.step) + message, code=event.code)]
 
     def kept(self, event: ev.StepKept, time: str) -> list[str]:
-        return [self.say("why.kept_stale" if event.stale else "why.kept", time=time)] if self.step else []
+        key = {"": "why.kept", "needless": "why.kept_needless"}.get(event.stale, "why.kept_once")
+        return [self.say(key, time=time)] if self.step else []
 
     def renewed(self, event: ev.StepRenewed, time: str) -> list[str]:
         return [self.say("why.renewed", time=time)] if self.step else []

@@ -24,6 +24,7 @@ from rerail.core.track import Phase, signature
 from rerail.core.upstream import BLANK
 from rerail.core.values import NotJson, pack, plain_text, unpack
 from rerail.mind import words
+from rerail.mind.restraint import SOUND, stand_ins
 from rerail.ports import Prompt, Question
 
 SCHEMA: dict[str, Any] = {
@@ -86,6 +87,8 @@ def read(
             raise _Unbelievable(failed or say("mind.no_reflection"))
         at_hand = failed_args(state, track)
         thought = _reflection(answer, large if at_hand is None else at_hand, by)
+        if error.category in SOUND and (other := set(thought.alternatives) - stand_ins(track.step, tools)):
+            raise _Unbelievable(say("mind.reflection.sound", names=", ".join(sorted(other)), category=error.category))
     except _Unbelievable as problem:
         refused.append(f"{by}: {problem}"[:500])
         thought = rules

@@ -18,7 +18,7 @@ from rerail.core.tools import Tools
 from rerail.core.track import Phase
 from rerail.core.values import plain_text
 from rerail.mind import words
-from rerail.mind.restraint import listed, repeated, restrained
+from rerail.mind.restraint import SOUND, listed, repeated, restrained, stand_ins
 from rerail.ports import Prompt, Question
 
 SCHEMA: dict[str, Any] = {
@@ -61,6 +61,7 @@ def read(state: State, tools: Tools, step: str, attempt: int, answer: Any, by: s
         faults.append(Fault("BAD_VALUE", tell("refuse.mind.repair_keeps_id", id=repaired.id), step))
     if definition(repaired) == definition(track.step):
         faults.append(Fault("BAD_VALUE", tell("refuse.mind.repair_unchanged"), step))
+    faults += _swapped(repaired, track.step, track.error.category if track.error is not None else "", tools)
     repaired = restrained(repaired, track.step, faults, gated=state.gated)
     faults += repeated(state, [repaired])
     others = [repaired if other.id == step else other.step for other in state.tracks.values()]
@@ -92,11 +93,27 @@ def objections(question: Question, answer: Mapping[str, Any]) -> list[str]:
         faults.append(Fault("BAD_VALUE", tell("refuse.mind.repair_keeps_this_id", id=old.id, id2=repaired.id), old.id))
     if definition(repaired) == definition(old):
         faults.append(Fault("BAD_VALUE", tell("refuse.mind.repair_unchanged"), old.id))
+    faults += _swapped(repaired, old, str((question.error or {}).get("category", "")), question.tools)
     repaired = restrained(repaired, old, faults)
     # The others are known by name alone; what they are does not matter to whether this one fits among them.
     others = [Step(row["id"], repaired.tool) for row in question.table if row["id"] != repaired.id]
     alone = [fault for fault in check_steps([repaired, *others], question.tools) if fault.step == repaired.id]
     return [str(fault) for fault in (*faults, *alone)]
+
+
+def _swapped(repaired: Step, old: Step, category: str, tools: Tools) -> list[Fault]:
+    """A fault if another tool is to stand in for one that nothing was said against (H5: category and action agree).
+
+    It refused its arguments, or what it needs is not there. Some other tool that has no objections does other work, and
+    its answer would pass for this step's. One that the plan or the tool itself names is as good, and none else may be
+    named for later; a new plan may do without the step.
+    """
+    other = {repaired.tool, *repaired.alternatives} - stand_ins(old, tools)
+    if not other or category not in SOUND:
+        return []
+    names = ", ".join(sorted(other))
+    told = tell("refuse.mind.repair_keeps_tool", tool=names, old=old.tool, category=category)
+    return [Fault("BAD_VALUE", told, old.id)]
 
 
 def _one_step(answer: Any, old: Step, faults: list[Fault], known: Iterable[str]) -> Step | None:

@@ -16,9 +16,11 @@ from typing import Any
 
 import msgspec
 
+from rerail.core.codes import Category
 from rerail.core.plan import Fault, Step, definition
 from rerail.core.state import State
 from rerail.core.texts import tell
+from rerail.core.tools import Tools
 from rerail.core.track import signature
 from rerail.core.values import NotJson
 
@@ -34,6 +36,8 @@ KEPT: Mapping[str, str] = {
     "produces": tell("mind.kept.done"),
 }
 KEPT_IN_A_RUN = {**KEPT, "critical": tell("mind.kept.critical")}
+# What goes wrong with calls whose tool is in order: no other one stands in for it, unless the plan names that one (H5).
+SOUND = frozenset({Category.PARAMETER, Category.DEPENDENCY})
 _BARE = Step("-", "-")
 MAX_FAULTS = 50
 MAX_FAULT = 1000  # characters
@@ -42,6 +46,12 @@ MAX_FAULT = 1000  # characters
 def listed(faults: Sequence[Fault]) -> tuple[str, ...]:
     """Faults as an event holds them: an answer may have thousands, and the history is not there for them."""
     return tuple(str(fault)[:MAX_FAULT] for fault in faults[:MAX_FAULTS])
+
+
+def stand_ins(step: Step, tools: Tools) -> set[str]:
+    """The tools that may do a step's work, by the word of whoever wrote the plan or the tool."""
+    spec = tools.get(step.tool)
+    return {step.tool, *step.alternatives, *(spec.alternatives if spec is not None else ())}
 
 
 def restrained(

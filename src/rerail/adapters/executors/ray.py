@@ -295,7 +295,7 @@ class RayExecutor:
     ) -> None:
         self.address, self.env, self.cpus, self.max_wait = address, env, cpus, max_wait
         self.gone_after = gone_after
-        self._gone = False
+        self._gone = self._closing = False
         self._generation = 0  # of the connection that everything below belongs to
         self._head = ""
         self._rejoining = asyncio.Lock()
@@ -311,6 +311,7 @@ class RayExecutor:
 
     async def open(self) -> None:
         """Connect to the cluster, and begin to listen to calls."""
+        self._closing = False
         self._generation = await join(self.address, self.env)
         await self._begin()
         self._watching = asyncio.create_task(self._watch())
@@ -337,12 +338,23 @@ class RayExecutor:
         """Let go of the cluster. Calls under way belong to their tasks, and end when these are cancelled."""
         if self._watching is None:
             return
-        await self._ended(self._watching, self._listening)
+        await self._ended(self._watching)
         self._watching = None
+        if not self._is_gone:
+            await self._empty()
+        await self._ended(self._listening)
         if not self._is_gone:
             with contextlib.suppress(problems.RayError, ValueError):
                 ray.kill(self._mailbox)
         await leave()
+
+    async def _empty(self) -> None:
+        """Let the last look into the mailbox end: of one that is killed under it, Ray complains on the screen."""
+        self._closing = True
+        with contextlib.suppress(problems.RayError, ValueError, RuntimeError):
+            self._mailbox.tell.remote("", 0, b"")
+            if self._listening is not None:
+                await asyncio.wait([self._listening], timeout=GRACE)
 
     async def _ended(self, *tasks: asyncio.Task[None] | None) -> None:
         for task in tasks:
@@ -495,7 +507,7 @@ class RayExecutor:
 
     async def _listen(self) -> None:
         """Take what calls have to say out of the mailbox, for as long as the executor is open."""
-        while True:
+        while not self._closing:
             try:
                 said = await self._mailbox.hear.remote(LISTEN)
             except problems.RayError:

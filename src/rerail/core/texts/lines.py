@@ -72,7 +72,11 @@ LINES: dict[str, dict[str, str]] = {
     "cli.line.verified.unknown": {"en": "looked: nobody can tell {reason}", "zh": "无法核实 {reason}"},
     "cli.line.skipped": {"en": "{message} [{code}]", "zh": "{message} [{code}]"},
     "cli.line.kept": {"en": "kept: its inputs did not change", "zh": "保留：输入没有变化"},
-    "cli.line.kept_stale": {
+    "cli.line.kept_needless": {
+        "en": "kept, and out of date: a step it was made from was not needed this time",
+        "zh": "保留，但已过时：它所依据的步骤这次不再需要",
+    },
+    "cli.line.kept_once": {
         "en": "kept although its inputs changed: its effect must not happen twice",
         "zh": "保留：输入已变化，但效果不能发生两次",
     },

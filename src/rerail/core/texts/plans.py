@@ -132,6 +132,11 @@ PLANS: dict[str, dict[str, str]] = {
     },
     "refuse.plan.in_follow_up": {"en": "follow_up: {message}", "zh": "follow_up：{message}"},
     "refuse.plan.self_reference": {"en": "{ref} refers to the step's own output", "zh": "{ref} 引用了步骤自己的输出"},
+    "refuse.plan.verify_acts": {
+        "en": "verify only looks, and what tool {name!r} does must not happen twice; name one that reads, or declare "
+        "effect: read if this one does",
+        "zh": "verify 只能查看，而工具 {name!r} 的效果不能发生两次；请换用只读工具，若它只读请声明 effect: read",
+    },
     "refuse.plan.unknown_other_tool": {"en": "{label}: {unknown}", "zh": "{label}：{unknown}"},
     "plan.kind.flag": {"en": "true or false", "zh": "true 或 false"},
     "plan.kind.gate": {"en": "true, false or a question", "zh": "true、false 或一个问题"},

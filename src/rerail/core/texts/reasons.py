@@ -67,6 +67,10 @@ REASONS: dict[str, dict[str, str]] = {
         "en": "category {category} and another tool do not agree",
         "zh": "类别 {category} 与换用工具不一致",
     },
+    "mind.reflection.sound": {
+        "en": "{names} would do other work: nothing was said against the tool itself ({category})",
+        "zh": "{names} 做的是另一件事：工具本身没有问题（{category}）",
+    },
     "mind.reflection.no_category": {
         "en": "{given!r:.80} is no category; known: {names}",
         "zh": "{given!r:.80} 不是类别；可用：{names}",

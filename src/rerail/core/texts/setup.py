@@ -19,6 +19,10 @@ SETUP: dict[str, dict[str, str]] = {
     },
     "refuse.mind.not_yours": {"en": "{name}: {why}; leave it out", "zh": "{name}：{why}；请去掉它"},
     "refuse.mind.repair_keeps_id": {"en": "a repair keeps the id; got {id!r}", "zh": "修复必须保持编号；实际为 {id!r}"},
+    "refuse.mind.repair_keeps_tool": {
+        "en": "a repair keeps the tool {old!r} here ({category}: nothing was said against the tool itself); got {tool!r}",
+        "zh": "此处修复必须保留工具 {old!r}（{category}：工具本身没有问题）；实际为 {tool!r}",
+    },
     "refuse.mind.prompt_unusable": {
         "en": "cannot use the prompt {path!r}: {error}",
         "zh": "无法使用提示词 {path!r}：{error}",

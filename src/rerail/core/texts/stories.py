@@ -50,7 +50,11 @@ STORIES: dict[str, dict[str, str]] = {
         "en": "{time}  kept: its inputs did not change, so its result stands",
         "zh": "{time}  保留：输入没有变化，结果继续有效",
     },
-    "why.kept_stale": {
+    "why.kept_needless": {
+        "en": "{time}  kept, and out of date: a step it was made from was not needed this time",
+        "zh": "{time}  保留，但已过时：它所依据的步骤这次不再需要",
+    },
+    "why.kept_once": {
         "en": "{time}  kept although its inputs changed: its effect must not happen twice",
         "zh": "{time}  输入已变化但仍保留：效果不能发生两次",
     },

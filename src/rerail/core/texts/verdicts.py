@@ -51,6 +51,10 @@ VERDICTS: dict[str, dict[str, str]] = {
         "en": "a step it was made from failed when it was tried again",
         "zh": "它所依据的步骤在重试时失败了",
     },
+    "stale.needless": {
+        "en": "a step it was made from was not needed this time, and gave nothing",
+        "zh": "它所依据的步骤这次不再需要，没有给出结果",
+    },
     "stale.definition changed": {"en": "definition changed", "zh": "定义已改变"},
     "degraded.fallback": {"en": "a fallback stood in: {reason}", "zh": "使用了降级结果：{reason}"},
     "degraded.hole": {
