@@ -1,6 +1,6 @@
 """`make bench-recovery`: real tools, seeded faults, Rerail and its peers on the same cases.
 
-    python -m benchmarks.recovery [--quick] [--seed 7] [--per-kind 6] [--contender NAME …] [--kind KIND …] [--write]
+    python -m benchmarks.recovery [--quick] [--seed 7] [--per-kind 10] [--contender NAME …] [--kind KIND …] [--write]
 
 Prints tables, and writes every case to build/recovery/. `--write` puts the tables, the chart and the summary into the
 project: docs/benchmarks.md, docs/images/recovery.svg, benchmarks/recovery/results.json.
@@ -26,7 +26,7 @@ from benchmarks.recovery.faults import GROUPS, Case, Draw
 from benchmarks.recovery.lineup import ALL, ORACLE, PEERS, missing
 from benchmarks.recovery.measure import Measured, measured
 
-PER_KIND = 6
+PER_KIND = 10
 QUICK = {"per_kind": 2, "contenders": ("Rerail", "Rerail, verify", "tenacity loop")}
 BUILD = ROOT / "build" / "recovery"
 BEGIN, END = "<!-- recovery: begin -->", "<!-- recovery: end -->"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import rerail
 
 
@@ -14,6 +16,14 @@ async def noop() -> None:
 def touch(number: int) -> int:
     """Do next to nothing."""
     return number
+
+
+@rerail.tool
+def speak(ctx: rerail.Context) -> None:
+    """Take long enough that somebody hears of it while it is under way."""
+    time.sleep(0.5)
+    ctx.log("still there")
+    time.sleep(0.5)
 
 
 TOOLS = [noop, touch]

@@ -1,8 +1,8 @@
 """LangGraph: the plan as a graph with a node for each step, retry policies, and its SQLite checkpointer.
 
-`tuned` retries on every exception, raises error bodies, and resumes once from the checkpoint; without it, LangGraph's
-own defaults (three attempts of what its default policy takes for passing). Waits are a
-hundredth of its own, as for all.
+`tuned` retries what may pass as often as all do, raises error bodies, and puts down what failed for good, so that other
+branches go on; without it, LangGraph's own defaults (three attempts of what its default policy takes for passing).
+Waits are a hundredth of its own, as for all.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypedDict
 
 import httpx
 from benchmarks.recovery.client import HttpError, World
-from benchmarks.recovery.contenders.sensible import FIRST_WAIT, LONGEST_WAIT, LostAnswer, called
+from benchmarks.recovery.contenders.sensible import ATTEMPTS, FIRST_WAIT, LONGEST_WAIT, called, passing
 from benchmarks.recovery.contenders.worker import Job, Outcome, serve
 from benchmarks.recovery.plans import filled
 from langgraph.checkpoint.sqlite import SqliteSaver
@@ -23,9 +23,10 @@ from langgraph.types import RetryPolicy
 
 
 class Answers(TypedDict):
-    """What the steps answered so far."""
+    """What the steps answered so far, and what failed for good."""
 
     answers: Annotated[dict[str, Any], operator.or_]
+    failed: Annotated[dict[str, str], operator.or_]
 
 
 def translated(error: HttpError) -> httpx.HTTPStatusError:
@@ -38,10 +39,14 @@ def node(step: dict[str, Any], world: World, *, tuned: bool, careful: bool) -> A
     """One step."""
 
     def call(state: Answers) -> dict[str, Any]:
+        if any(need in state["failed"] for need in step["needs"]):
+            return {"failed": {step["id"]: "skipped"}}
         try:
             answer = called(world, step, filled(step["args"], state["answers"]), bodies=tuned, careful=careful)
-        except HttpError as error:
-            raise translated(error) from error
+        except Exception as error:  # noqa: BLE001  # it is looked at, whatever it is
+            if tuned and not passing(error):
+                return {"failed": {step["id"]: str(error)}}
+            raise translated(error) if isinstance(error, HttpError) and not tuned else error from None
         return {"answers": {step["id"]: answer}}
 
     return call
@@ -52,9 +57,7 @@ def graph_of(job: Job, world: World, *, tuned: bool) -> Any:
     careful = bool(job.options.get("careful"))
     policy = RetryPolicy(initial_interval=FIRST_WAIT / 2, max_interval=LONGEST_WAIT, jitter=False)
     if tuned:
-        policy = policy._replace(
-            max_attempts=4, retry_on=(lambda error: not isinstance(error, LostAnswer)) if careful else Exception
-        )
+        policy = policy._replace(max_attempts=ATTEMPTS, retry_on=passing)
     graph = StateGraph(Answers)
     ends = {step["id"] for step in job.plan}
     for step in job.plan:
@@ -75,16 +78,12 @@ def run(job: Job) -> Outcome:
         with job.world() as world:
             graph = graph_of(job, world, tuned=tuned).compile(checkpointer=SqliteSaver(kept))
             begun = job.resumed and graph.get_state(settings).created_at is not None
-            left = 1 if tuned else 0
-            state: Any = None if begun else {"answers": {}}
-            while True:
-                try:
-                    graph.invoke(state, settings, durability="sync")
-                    return Outcome("success")
-                except Exception as error:  # noqa: BLE001  # whatever a node raised
-                    if not left or isinstance(error, LostAnswer):
-                        return Outcome("failed", why=f"{type(error).__name__}: {error}")
-                    left, state = left - 1, None
+            state: Any = None if begun else {"answers": {}, "failed": {}}
+            try:
+                failed = graph.invoke(state, settings, durability="sync")["failed"]
+                return Outcome("failed" if failed else "success", why=str(failed))
+            except Exception as error:  # noqa: BLE001  # whatever a node raised
+                return Outcome("failed", why=f"{type(error).__name__}: {error}")
     finally:
         kept.close()
 

@@ -26,7 +26,6 @@ class Perfect:
         self._steps = {step["id"]: step for step in known["steps"]}
         self._faults = {fault["step"]: fault for fault in known["faults"]}
         self._missing = [step for step, fault in self._faults.items() if fault["kind"] == "missing_prerequisite"]
-        self._needy = ""  # the step that needed it
 
     async def answer(self, question: Question) -> Any:
         """What is so."""
@@ -40,7 +39,6 @@ class Perfect:
         if fault["kind"] in ("permanent", "body_permanent"):
             return {"category": "permanent_error", "recoverable": False, "confidence": 100}
         if self._missing and not fault["kind"]:
-            self._needy = step
             return {"category": "decomposition_error", "root_cause": "a step is missing before this one", **CERTAIN}
         return {"category": "transient_error", **CERTAIN}
 
@@ -48,9 +46,10 @@ class Perfect:
         if not self._missing:
             return None
         missing = self._steps[self._missing[0]]
+        needy = next((row["id"] for row in question.table if row["error"] is not None), "")
         steps: list[dict[str, Any]] = []
         for row in question.definitions:
-            if row["id"] == self._needy:
+            if row["id"] == needy:  # the tool of this one said no for want of the other
                 steps.append({"id": missing["id"], "tool": missing["tool"], "args": missing["args"]})
                 steps.append({**row, "needs": [*row.get("needs", []), missing["id"]]})
             else:
