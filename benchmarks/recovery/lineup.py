@@ -39,6 +39,13 @@ MAIN = (
         options={"verify": True, "mind": "hostile"},
         knows="a read-only look at each effect, and a mind that lies",
     ),
+    Contender(
+        "Rerail, answered, perfect mind",
+        ENGINE,
+        options={"mind": "perfect", "knows": True},
+        answering=True,
+        knows="a person answers its questions truthfully, and a mind that knows every fault",
+    ),
     Contender("Rerail, hostile mind", ENGINE, options={"mind": "hostile"}, knows="a mind that lies"),
 )
 PEERS = (

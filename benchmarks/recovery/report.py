@@ -59,14 +59,23 @@ def _rows(cases: list[Measured], seed: int) -> dict[str, Any]:
     groups: dict[str, list[Measured]] = defaultdict(list)
     for case in cases:
         groups[case.group].append(case)
-        if case.group.startswith(("lost", "slow", "kill")):
-            groups[f"{case.group}, {'once' if case.effect == 'once' else 'other'}"].append(case)
+        if half := _half(case):
+            groups[f"{case.group}, {half}"].append(case)
     seen = [case for case in cases if not case.silent]
     return {
         "all": summary(cases, seed),
         "but_silent": summary(seen, seed) if seen else None,
         "groups": {name: summary(found, seed) for name, found in groups.items()},
     }
+
+
+def _half(case: Measured) -> str:
+    """Which half of its group a case is in, where the two are not the same thing at all."""
+    if case.group.startswith(("lost", "slow", "kill")):
+        return "once" if case.effect == "once" else "other"
+    if case.group.endswith(" faults"):
+        return "one silent" if case.silent else "none silent"
+    return ""
 
 
 def compact(about: dict[str, Any], found: dict[str, Any]) -> str:
