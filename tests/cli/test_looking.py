@@ -65,6 +65,19 @@ def test_a_refused_argument_is_told_to_be_changed(here: Here) -> None:
     assert "rerail repair" not in here("show", here.run({"id": "a", "tool": "fail"}, code=1), code=0).out
 
 
+def test_a_refused_argument_is_shown_what_a_step_before_gave(here: Here) -> None:
+    """T4, H7: rules do not act on a guess; a person who is told decides with a copied line."""
+    book = {"id": "book", "tool": "ok", "args": {"value": {"message": "3426812"}}}
+    refused = {"message": "990017", "category": "parameter_error"}
+    run = here.run(book, {"id": "use", "tool": "fail", "args": refused, "needs": ["book"]}, code=1)
+    shown = here("show", run, code=0).out
+    assert 'book gave message "3426812"; is that what was meant?' in shown
+    [command] = [line.strip() for line in shown.splitlines() if f"rerail repair {run}" in line]
+    assert json.loads(shlex.split(command)[5]) == {**refused, "message": "3426812"}
+    other = here.run(book, {"id": "use", "tool": "fail", "args": {"message": "990017"}, "needs": ["book"]}, code=1)
+    assert "is that what was meant" not in here("show", other, code=0).out
+
+
 def test_suggested_commands_find_the_same_store(here: Here) -> None:
     """T4: what is recommended can be typed as it stands."""
     plan = here.place.plan(*BROKEN)

@@ -183,6 +183,24 @@ def test_nobody_wants_a_new_plan_for_a_step_that_a_person_does_without() -> None
     assert not then(state, ev.StepSkipped("x", "SKIP_USER")).replan_wanted
 
 
+def test_a_step_outside_the_retry_set_still_waits_for_its_new_plan() -> None:
+    """R2, H8, T5: a run whose process died is retried by naming one of its steps; nobody waits for ever."""
+    wants = tuple(
+        event for step in ("a", "x")
+        for event in (
+            ev.StepStarted(step, 1, "t"), ev.StepFailed(step, 1, NO),
+            ev.Reflected(step, 1, Category.DECOMPOSITION, Rung.REPLAN),
+        )
+    )  # fmt: skip
+    state = begun(*wants, steps=(Step("a", "t"), Step("x", "t")), policy=Policy(minds=("replan",)))
+    then(state, ev.RetryBegin(1, "ann", ("a",), ("a",), 1, automatic=False, course=Course(("a",))))
+    assert decide(state, TOOLS, state.at) == [Ask("replan", "", state.acted_at)]
+    then(state, ev.Declined("replan"))
+    assert not state.replan_wanted and state.tracks["a"] in state.ready and len(state.ready) == 1
+    then(state, ev.RetryBegin(2, "ann", ("a", "x"), ("a", "x"), 2, automatic=False, course=Course(("a", "x"))))
+    assert not state.replan_wanted and len(state.ready) == 2
+
+
 def test_two_questions_are_asked_one_after_the_other_where_money_is_counted() -> None:
     """H4: each sees what the ones before it left."""
     steps = (Step("a", "t"), Step("x", "t"))

@@ -13,8 +13,9 @@ from rerail.core.fold import fold
 from rerail.core.nearest import one_off
 from rerail.core.plan import Need, Plan, Step, When
 from rerail.core.policy import Rung
+from rerail.core.state import State
 from rerail.core.texts import retold
-from rerail.core.upstream import KEPT, MOST, singled, supplied
+from rerail.core.upstream import KEPT, MOST, singled, supplied, supposed
 from rerail.errors import ToolError
 from rerail.testing.scripted import World
 from rerail.testing.virtual import virtual_run
@@ -425,6 +426,13 @@ def test_a_no_for_good_stands_whatever_else_it_says() -> None:
 
 def offered(outputs: dict[str, Any], args: dict[str, Any], *, reads: bool = False) -> list[Any]:
     """What is proposed to a step that needs others, each of which gave something; None: it failed."""
+    state = needing(outputs, args)
+    track = state.tracks["z"]
+    return [proposed for proposed, _ in supplied(track, args, state.template(track), reads=reads)]
+
+
+def needing(outputs: dict[str, Any], args: dict[str, Any]) -> State:
+    """A state with such a step, `z`."""
     events: list[Any] = []
     for name, output in outputs.items():
         events.append(ev.StepStarted(name, 1, "t"))
@@ -436,11 +444,9 @@ def offered(outputs: dict[str, Any], args: dict[str, Any], *, reads: bool = Fals
     first = [Step(name, "t") for name in outputs]
     both = tuple(Need(name, When.DONE) for name in outputs)
     steps = (*first, Step("l", "t", needs=both[-1:]), Step("m", "t", needs=both[-1:]),
-             Step("z", "t", needs=(*both, Need("l"), Need("m"))))  # fmt: skip
+             Step("z", "t", args, needs=(*both, Need("l"), Need("m"))))  # fmt: skip
     history = [ev.RunStarted(), ev.PlanAccepted(Plan("", steps)), *events]
-    state = fold("r", [Record("r", n + 1, 1.0 + n, event) for n, event in enumerate(history)])
-    track = state.tracks["z"]
-    return [proposed for proposed, _ in supplied(track, args, state.template(track), reads=reads)]
+    return fold("r", [Record("r", n + 1, 1.0 + n, event) for n, event in enumerate(history)])
 
 
 @pytest.mark.parametrize(
@@ -463,6 +469,26 @@ def offered(outputs: dict[str, Any], args: dict[str, Any], *, reads: bool = Fals
 def test_a_blank_is_filled_from_all_that_the_steps_before_gave(outputs: dict[str, Any], found: bool) -> None:
     """H6: however the plan joins them, four levels deep, and as long as it is not too much; a truth is no value."""
     assert offered(outputs, {"code": "<code>"}) == ([{"code": "V"}] if found else [])
+
+
+@pytest.mark.parametrize(
+    ("outputs", "args", "found"),
+    [
+        ({"a": {"Booking-ID": "7"}}, {"booking_id": "9"}, {"booking_id": ("a", "7")}),
+        ({"a": {"code": "7"}, "b": {"seat": 4}}, {"code": "9", "seat": 5}, {"code": ("a", "7"), "seat": ("b", 4)}),
+        ({"a": {"code": "7"}}, {"code": "7"}, {}),
+        ({"a": {"code": "7"}}, {"code": 9}, {}),
+        ({"a": {"code": "7"}, "b": {"code": "8"}}, {"code": "9"}, {}),
+        ({"a": {"code": "7"}}, {"other": "9"}, {}),
+        ({"a": {"code": "7"}}, {"code": ["9"]}, {}),
+        ({"a": None}, {"code": "9"}, {}),
+    ],
+)
+def test_a_person_is_told_what_another_value_may_have_meant(
+    outputs: dict[str, Any], args: dict[str, Any], found: dict[str, Any]
+) -> None:
+    """H6, H7: the one other value of the same type that was given under that name; two are none."""
+    assert supposed(needing(outputs, args).tracks["z"]) == found
 
 
 def test_an_amount_is_no_slip_of_another() -> None:

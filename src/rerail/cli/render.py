@@ -19,6 +19,7 @@ from rerail.core.pipeline import PAUSED
 from rerail.core.state import State
 from rerail.core.texts import has, span
 from rerail.core.track import RunStatus, Status, Track
+from rerail.core.upstream import supposed
 from rerail.core.verdict import error_of, run_status, stale_of, status_of, waiting_on
 from rerail.core.views import RunResult, RunRow, result, stale_said
 
@@ -126,7 +127,16 @@ def _failed(out: Output, picture: Picture, wanted: Status) -> list[Text]:
             message=error["message"], code=code, category=error["category"],
         )  # fmt: skip
         lines.append(_named(out, status, track.id, words))
+        for name, (step, value) in _meant(track).items():
+            told = out.say("cli.report.meant", step=step, name=name, value=json.dumps(value, ensure_ascii=False))
+            lines.append(Text("  ").append(one_line(told, 500), "dim"))
     return lines
+
+
+def _meant(track: Track) -> dict[str, tuple[str, Any]]:
+    """What may have been meant by arguments that a tool refused, and the steps that gave it."""
+    refused = track.error is not None and track.error.category == "parameter_error"
+    return dict(supposed(track)) if refused else {}
 
 
 def _stopped(out: Output, state: State) -> list[Text]:
@@ -219,7 +229,8 @@ def _fitting_repair(run: str, failed: Track | None) -> list[str]:
     """The change of a call that will fail as often as it is repeated, with the arguments to change (H7)."""
     if failed is None or failed.error is None or failed.error.category != "parameter_error" or not failed.step.args:
         return []
-    given = json.dumps(failed.step.args, ensure_ascii=False)
+    meant = {name: value for name, (_, value) in _meant(failed).items()}
+    given = json.dumps({**failed.step.args, **meant}, ensure_ascii=False)
     shown = shlex.quote(given) if len(given) <= LONGEST_SHOWN else "JSON"
     return [f"rerail repair {run} {shlex.quote(failed.id)} --args {shown}"]
 

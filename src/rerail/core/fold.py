@@ -398,6 +398,8 @@ def _retry_begin(state: State, event: ev.RetryBegin, at: float) -> None:
             if step_id in state.tracks and event.reset_count:
                 state.tracks[step_id].confirmed = False
     state.redirect(event.course, new_round=True)
+    # A run whose process died may have steps outside the retry set that wait for a new plan; they still do.
+    state.replan_wanted = any(held.question == "replan" for held in state.held.values())
     _rewritten(state, event.course)
     for step_id in event.stale:
         if step_id in state.tracks:

@@ -10,7 +10,8 @@ Rules of this file:
   was to be the other end of the way.
 - A value that is one slip away from the one value that a step before gave is taken for it, but only for a tool that
   reads: 10001 may well be another order than 10002, and reading it harms nobody.
-- A value that is altogether another one is left alone: it may be exactly what was wanted.
+- A value that is altogether another one is left alone: it may be exactly what was wanted. A person is told what a step
+  before gave under that name (`supposed`), and decides.
 - Whatever has two readings has none.
 - Of an output that is too large for the history only those short values are seen that it has under one name alone. They
   fill blanks; for slips they do not count, since whatever else is near would not be seen.
@@ -76,6 +77,18 @@ def supplied(
         if len(slips) == 1:
             ((name, (step, value)),) = slips.items()
             yield {**args, name: value}, step
+
+
+def supposed(track: Track) -> dict[str, tuple[str, Scalar]]:
+    """What may have been meant by arguments that stand in the plan as they are: the one other value that a step before
+    gave under the argument's name, and that step. For people who mend a refused call: rules do not act on a guess."""
+    given = _given(track)
+    found = {}
+    for name, value in track.step.args.items() if given else ():
+        source = _named(name, "", given)
+        if source is not None and type(source[1]) is type(value) and source[1] != value:
+            found[name] = source
+    return found
 
 
 def singled(output: Any) -> dict[str, Scalar]:

@@ -103,6 +103,10 @@ COMMANDS: dict[str, dict[str, str]] = {
         "en": "{tool}, attempt {attempts}: {message} [{code}, {category}]",
         "zh": "{tool}，第 {attempts} 次：{message} [{code}, {category}]",
     },
+    "cli.report.meant": {
+        "en": "{step} gave {name} {value}; is that what was meant?",
+        "zh": "{step} 给出的 {name} 是 {value}；是否应为此值？",
+    },
     "cli.report.reason_uncalled": {
         "en": "{tool}, never called: {message} [{code}, {category}]",
         "zh": "{tool}，未调用：{message} [{code}, {category}]",

@@ -110,6 +110,8 @@ def check_indexes(state: State) -> None:
             (Phase.HELD, state.held), (Phase.DOUBT, state.doubts),
         ):  # fmt: skip
             _hold("history", (track.n in index) == (track.phase is phase), (track, phase))
+    waits = any(track.question == "replan" for track in state.held.values())
+    _hold("history", bool(state.stopped) or state.replan_wanted == (waits or state.breaker), "a replan is wanted")
 
 
 def check_history(records: list[ev.Record], policy: Policy, *, people: bool = False) -> State:
