@@ -112,7 +112,8 @@ async def show(
         waits_for = (await engine.show(found)).waiting_on if picture.state.waiting else ()
         after = await follow_up_of(engine, picture.state)
         later = await engine.show(after) if after is not None else None
-    state, now = picture.state, time.time()
+    state = picture.state
+    now = state.at if owned.interrupted else time.time()  # time that nobody spends is not spent
     facts = {"run": state.run, "at": moment(state.created_at), "retries": state.retries, "revision": state.revision}
     out.print(Text(out.say("cli.show.title", **facts), "dim"))
     if state.objective:
