@@ -50,7 +50,7 @@ def test_no_crash_point_reached_is_no_pass(place: Place, here: Here) -> None:
     (place.folder / "more.py").write_text(
         "import rerail\nfrom pathlib import Path\n\nSEEN = Path(__file__).parent / 'seen.txt'\n\n\n"
         "@rerail.tool\ndef moody() -> int:\n"
-        "    if not SEEN.exists():\n        SEEN.touch()\n        raise ConnectionError('the first time')\n    return 1\n"
+        "    if not SEEN.exists():\n        SEEN.touch()\n        raise ConnectionError('once')\n    return 1\n"
     )
     plan = place.plan({"id": "a", "tool": "moody"})
     words = ("crashtest", plan, "--tools", "more.py", "--yes", "--set", "retry.backoff_base=0.01", "--points", "1")

@@ -9,9 +9,9 @@ import time
 from typing import Any
 
 import pytest
+from tests.cli.conftest import Here
 
 from rerail.core.texts import span
-from tests.cli.conftest import Here
 
 STEPS: tuple[dict[str, Any], ...] = (
     {"id": "a", "tool": "send"},
