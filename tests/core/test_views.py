@@ -193,15 +193,17 @@ def test_a_gate_names_the_step_whose_output_is_missing() -> None:
     """X7, H9: the one that was skipped, beside or above; not the one between, which has an output."""
     steps = (
         Step("o", "t", critical=False), Step("b", "t", needs=(Need("o"),)), Step("f", "t"),
-        Step("g", "t", needs=(Need("b"), Need("f")), confirm=True), Step("h", "t", needs=(Need("o"),), confirm=True),
+        Step("g", "t", needs=(Need("b"), Need("f")), confirm=True), Step("l", "t"),
+        Step("h", "t", needs=(Need("l"), Need("o")), confirm=True),
     )  # fmt: skip
     stood_in = ev.StepStarted("f", 1, "t", Effect.REPEATABLE, rung=Rung.FALLBACK)
     done = (started("b"), ev.StepSucceeded("b", 1, 1, "d"), stood_in, ev.StepSucceeded("f", 1, 1, "d"))
+    lost = (started("l"), ev.StepSucceeded("l", 1, hole=True))
     gates = ev.Waiting(({"for": "confirm", "step": "g"}, {"for": "confirm", "step": "h"}))
-    state = after(ev.StepSkipped("o", "SKIP_OPTIONAL"), *done, gates, steps=steps)
+    state = after(ev.StepSkipped("o", "SKIP_OPTIONAL"), *done, *lost, gates, steps=steps)
     told = {item["step"]: item for item in result(state, {"b": 1, "f": 1}, 200.0).waiting_on}
     assert told["g"]["made_from_degraded"] == {"f": "fallback", "o": "hole"}
-    assert told["h"]["made_from_degraded"] == {"o": "hole"}
+    assert told["h"]["made_from_degraded"] == {"l": "hole", "o": "hole"}
     assert "without the output of o" in waited_for_one(told["g"]) and " of b)" not in waited_for_one(told["g"])
 
 
