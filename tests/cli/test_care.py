@@ -370,6 +370,29 @@ def test_a_content_that_became_a_text_is_damage(here: Here) -> None:
     assert findings(here, code=0) == []
 
 
+def test_a_content_on_a_broken_page_does_not_make_its_run_unreadable(here: Here) -> None:
+    """E5, E6: what is lost is named, with its step; the rest arrives in a copy, and there the step makes it again."""
+    Path("more.py").write_text("import rerail\n\n\n@rerail.tool\ndef big() -> str:\n    return 'x' * 60_000\n")
+    plan = here.place.plan({"id": "a b", "tool": "big"}, {"id": "b", "tool": "fail", "needs": ["a b"]})
+    run = here("run", plan, "--tools", "toolbox.py", "--tools", "more.py", "--json", code=1).json["run_id"]
+    sql("PRAGMA wal_checkpoint(TRUNCATE)")
+    [(size,)] = sql("PRAGMA page_size")
+    data = bytearray(FILE.read_bytes())
+    pages = [at for at in range(0, len(data), size) if data[at + 100 : at + 200] == b"x" * 100]
+    for at in pages:
+        data[at : at + 4] = b"\xff\xff\xff\xf0"  # where the content goes on
+    FILE.write_bytes(data)
+    [found] = [row for row in findings(here, code=1) if row["where"] == run]
+    assert found["kind"] == "content"
+    assert found["detail"].startswith("the output of step a b (content ") and "cannot be read" in found["detail"]
+    assert found["hint"].endswith(f"rerail retry {run} --step 'a b' --force --store NEW_FILE")
+    here("store", "copy", str(FILE), "new.db")
+    [copied] = findings(here, "--store", "new.db", code=1)
+    assert (copied["kind"], copied["where"]) == ("content", run) and copied["detail"].endswith("is missing")
+    here("retry", run, "--step", "a b", "--force", "--yes", "--store", "new.db", code=1)
+    assert findings(here, "--store", "new.db", code=0) == []
+
+
 def test_a_missing_content_is_found_unless_it_may_have_expired(here: Here) -> None:
     """E6: contents of completed runs expire; those of others are never dropped, and so it is damage."""
     here.run(BIG, code=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -42,6 +43,27 @@ def test_a_broken_guarantee_is_exit_code_one(place: Place, here: Here) -> None:
     assert trial["different"][0] == "crashtest: completed → failed" and "a: succeeded → failed" in trial["different"]
     kept = place.folder / "kept" / f"point-{trial['point']}"
     assert (kept / "home" / "runs.db").exists() and (kept / "ledger.jsonl").exists()
+
+
+def test_no_crash_point_reached_is_no_pass(place: Place, here: Here) -> None:
+    """E1, T4: later runs end before the one point that was drawn; nothing was tested, and the exit code says so."""
+    (place.folder / "more.py").write_text(
+        "import rerail\nfrom pathlib import Path\n\nSEEN = Path(__file__).parent / 'seen.txt'\n\n\n"
+        "@rerail.tool\ndef moody() -> int:\n"
+        "    if not SEEN.exists():\n        SEEN.touch()\n        raise ConnectionError('once')\n    return 1\n"
+    )
+    plan = place.plan({"id": "a", "tool": "moody"})
+    words = ("crashtest", plan, "--tools", "more.py", "--yes", "--set", "retry.backoff_base=0.01", "--points", "1")
+    words += ("--set", "reflection.max_step_retries=1")
+    points = here(*words, "--json").json["points"]
+    late = next(str(seed) for seed in range(100) if random.Random(seed).sample(range(1, points + 1), 1) == [points])
+    (place.folder / "seen.txt").unlink()
+    done = here(*words, "--seed", late, code=1)
+    assert "nothing was tested: of 1 crash point none was reached" in done.out and "kept" not in done.out
+    assert "let them begin anew in each run" in done.out
+    (place.folder / "seen.txt").unlink()
+    found = here(*words, "--seed", late, "--json", code=1).json
+    assert (found["ok"], found["tested"], found["tried"], found["not_reached"]) == (False, False, 0, 1)
 
 
 def test_nobodys_tools_are_called_without_their_word(place: Place, here: Here) -> None:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import contextlib
 import signal
 import sqlite3
+import time
 from typing import Any
 
+import pytest
 from tests.cli.conftest import Here
+
+from rerail.core.texts import span
 
 STEPS: tuple[dict[str, Any], ...] = (
     {"id": "a", "tool": "send"},
@@ -58,6 +62,20 @@ def test_kill_9_then_resume(here: Here) -> None:
     done = here("resume", run, "--json", code=0).json
     assert done["status"] == "completed"
     assert here.place.calls.count("a") == here.place.calls.count("c") == 1
+
+
+def test_the_clock_of_an_interrupted_run_stands_still(here: Here) -> None:
+    """V2: a run whose process is dead spends no time; what is shown ends with the last word of its history."""
+    process, run = here.begin(*STEPS, at="b")
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    events = here("logs", run, "--json", code=0).json
+    lived = events[-1]["at"] - events[0]["at"]
+    time.sleep(lived + 1.0)
+    seconds = here("show", run, "--json", code=0).json["exec"]["seconds"]["total"]
+    assert seconds == pytest.approx(lived, abs=0.01)
+    assert f"time: {span(seconds)} " in here("show", run, code=0).out
+    assert f"time: {span(seconds)} " in here("watch", run, code=1).out
 
 
 def test_watching_an_interrupted_run_ends(here: Here) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Here, Place
 
-from rerail.cli.output import clean, one_line
+from rerail.cli.output import Output, clean, one_line
 
 BROKEN = (
     {"id": "a", "tool": "ok"},
@@ -85,6 +85,39 @@ def test_suggested_commands_find_the_same_store(here: Here) -> None:
     assert "--dry-run --store 'my runs.db'" in found.out
     assert here("ls", "--store", "my runs.db", "--json", code=0).json
     assert here("ls", "--json", code=0).json == []
+
+
+def test_every_hint_works_as_it_is_typed(here: Here) -> None:
+    """T4: with the store that was named, in sentences too, and with tools that the run does not know of."""
+    plan = here.place.plan({"id": "a", "tool": "ok", "confirm": True})
+    named = ("--store", "my runs.db")
+    run = here("run", plan, "--tools", "toolbox.py", *named, "--json", code=3).json["run_id"]
+    for words, hint in (
+        (("retry", run), f"rerail --store 'my runs.db' confirm {run}"),
+        (("show", "nobody"), "rerail --store 'my runs.db' ls"),
+        (("confirm", run, "--refuse", "--edit", "x"), f"rerail confirm {run} --refuse --store 'my runs.db'"),
+    ):
+        assert hint in here(*words, *named, code=2).err
+        assert "--store" not in here(*words, *named, "--json", code=2).json["error"]["hint"]
+    assert f"rerail confirm {run} a --store 'my runs.db'" in here("show", run, *named, code=0).out
+    assert f"Next: rerail --store 'my runs.db' confirm {run} a" in here("why", run, "a", *named, code=0).out
+    by_setting = here("show", "nobody", "--set", "store.url=sqlite:///my runs.db", code=2).err
+    assert "rerail --store 'sqlite:///my runs.db' ls" in by_setting
+    (here.place.folder / "toolbox.py").rename(here.place.folder / "other tools.py")
+    moved = here("retry", run, *named, "--tools", "other tools.py", code=2).err
+    assert f"rerail --store 'my runs.db' --tools 'other tools.py' confirm {run}" in moved
+    typed = shlex.split(moved[moved.index("rerail --store") :])[1:]
+    here(*typed, code=0)
+
+
+def test_a_hint_holds_no_password() -> None:
+    """T4: hints end up in logs and in chats."""
+    out = Output()
+    out.work_on("postgresql://ann:secret@host/runs?sslpassword=secret")
+    for text in ("rerail show r", "use: rerail show r", "rerail resolve r s --succeeded VALUE | --failed | --rerun"):
+        assert "secret" not in out.typed(text) and "--store 'postgresql://ann:***@host" in out.typed(text)
+    for text in ("rerail store copy FROM TO", "rerail check p.yaml", "rerail show r --store x", "the rerail retries"):
+        assert out.typed(text) == text
 
 
 def test_looking_makes_no_store(here: Here) -> None:

@@ -426,6 +426,38 @@ def test_all_faults_at_once() -> None:
     }  # fmt: skip
 
 
+def test_no_fault_of_a_step_hides_its_references() -> None:
+    """P5: not another one in the same text, nor arguments that are no JSON, nor a fallback of two kinds."""
+    ref, bad = "UNKNOWN_REFERENCE", "BAD_REFERENCE"
+    text = {"x": "${nobody.x}, ${a[x]}, ${none}, $${fine} and ${a.b"}
+    found = faults([{"id": "a", "tool": "send"}, {"id": "b", "tool": "nope", "args": text}])
+    assert codes(found) == [ref, bad, ref, bad, "UNKNOWN_TOOL"]
+    assert [str(fault.message).split(" ")[0] for fault in found[:4]] == ["${nobody.x}", "${a[x]}", "${none}", "${a.b"]
+    odd = {"size": float("nan"), "x": {"y": {1}, "z": "${nobody}"}}
+    assert codes(faults([{"id": "b", "tool": "upload", "needs": ["c"], "args": odd}])) == [
+        "UNKNOWN_NEED", ref, "BAD_VALUE", "BAD_ARGS", "BAD_ARGS", "BAD_ARGS",
+    ]  # fmt: skip
+    two = {"value": 1, "tool": "nope", "args": {"x": "${nobody}"}}
+    assert codes(faults([{"id": "b", "tool": "send", "fallback": two}])) == ["BAD_VALUE", ref, "UNKNOWN_TOOL"]
+
+
+def test_no_depth_hides_a_reference() -> None:
+    """P5: however deep the arguments are nested, or those of the fallback, what stands in them is looked at."""
+
+    def nested(levels: int) -> Any:
+        value: Any = "${nobody}"
+        for _ in range(levels):
+            value = {"x": value}
+        return value
+
+    wanted = ["UNKNOWN_REFERENCE", "BAD_VALUE"]
+    for levels in (850, 5000):  # the first can still be written down
+        assert codes(faults([{"id": "b", "tool": "upload", "args": nested(levels)}])) == wanted
+    assert codes(faults([{"id": "b", "tool": "nope", "args": nested(5000)}])) == [*wanted, "UNKNOWN_TOOL"]
+    fallback = {"tool": "upload", "args": nested(5000)}
+    assert codes(faults([{"id": "b", "tool": "send", "fallback": fallback}])) == wanted
+
+
 def test_load_refuses_only_what_cannot_be_read() -> None:
     """P5: a plan with every fault loads; it is refused, with all of them, when it meets its tools."""
     plan = Plan.load({"steps": [{"id": "a", "tool": "nope", "needs": ["a", "b"], "tmeout": 1}]})

@@ -15,6 +15,7 @@ from rerail.core.decide import Note, decide
 from rerail.core.dialects import Unreadable, canonical, read_plan, read_steps
 from rerail.core.events import Course, Error, Event, FileMade, Record
 from rerail.core.fold import fold
+from rerail.core.lines import waited_for_one
 from rerail.core.memory import learn, preferred
 from rerail.core.outlook import outlook
 from rerail.core.plan import Effect, Need, Plan, Produced, Step, When, as_need, as_produced
@@ -186,6 +187,46 @@ def test_a_gate_tells_the_call_that_waits() -> None:
         state = after(started("a"), ev.StepSucceeded("a", 1, {"n": 1}, "d"), event, gate, steps=steps)
         [item] = result(state, {"a": {"n": 1}}, 200.0, args={"big": {"x": 3}}).waiting_on
         assert item["args"] == shown
+
+
+def test_a_gate_names_the_step_whose_output_is_missing() -> None:
+    """X7, H9: the one that was skipped, beside or above; not the one between, which has an output."""
+    steps = (
+        Step("o", "t", critical=False), Step("b", "t", needs=(Need("o"),)), Step("f", "t"),
+        Step("g", "t", needs=(Need("b"), Need("f")), confirm=True), Step("l", "t"),
+        Step("h", "t", needs=(Need("l"), Need("o")), confirm=True),
+    )  # fmt: skip
+    stood_in = ev.StepStarted("f", 1, "t", Effect.REPEATABLE, rung=Rung.FALLBACK)
+    done = (started("b"), ev.StepSucceeded("b", 1, 1, "d"), stood_in, ev.StepSucceeded("f", 1, 1, "d"))
+    lost = (started("l"), ev.StepSucceeded("l", 1, hole=True))
+    gates = ev.Waiting(({"for": "confirm", "step": "g"}, {"for": "confirm", "step": "h"}))
+    state = after(ev.StepSkipped("o", "SKIP_OPTIONAL"), *done, *lost, gates, steps=steps)
+    told = {item["step"]: item for item in result(state, {"b": 1, "f": 1}, 200.0).waiting_on}
+    assert told["g"]["made_from_degraded"] == {"f": "fallback", "o": "hole"}
+    assert told["h"]["made_from_degraded"] == {"l": "hole", "o": "hole"}
+    assert "without the output of o" in waited_for_one(told["g"]) and " of b)" not in waited_for_one(told["g"])
+
+
+def test_a_wrong_gate_is_told_which_ones_wait() -> None:
+    """X7: never a step that waits for nothing, however similar its name is."""
+    steps = (
+        Step("check1", "t"),
+        Step("send", "t", confirm=True),
+        Step("post", "t", needs=(Need("send"),), confirm=True),
+    )
+    at_gate = after(started("check1"), ev.StepSucceeded("check1", 1, 1, "d"), steps=steps)
+    for step, code, hint in (
+        ("check2", "STEP_UNKNOWN", "what waits for a confirmation: send"),
+        ("sned", "STEP_UNKNOWN", "did you mean 'send'?"),
+        ("check1", "STEP_NOT_WAITING", "what waits for a confirmation: send"),
+    ):  # fmt: skip
+        with pytest.raises(Refusal) as found:
+            commands.confirm(at_gate, step, "ann")
+        assert (found.value.code, found.value.hint) == (code, hint)
+    assert commands.gate(at_gate, "post").id == "post", "it may be confirmed ahead of time"
+    with pytest.raises(Refusal) as found:
+        commands.confirm(after(steps=(Step("check1", "t"),)), "check2", "ann")
+    assert found.value.hint == "did you mean 'check1'?"
 
 
 def test_which_skips_leave_a_hole() -> None:

@@ -12,7 +12,7 @@ from rerail.core import events as ev
 from rerail.core.codec import encode
 from rerail.core.values import digest
 from rerail.engine.examining import examine
-from rerail.ports import Batch, Head, Owner
+from rerail.ports import Batch, Head, Owner, Unusable
 
 ME = Owner("h", 1, 1.0)
 DONE = encode(ev.Done("completed", True, True, False))
@@ -89,3 +89,36 @@ async def test_a_run_that_stands_still_and_does_not_fit_is_damaged() -> None:
     store = MemoryStore()
     await rested(store, encode(ev.RunStarted("o")), encode(ev.Resumed("me")))
     assert await kinds(store) == ["history"]
+
+
+class Torn(MemoryStore):
+    """A store that cannot read one of its contents."""
+
+    torn = ""
+
+    async def blob(self, digest: str) -> bytes | None:
+        """A content, if it can be read."""
+        if digest == self.torn:
+            raise Unusable("the page is broken")
+        return await super().blob(digest)
+
+
+async def test_a_content_that_cannot_be_read_hides_nothing_else_of_its_run() -> None:
+    """E5, E6: it is told of its step, and so is the next one, which is only missing."""
+    store = Torn()
+    store.torn = digest(BIG)
+    lost = digest(b"y" * 3000)
+    rows = [
+        ev.StepStarted("a", 1, "t", args_blob=lost),
+        ev.StepSucceeded("a", 1, digest=digest(BIG), blob=True),
+        ev.Done("failed", False, False, False),
+    ]
+    await rested(store, *map(encode, rows), status="failed", big=BIG)
+    found = {finding.detail: finding async for finding in examine(store, None, 10.0)}
+    assert list(found) == [
+        f"what step a was called with (content {lost}) is missing",
+        f"the output of step a (content {digest(BIG)}) cannot be read: the page is broken",
+    ]
+    for finding in found.values():
+        assert (finding.kind, finding.where) == ("content", "r")
+        assert finding.hint.endswith("rerail retry r --step a --force")

@@ -245,6 +245,30 @@ def test_a_point_that_was_not_reached_was_not_tried() -> None:
     assert counts["tried"] == counts["died"] == counts["points"] - counts["not_reached"]
 
 
+def test_no_point_reached_is_no_pass() -> None:
+    """E1: where no process died nothing was shown, and the report says so."""
+    fresh = [True]
+
+    @rerail.tool
+    def moody() -> int:
+        if fresh:
+            fresh.clear()
+            raise ConnectionError("only the first time")
+        return 1
+
+    settings = {"retry": {"backoff_base": 0.01, "jitter": False}}
+    plan = {"steps": [{"id": "a", "tool": "moody"}]}
+    reports = []
+    for seed in range(20):
+        fresh[:] = [True]
+        reports.append(crash_in_process(plan, lambda: [moody], settings, points=1, seed=seed))
+    assert {report.counts()["tried"] for report in reports} == {0, 1}, "the last moments are those of a retry"
+    for report in reports:
+        tried = bool(report.counts()["tried"])
+        assert (report.tested, report.ok, report.broken) == (tried, tried, ())
+        assert (report.to_dict()["tested"], report.to_dict()["ok"]) == (tried, tried)
+
+
 HANGING = """
 import os, pathlib, subprocess, time
 import rerail

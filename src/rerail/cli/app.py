@@ -171,6 +171,8 @@ def _run(function: Any, bound: BoundArguments) -> int:
     lang = chosen_lang(common.lang)
     json = common.json and iscoroutinefunction(function)  # the shell prints no document, each of its lines does
     with Output(json=json, lang=lang, color=not common.no_color, quiet=common.quiet) as out:
+        if common.store is not None:
+            out.work_on(common.store)
         return _guarded(function, bound, out)
 
 

@@ -112,7 +112,7 @@ async def follow_up_of(engine: Engine, state: State) -> str | None:
 
 def show_report(out: Output, attended: Attended) -> None:
     """The report; under `--json` only its first line, since the document says the rest."""
-    now = time.time()
+    now = attended.picture.state.at if attended.interrupted else time.time()  # the dead spend no time
     if out.json:
         if out.quiet:
             return

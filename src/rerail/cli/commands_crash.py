@@ -46,7 +46,7 @@ async def crashtest(
     """Kill a plan's process (kill -9) at every moment, resume it, and see whether every guarantee was kept.
 
     The tools are really called, in a store and a workspace that are made for each run.
-    Exit code: 0 kept, 1 a guarantee was broken, 2 refused."""
+    Exit code: 0 kept, 1 a guarantee was broken or no crash point was reached, 2 refused."""
     if (points is not None and points < 1) or jobs < 1:
         return out.usage(tell("refuse.crash.counts"), "rerail crashtest PLAN --tools FILE.py --points 20")
     session = Session(common, out)
@@ -69,7 +69,7 @@ async def crashtest(
         out.document(report.to_dict())
     else:
         _show(out, report)
-    return 1 if report.broken else 0
+    return 0 if report.ok else 1
 
 
 # -- Before -------------------------------------------------------------------------------------------------------
@@ -111,10 +111,10 @@ def _tools(step: Step) -> Iterator[str]:
 
 def _show(out: Output, report: CrashReport) -> None:
     counts, broken = report.counts(), report.broken
-    sign = icon("failed" if broken else "succeeded", fancy=out.fancy)
-    key = "cli.crash.broken" if broken else "cli.crash.kept"
+    sign = icon("succeeded" if report.ok else "failed", fancy=out.fancy)
+    key = "cli.crash.kept" if report.ok else "cli.crash.broken" if report.tested else "cli.crash.untested"
     told = {**counts, "broken": len(broken), "seconds": span(report.seconds)}
-    out.print(Text.assemble(sign, " ", (out.say(key, **told), "bold red" if broken else "bold green")), "")
+    out.print(Text.assemble(sign, " ", (out.say(key, **told), "bold green" if report.ok else "bold red")), "")
     tried = out.say("cli.crash.of", **counts)
     cells: list[list[Text | str]] = [
         ["  " + out.say(f"cli.crash.row.{name}"), _counted(name, counts[name], tried if name == "tried" else "")]
@@ -126,6 +126,8 @@ def _show(out: Output, report: CrashReport) -> None:
     if len(broken) > SHOWN:
         out.print("", out.say("cli.crash.more", n=len(broken) - SHOWN))
     _tool_table(out, report)
+    if not report.tested:
+        out.print("", Text.assemble((out.say("cli.hint"), "cyan"), " ", out.say("cli.crash.hint_untested")))
 
 
 def _counted(name: str, count: int, said: str) -> Text:

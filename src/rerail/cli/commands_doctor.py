@@ -78,7 +78,7 @@ def _say(out: Output, check: Check) -> None:
     sign = icon("succeeded" if check.ok else "failed", fancy=out.fancy)
     out.print(Text.assemble(sign, " ", (f"{check.name:<9}", "bold"), clean(out.told(check.detail))))
     if check.hint:
-        out.print(Text.assemble("            ", (clean(out.told(check.hint)), "cyan")))
+        out.print(Text.assemble("            ", (clean(out.typed(out.told(check.hint))), "cyan")))
 
 
 # -- The store and its runs ---------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ def _say_findings(out: Output, findings: list[Finding]) -> None:
         mended = f" ({out.say('cli.doctor.mended')})" if finding.mended else ""
         out.print(Text.assemble("    ", sign, " ", where + clean(out.told(finding.detail)) + mended))
         if finding.hint and not finding.mended:
-            out.print(Text.assemble("            ", (clean(out.told(finding.hint)), "cyan")))
+            out.print(Text.assemble("            ", (clean(out.typed(out.told(finding.hint))), "cyan")))
     for kind, count in told.items():
         if count > SHOWN:
             out.print(Text(f"      {kind}: " + out.say("cli.doctor.more", n=count - SHOWN), "dim"))

@@ -72,7 +72,9 @@ async def ls(
     else:
         out.print(*runs_table(out, rows, stages, {run: picture.paused_by for run, picture in paused.items()}))
         for run in list(paused)[:3]:
-            out.note(Text(out.say("cli.ls.paused", run=run), "dim"), Text(f"  rerail resume {run}{out.where}", "cyan"))
+            out.note(
+                Text(out.say("cli.ls.paused", run=run), "dim"), Text("  " + out.typed(f"rerail resume {run}"), "cyan")
+            )
         if more:
             out.note(Text(out.say("cli.ls.more"), "dim"))
     return 0
@@ -112,7 +114,8 @@ async def show(
         waits_for = (await engine.show(found)).waiting_on if picture.state.waiting else ()
         after = await follow_up_of(engine, picture.state)
         later = await engine.show(after) if after is not None else None
-    state, now = picture.state, time.time()
+    state = picture.state
+    now = state.at if owned.interrupted else time.time()  # time that nobody spends is not spent
     facts = {"run": state.run, "at": moment(state.created_at), "retries": state.retries, "revision": state.revision}
     out.print(Text(out.say("cli.show.title", **facts), "dim"))
     if state.objective:
@@ -125,7 +128,7 @@ async def show(
         out.print(Text(out.say("cli.report.follow_up"), "bold"))
         out.print(Text("  ").append_text(verdict_line(out, later, later.status)))
         next_one = {"failed": f"rerail retry {state.run}", "waiting": f"rerail show {later.run_id}"}.get(later.status)
-        out.print(*([Text(f"  {next_one}{out.where}", "cyan")] if next_one else []))
+        out.print(*([Text("  " + out.typed(next_one), "cyan")] if next_one else []))
     return 0
 
 
@@ -153,7 +156,8 @@ async def why(run: str, step: str | None = None, /, *, common: Common = PLAIN, o
             failed = failures(await engine.events(found), step)
             out.document({"run_id": found, "step": step, "story": told.splitlines(), "failures": failed})
         else:
-            out.print(*(Text(clean(line)) for line in (await engine.why(found, step, out.lang)).splitlines()))
+            lines, ours = (await engine.why(found, step, out.lang)).splitlines(), out.say("why.next", command="")
+            out.print(*(Text(clean(out.typed(line) if line.startswith(ours) else line)) for line in lines))
             if (await ownership(engine, found)).interrupted:
                 out.print(Text(out.say("cli.logs.interrupted", run=found), "yellow"))
     return 0

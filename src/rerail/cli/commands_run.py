@@ -335,5 +335,5 @@ async def handed_over(engine: Engine, out: Output, run: str, owner: str) -> int:
         out.document({**(await engine.show(run)).to_dict(), "handed_to": owner or None})
     else:
         out.print(out.say("cli.handed_over", run=run, owner=owner or "?"))
-        out.note(Text(f"  rerail watch {run}{out.where}", "cyan"))
+        out.note(Text("  " + out.typed(f"rerail watch {run}"), "cyan"))
     return 0

@@ -49,7 +49,7 @@ async def queued(session: Session, plan: str, parent: str | None, *, wait: bool)
         out.document({"run_id": run, "queued": True})
     else:
         out.print(out.say("cli.work.queued", run=run))
-        out.note(Text(f"  rerail watch {run}{out.where}", "cyan"))
+        out.note(Text("  " + out.typed(f"rerail watch {run}"), "cyan"))
     return 0
 
 

@@ -185,10 +185,10 @@ def _accepted(out: Output, pid: int, said: Reply, report: RetryReport | None = N
         out.print(*report.started(out, pid))
     elif said.driven:
         out.print(out.say("cli.worker.detached", run=said.run, pid=pid))
-        out.note(Text(f"  rerail logs {said.run} --tail 50{out.where}", "cyan"))
+        out.note(Text("  " + out.typed(f"rerail logs {said.run} --tail 50"), "cyan"))
     else:
         out.print(out.say("cli.worker.recorded", run=said.run))
-        out.note(Text(f"  rerail show {said.run}{out.where}", "cyan"))
+        out.note(Text("  " + out.typed(f"rerail show {said.run}"), "cyan"))
     return 0
 
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from types import TracebackType
@@ -20,11 +22,16 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
+from rerail.cli.catalogue import COMMANDS
 from rerail.core.lines import clean, one_line
-from rerail.core.texts import Told, retold, say
+from rerail.core.texts import Told, has_command, retold, say
 from rerail.errors import PlanError, RerailError, StoreError
 
 USAGE = 2
+STORELESS = ("check", "config", "crashtest", "demo", "plan", "prompts", "store", "tools")  # no store, or two
+DRIVING = ("add", "confirm", "replay", "resolve", "resume", "retry", "repair", "skip")  # with the tools of a run
+_COMMAND = re.compile(rf"(?<![\w/.-])rerail ({'|'.join(COMMANDS)})\b")
+_SENTENCE = re.compile(r" \| |[,;] |[、；，]")
 
 __all__ = ["CannotOpen", "Output", "clean", "one_line"]
 
@@ -62,6 +69,7 @@ class Output:
         self.driving: list[str] = []  # runs that would be left behind if this process ended now
         self.verbose = False  # `log.verbose`: the retry chain, and each skip with its failed needs
         self.where = ""  # options that a suggested command needs to find the same store
+        self.tools = ""  # and to have the same tools, where the run does not know of them
         self._document: int | None = None
         self._told = False
         self._stdout = sys.stdout
@@ -110,7 +118,29 @@ class Output:
 
     def say(self, key: str, **values: Any) -> str:
         """A sentence of the catalogue in the user's language."""
-        return say(key, self.lang, **values)
+        said = say(key, self.lang, **values)
+        return self.typed(said) if has_command(key) else said
+
+    def work_on(self, store: str) -> None:
+        """Remember which store was named; without its password, for hints end up in logs and in chats."""
+        from rerail.adapters.stores.remote import shown
+
+        self.where = f" --store {shlex.quote(shown(store))}"
+
+    def typed(self, text: str) -> str:
+        """A suggested command, or a sentence with some, with the options without which it would not work here.
+
+        Those of a command alone come last; within a sentence nobody knows where a command ends, so they come first.
+        """
+        if not (self.where or self.tools) or "--store" in text or "--tools" in text:
+            return text
+
+        def options(command: str) -> str:
+            return (self.where if command not in STORELESS else "") + (self.tools if command in DRIVING else "")
+
+        if text.startswith("rerail ") and not _SENTENCE.search(text):
+            return text + options(text.split()[1])
+        return _COMMAND.sub(lambda found: f"rerail{options(found[1])} {found[1]}", text)
 
     def told(self, text: str) -> str:
         """A sentence that was made elsewhere, or read from a history, in the user's language."""
@@ -131,7 +161,7 @@ class Output:
 
     def notice(self, told: str) -> None:
         """Something that happened on the way, and that people should know."""
-        self.note(Text(clean(retold(told, self.lang)), "yellow"))
+        self.note(Text(clean(self.typed(retold(told, self.lang))), "yellow"))
 
     def raw(self, text: str) -> None:
         """A text for another program, exactly as it is."""
@@ -175,7 +205,9 @@ class Output:
         """An error as it is told: the document, the sentence, what to do, and the exit code."""
         code = 1 if isinstance(error, StoreError) and not isinstance(error, CannotOpen) else USAGE
         hint = self.told(error.hint) or self._hint(error)
-        return error.to_dict(), error.message_in(self.lang), hint, code
+        message = error.message_in(self.lang)
+        ours = isinstance(error.message, Told)  # else it may be somebody's words
+        return error.to_dict(), self.typed(message) if ours else message, hint, code
 
     def refuse(self, document: Any, message: str, hint: str, code: int) -> int:
         """Tell an error that somebody else met; returns the exit code."""
@@ -193,11 +225,11 @@ class Output:
     def _tell(self, message: str, hint: str) -> None:
         self.note(Text.assemble((self.say("cli.error"), "bold red"), " ", clean(message, lines=True)))
         if hint:
-            self.note(Text.assemble((self.say("cli.hint"), "cyan"), " ", clean(hint)))
+            self.note(Text.assemble((self.say("cli.hint"), "cyan"), " ", clean(self.typed(hint))))
 
     def _hint(self, error: RerailError) -> str:
         if isinstance(error, PlanError) and any(fault.code == "UNKNOWN_TOOL" for fault in error.faults):
             return self.say("cli.hint.tools")
         if isinstance(error, StoreError) and self.driving:
-            return f"rerail resume {self.driving[0]}{self.where}"
+            return f"rerail resume {self.driving[0]}"
         return ""

@@ -263,7 +263,7 @@ def _resolve(run: str, step: str) -> str:
 
 
 def _next(out: Output, commands: Iterable[str]) -> list[Text]:
-    lines = [Text.assemble("  ", (one_line(f"{command}{out.where}"), "cyan")) for command in commands]
+    lines = [Text.assemble("  ", (one_line(out.typed(command)), "cyan")) for command in commands]
     return [Text(out.say("cli.report.next"), "bold"), *lines] if lines else []
 
 

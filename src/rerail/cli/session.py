@@ -51,9 +51,8 @@ class Session:
         overrides = overrides_from(list(common.set))
         if common.store is not None:
             overrides.setdefault("store", {})["url"] = as_url(common.store)
-            from rerail.adapters.stores.remote import shown
-
-            out.where = f" --store {shlex.quote(shown(common.store))}"  # hints end up in logs and in chats
+        if store := common.store or overrides.get("store", {}).get("url"):
+            out.work_on(str(store))
         self.settings, self.sources = Settings.discover(overrides=overrides)
         out.verbose = self.settings.log.verbose
 
@@ -220,6 +219,8 @@ class Session:
     async def _sources_of(self, engine: Engine, run: str) -> tuple[str, ...]:
         """Where the tools of a run come from: what this call names, else what the run recorded."""
         if self.common.tools:
+            if not set(self.given) <= set(await origin_of(engine, run)):
+                self.out.tools = "".join(f" --tools {shlex.quote(source)}" for source in self.common.tools)
             return self.given
         return tuple(dict.fromkeys([*await origin_of(engine, run), *self._configured]))
 

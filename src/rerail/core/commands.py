@@ -140,15 +140,20 @@ def confirm(
 def gate(state: State, step: str | None) -> Track:
     """The step that waits for a person's word, or is yet to; left out, the one that waits."""
     not_at_rest(state)
+    gates = [track.id for track in state.gates.values()]
     if step is None:
-        if len(state.gates) != 1:
-            waiting = ", ".join(track.id for track in state.gates.values()) or "none"
-            raise Refusal("STEP_NOT_WAITING", tell("refuse.run.which_gate", waiting=waiting))
-        step = next(iter(state.gates.values())).id
+        if len(gates) != 1:
+            raise Refusal("STEP_NOT_WAITING", tell("refuse.run.which_gate", waiting=", ".join(gates) or "none"))
+        step = gates[0]
+    waiting = tell("hint.run.gates", waiting=", ".join(gates)) if gates else ""
+    if gates and step not in state.tracks:  # a step of a similar name may be none that anybody has to agree to
+        near = nearest(step, gates)
+        hint = tell("hint.run.did_you_mean", near=near) if near else waiting
+        raise Refusal("STEP_UNKNOWN", tell("refuse.run.step_unknown", run=state.run, step=step), hint)
     track = _track(state, step)
     pending = track.phase is Phase.PENDING and bool(track.step.confirm) and not track.confirmed
     if not pending:
-        raise Refusal("STEP_NOT_WAITING", tell("refuse.run.no_gate", step=step))
+        raise Refusal("STEP_NOT_WAITING", tell("refuse.run.no_gate", step=step), waiting)
     return track
 
 

@@ -265,7 +265,8 @@ class _Reader:
         by_value = fields.get("value") is not None or ("value" in fields and not by_tool)
         if by_tool == by_value:
             self.faults.append(Fault("BAD_VALUE", tell("refuse.plan.either_value_or_tool", name=name), self.id))
-            return _BAD
+            if not by_tool:
+                return _BAD  # else its tool and its references may be faulty, too
         return self.build(name, Fallback, fields)
 
     def schema(self, name: str, value: Any) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from rerail.core.refs import BadReference, Names, Template, UnknownReference, compile_args, parse, strings
+from rerail.core.refs import Names, Ref, Template, UnknownReference, compile_args, parse, scan, strings
 from rerail.core.schema import OPEN, Schema, nearest
 from rerail.core.texts import retold, say, tell
 from rerail.core.values import NotJson, pack, plain_text
@@ -312,20 +312,13 @@ def check_steps(steps: Sequence[Step], tools: Mapping[str, ToolShape] | None) ->
     ]
     edges: dict[str, tuple[str, ...]] = {}
     for step in steps:
+        found, needs = _check_step(step, names)
+        odd = _check_written(step)
+        found += odd
         try:
-            if step.args:
-                _refuse_odd(step.args)
-                pack(step.args)
-            unwritable = _unwritable(step)
-            found, needs = _check_step(step, names)
-            if tools is not None:
-                found += _check_tools(step, names, tools)
-            if unwritable:
-                found.append(Fault("BAD_VALUE", tell("refuse.plan.step_not_json", error=unwritable), step.id))
-        except NotJson as error:
-            found, needs = [Fault("BAD_VALUE", tell("refuse.plan.args_not_json", error=error), step.id)], ()
+            found += _check_tools(step, names, tools) if tools is not None else []
         except RecursionError:
-            found, needs = [Fault("BAD_VALUE", tell("refuse.plan.args_too_deep"), step.id)], ()
+            found += [] if odd else [Fault("BAD_VALUE", tell("refuse.plan.args_too_deep"), step.id)]
         faults += found
         edges[step.id] = needs
     faults += _check_files(steps, tools)
@@ -397,13 +390,20 @@ def _refuse_odd(value: Any) -> None:
             raise NotJson(tell("reason.no_value", name=type(item).__name__))
 
 
-def _unwritable(step: Step) -> str:
-    """Why no history can hold a step: a text of it, whichever, has halves of characters, or a number no end."""
+def _check_written(step: Step) -> list[Fault]:
+    """Why no history can hold a step: its arguments are no JSON, or a text of it has halves of characters."""
     try:
+        if step.args:
+            _refuse_odd(step.args)
+            pack(step.args)
         msgspec.json.encode(step, enc_hook=repr)
+    except NotJson as error:
+        return [Fault("BAD_VALUE", tell("refuse.plan.args_not_json", error=error), step.id)]
+    except RecursionError:
+        return [Fault("BAD_VALUE", tell("refuse.plan.args_too_deep"), step.id)]
     except (ValueError, TypeError, OverflowError) as error:
-        return str(error)
-    return ""
+        return [Fault("BAD_VALUE", tell("refuse.plan.step_not_json", error=error), step.id)]
+    return []
 
 
 def _check_step(step: Step, names: Names) -> tuple[list[Fault], tuple[str, ...]]:
@@ -430,16 +430,15 @@ def _check_step(step: Step, names: Names) -> tuple[list[Fault], tuple[str, ...]]
 
 
 def _check_reference(text: str, step: Step, names: Names, needs: dict[str, None]) -> list[Fault]:
-    try:
-        refs = compile_args(text, names).refs
-    except UnknownReference as error:
-        hint = _unknown(error.name, names.ids, "step")
-        return [Fault("UNKNOWN_REFERENCE", tell("refuse.plan.unknown_reference", error=error, hint=hint), step.id)]
-    except BadReference as error:
-        message = tell("refuse.plan.no_reference", error=error)
-        return [Fault("BAD_REFERENCE", message, step.id)]
+    parts, bad = scan(text, names)
     faults = []
-    for ref in refs:
+    for error in bad:
+        if isinstance(error, UnknownReference):
+            told = tell("refuse.plan.unknown_reference", error=error, hint=_unknown(error.name, names.ids, "step"))
+            faults.append(Fault("UNKNOWN_REFERENCE", told, step.id))
+        else:
+            faults.append(Fault("BAD_REFERENCE", tell("refuse.plan.no_reference", error=error), step.id))
+    for ref in dict.fromkeys(part for part in parts if isinstance(part, Ref)):
         if ref.step == step.id:
             faults.append(Fault("SELF_NEED", tell("refuse.plan.self_reference", ref=ref), step.id))
         else:
@@ -511,7 +510,7 @@ def _opened(value: Any, names: Names) -> Any:
         return {key: _opened(item, names) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_opened(item, names) for item in value]
-    return value
+    return value if value is None or isinstance(value, int | float) else OPEN  # what is no JSON is told elsewhere
 
 
 def _where(path: Sequence[str | int]) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from rerail.core.texts import say
+from rerail.core.values import plain_text
 
 _DELIMITER = re.compile(r"[.\[}]")
 _INDEX = re.compile(r"\[(-?\d+)\]")
@@ -97,7 +98,18 @@ def parse(text: str, names: Names) -> str | Ref | Mixed:
     """The text with its references found; a plain string if it holds none."""
     if "${" not in text:
         return text
+    parts, faults = scan(text, names)
+    if faults:
+        raise faults[0]
+    if len(parts) == 1:
+        return parts[0]
+    return Mixed(tuple(parts))
+
+
+def scan(text: str, names: Names) -> tuple[list[str | Ref], list[BadReference | UnknownReference]]:
+    """The pieces of a text, and every fault of its references: one that is bad does not hide those behind it (P5)."""
     parts: list[str | Ref] = []
+    faults: list[BadReference | UnknownReference] = []
     plain, at = "", 0
     while (start := text.find("${", at)) >= 0:
         if start > 0 and text[start - 1] == "$" and start - 1 >= at:
@@ -105,19 +117,20 @@ def parse(text: str, names: Names) -> str | Ref | Mixed:
             at = start + 2
             continue
         plain += text[at:start]
-        ref, at = _reference(text, start + 2, names)
+        try:
+            ref, at = _reference(text, start + 2, names)
+        except (BadReference, UnknownReference) as fault:
+            faults.append(fault)
+            at = text.find("}", start) + 1 or len(text)
+            continue
         if plain:
             parts.append(plain)
         parts.append(ref)
         plain = ""
     plain += text[at:]
-    if not parts:
-        return plain
-    if plain:
+    if plain or not parts:
         parts.append(plain)
-    if len(parts) == 1 and isinstance(parts[0], Ref):
-        return parts[0]
-    return Mixed(tuple(parts))
+    return parts, faults
 
 
 def _reference(text: str, start: int, names: Names) -> tuple[Ref, int]:
@@ -131,50 +144,49 @@ def _reference(text: str, start: int, names: Names) -> tuple[Ref, int]:
     path: list[str | int] = []
     at = end
     while text[at] != "}":
-        part, at = _path_part(text, at)
-        path.append(part)
-        if at >= len(text):
+        found = _path_part(text, at)
+        if found is None or found[1] >= len(text):
             raise BadReference(_shown(text, start))
+        path.append(found[0])
+        at = found[1]
     return Ref(text[start:end], tuple(path)), at + 1
 
 
-def _no_such_step(text: str, start: int) -> ValueError:
+def _no_such_step(text: str, start: int) -> BadReference | UnknownReference:
     found = _DELIMITER.search(text, start)
     if found is None or "}" not in text[start:]:
         return BadReference(_shown(text, start))
     return UnknownReference(text[start : found.start()], _shown(text, start))
 
 
-def _path_part(text: str, at: int) -> tuple[str | int, int]:
+def _path_part(text: str, at: int) -> tuple[str | int, int] | None:
+    """One part of a path, and where the text goes on; None if there is none."""
     if text[at] == ".":
         match = _NAME.match(text, at + 1)
-        if match:
-            return match.group(), match.end()
-    elif match := _INDEX.match(text, at):
+        return (match.group(), match.end()) if match else None
+    if match := _INDEX.match(text, at):
         return int(match.group(1)), match.end()
-    elif text.startswith(('["', "['"), at):
-        return _quoted(text, at)
-    raise BadReference(_shown(text, at))
+    return _quoted(text, at) if text.startswith(('["', "['"), at) else None
 
 
-def _quoted(text: str, at: int) -> tuple[str, int]:
+def _quoted(text: str, at: int) -> tuple[str, int] | None:
     if text[at + 1] == '"':
         try:
             key, end = _DECODER.raw_decode(text, at + 1)
         except ValueError:
-            raise BadReference(_shown(text, at)) from None
+            return None
     else:
         end = text.find("'", at + 2) + 1
         key = text[at + 2 : end - 1]
     if end <= 0 or not text.startswith("]", end):
-        raise BadReference(_shown(text, at))
+        return None
     return str(key), end + 1
 
 
 def _shown(text: str, start: int) -> str:
     end = text.find("}", start)
     body = text[start : end + 1 if end >= 0 else start + 60]
-    return "${" + (body if len(body) <= 80 else body[:77] + "…")
+    return "${" + plain_text(body if len(body) <= 80 else body[:77] + "…", 80)
 
 
 NOTHING = Template({}, ())

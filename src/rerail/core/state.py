@@ -10,7 +10,7 @@ Rules of this file:
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import Any
 
@@ -208,19 +208,22 @@ class State:
         return (track.step, *digests)
 
     def tainted(self, track: Track) -> str:
-        """The id of a need whose missing output this step had to do without, if there is one (H9)."""
+        """The id of a step whose missing output this one had to do without, if there is one (H9)."""
+        return next(self.holes(track), "")
+
+    def holes(self, track: Track) -> Iterator[str]:
+        """The steps whose outputs are missing from what a step is made from: needs, or what these did without."""
         for need, when in track.needs:
             if need.phase is SUCCEEDED:
                 result = need.result
                 if result is None or when is When.FAILURE:
                     continue
                 if result.hole:
-                    return need.id
-                if result.degraded.startswith("hole:"):
-                    return result.degraded[5:]
+                    yield need.id
+                elif result.degraded.startswith("hole:"):
+                    yield result.degraded[5:]
             elif need.phase is SKIPPED and when is not When.FAILURE:
-                return need.id
-        return ""
+                yield need.id
 
     def tool_of(self, track: Track) -> str:
         """The tool that the step's next call would use."""

@@ -218,8 +218,8 @@ def _informed(
             args = resolve(state.template(track), outputs.get)
         except MissingPath:
             args = None
-    results = ((need.id, need.result) for need, _ in track.needs)
-    poor = {step: found.degraded.partition(":")[0] for step, found in results if found is not None and found.degraded}
+    poor = {need.id: "fallback" for need, _ in track.needs if need.result and need.result.degraded[:9] == "fallback:"}
+    poor |= dict.fromkeys(state.holes(track), "hole")  # by the step whose output is missing, however far above it is
     files = [path for need, _ in track.needs if need.result is not None for path in need.result.files]
     informed = {**item, "tool": state.tool_of(track), "args": args, "made_from_degraded": poor}
     return {**informed, "files": files} if files else informed

@@ -10,6 +10,7 @@ Rules of this file:
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -62,10 +63,10 @@ async def examine(store: Store, folder: Path | None, now: float) -> AsyncIterato
     except Unusable as problem:
         yield Finding("pages", "", tell("doctor.unlisted", error=problem), tell("doctor.hint.pages"))
         return
-    checked: dict[str, str] = {}
+    checked: dict[str, tuple[str, str]] = {}
     for head in heads:
         try:
-            async for finding in _Look(store, head, now, checked).all():
+            async for finding in _Look(store, head, now, checked, broken=broken).all():
                 yield finding
         except Unusable as problem:
             yield _history(head, tell("doctor.unreadable", error=problem))
@@ -125,11 +126,14 @@ def _folders(folder: Path | None) -> list[Path]:
 class _Look:
     """A look at one run."""
 
-    def __init__(self, store: Store, head: Head, now: float, checked: dict[str, str]) -> None:
+    def __init__(
+        self, store: Store, head: Head, now: float, checked: dict[str, tuple[str, str]], *, broken: bool
+    ) -> None:
         self._store, self._head, self._now = store, head, now
-        self._checked = checked  # contents → what is wrong with them; shared, for contents are
+        self._checked = checked  # contents → what is wrong with them, and the error; shared, for contents are
+        self._mend = "doctor.hint.content_elsewhere" if broken else "doctor.hint.content"
         self._completed = head.status == RunStatus.COMPLETED  # ever: then contents may have expired since
-        self._named: dict[str, str] = {}  # contents → the step that they are of
+        self._named: dict[str, tuple[str, str]] = {}  # contents → the step that they are of, and what they are of it
 
     async def all(self) -> AsyncIterator[Finding]:
         """Everything that is wrong with it."""
@@ -194,19 +198,27 @@ class _Look:
         if isinstance(event, ev.ArtifactLost):
             self._named.pop(event.digest, None)
         elif getattr(event, "blob", False) and getattr(event, "digest", ""):
-            self._named[event.digest] = event.step  # type: ignore[union-attr]
+            self._named[event.digest] = event.step, "output"  # type: ignore[union-attr]
         if getattr(event, "args_blob", ""):
-            self._named[event.args_blob] = event.step  # type: ignore[union-attr]
+            self._named[event.args_blob] = event.step, "args"  # type: ignore[union-attr]
 
     async def _contents(self) -> AsyncIterator[Finding]:
-        for name, step in self._named.items():
+        for name, (step, kind) in self._named.items():
             if name not in self._checked:
-                data = await self._store.blob(name)
-                sound = isinstance(data, bytes) and digest(data) == name  # a damaged file may answer with a text
-                self._checked[name] = "missing" if data is None else "" if sound else "corrupt"
-            wrong = self._checked[name]
+                self._checked[name] = await self._checked_content(name)
+            wrong, error = self._checked[name]
             if wrong == "missing" and (self._completed or await self._store.head(self._head.run) is None):
                 continue  # it may have expired, or has just gone with the run
             if wrong:
-                hint = tell("doctor.hint.content", run=self._head.run, step=step)
-                yield Finding("content", self._head.run, tell(f"doctor.content.{wrong}", digest=name, step=step), hint)
+                what = tell(f"doctor.content.{kind}", step=step, digest=name)
+                hint = tell(self._mend, run=self._head.run, step=shlex.quote(step))
+                yield Finding("content", self._head.run, tell(f"doctor.content.{wrong}", what=what, error=error), hint)
+
+    async def _checked_content(self, name: str) -> tuple[str, str]:
+        """What is wrong with a content; a run whose history can be read is not lost with it."""
+        try:
+            data = await self._store.blob(name)
+        except Unusable as problem:
+            return "unreadable", str(problem)
+        sound = isinstance(data, bytes) and digest(data) == name  # a damaged file may answer with a text
+        return "missing" if data is None else "" if sound else "corrupt", ""

@@ -27,6 +27,7 @@ from rerail.core.state import State
 from rerail.core.texts import tell
 from rerail.core.track import RunStatus, Track
 from rerail.core.values import unpack
+from rerail.core.verdict import run_status
 from rerail.core.views import RunResult, RunRow, result
 from rerail.core.why import story
 from rerail.engine.files import damaged, files_of
@@ -168,11 +169,16 @@ class Reader:
         """A run as it is now; the same object for a live or finished run."""
         run = await self.find(run)
         state = await self.state(run)
-        return await self._result(state)
+        return await self._result(state, abandoned=run not in self._live and await self._is_abandoned(state))
 
-    async def _result(self, state: State, contents: Contents | None = None) -> RunResult:
+    async def _is_abandoned(self, state: State) -> bool:
+        """Whether a run should be driven, and nobody does."""
+        return run_status(state) is RunStatus.RUNNING and is_dead(await self.head(state.run), self._host.clock.now())
+
+    async def _result(self, state: State, contents: Contents | None = None, *, abandoned: bool = False) -> RunResult:
         outputs, args = await self._outputs(state, contents), await self._large_args(state, contents)
-        return result(state, outputs, self._host.clock.now(), args=args)
+        # Time that nobody spends is not spent: a resume will not count it either.
+        return result(state, outputs, state.at if abandoned else self._host.clock.now(), args=args)
 
     async def _large_args(self, state: State, contents: Contents | None = None) -> dict[str, Any]:
         """The arguments of the latest calls that were too large for their events; those that are gone are left out."""

@@ -135,6 +135,11 @@ def has(key: str) -> bool:
     return key in TEXTS
 
 
+def has_command(key: str) -> bool:
+    """Whether the sentence of a key suggests something to type."""
+    return "rerail " in TEXTS[key]["en"]
+
+
 def at_once(seconds: float) -> bool:
     """Whether a wait is none at all: "in 0 ms" is nothing that people say."""
     return seconds < 0.0005

@@ -165,14 +165,17 @@ CARE: dict[str, dict[str, str]] = {
         "en": "it is listed as {status}, and its history does not end so",
         "zh": "列表中它的状态是 {status}，但历史并非如此结束",
     },
-    "doctor.content.missing": {
-        "en": "the content {digest} of step {step} is missing",
-        "zh": "步骤 {step} 的内容 {digest} 缺失",
+    "doctor.content.output": {
+        "en": "the output of step {step} (content {digest})",
+        "zh": "步骤 {step} 的输出（内容 {digest}）",
     },
-    "doctor.content.corrupt": {
-        "en": "the content {digest} of step {step} is not what its name says",
-        "zh": "步骤 {step} 的内容 {digest} 与其摘要不符",
+    "doctor.content.args": {
+        "en": "what step {step} was called with (content {digest})",
+        "zh": "步骤 {step} 的调用参数（内容 {digest}）",
     },
+    "doctor.content.missing": {"en": "{what} is missing", "zh": "{what}缺失"},
+    "doctor.content.corrupt": {"en": "{what} is not what its name says", "zh": "{what}与其摘要不符"},
+    "doctor.content.unreadable": {"en": "{what} cannot be read: {error}", "zh": "{what}无法读取：{error}"},
     "doctor.lease": {"en": "it is held by {owner}, which is dead", "zh": "它由 {owner} 持有，而该进程已不存在"},
     "doctor.copy": {"en": "a copy of it broke off, and it is not whole", "zh": "复制中断，它并不完整"},
     "doctor.wish": {
@@ -208,6 +211,12 @@ CARE: dict[str, dict[str, str]] = {
     "doctor.hint.content": {
         "en": "The step that made it can make it again: rerail retry {run} --step {step} --force",
         "zh": "产生它的步骤可以重新产生：rerail retry {run} --step {step} --force",
+    },
+    "doctor.hint.content_elsewhere": {
+        "en": "The rest of the run can be read. Copy the store first (rerail store copy THIS_FILE NEW_FILE); there, the step "
+        "that made it can make it again: rerail retry {run} --step {step} --force --store NEW_FILE",
+        "zh": "该任务的其余部分可以读取。请先复制存储（rerail store copy 本文件 新文件）；"
+        "在那里，产生它的步骤可以重新产生：rerail retry {run} --step {step} --force --store 新文件",
     },
     "doctor.hint.copy": {
         "en": "Copy it again: rerail store copy FROM TO",

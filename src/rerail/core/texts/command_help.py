@@ -199,11 +199,11 @@ COMMAND_HELP: dict[str, dict[str, str]] = {
         "one resumes it.\nEach time the store, and a ledger of the calls that is kept outside of it, are held against the "
         "guarantees: no\nacknowledged event lost, no effect repeated that must not be, no step missing from the verdict, the "
         "same outcome.\nThe tools are really called; store and workspace are made anew for each run. Gates are confirmed, "
-        "and doubts answered\nfrom the ledger where it knows. Exit code: 0 kept, 1 a guarantee was broken, 2 refused.",
+        "and doubts answered\nfrom the ledger where it knows. Exit code: 0 kept, 1 a guarantee was broken or no crash point\nwas reached, 2 refused.",
         "zh": "先不受干扰地执行计划一次，再为每个崩溃点执行一次：进程在那里死去（kill -9），由另一个进程恢复。\n"
         "每次都用存储和存储之外的调用台账核对各项保证：已确认的事件不丢失、不应重复的效果不重复、\n"
         "结论不遗漏步骤、结果相同。工具会被真实调用；每次执行都使用新的存储和工作目录。确认步骤会自动批准，\n"
-        "疑问在台账知道答案时据此回答。退出码：0 保证成立，1 有保证被违反，2 被拒绝。",
+        "疑问在台账知道答案时据此回答。退出码：0 保证成立，1 有保证被违反或没有到达任何崩溃点，2 被拒绝。",
     },
     "cli.arg.crashtest.points": {
         "en": "Try so many crash points, drawn by the seed; without it, every one.",

@@ -53,6 +53,16 @@ CRASHES: dict[str, dict[str, str]] = {
         "en": "a guarantee was broken at {broken} of {tried:crash point|crash points} tried ({seconds})",
         "zh": "在尝试的 {tried} 个崩溃点中，有 {broken} 个违反了保证（{seconds}）",
     },
+    "cli.crash.untested": {
+        "en": "nothing was tested: of {not_reached:crash point|crash points} none was reached ({seconds})",
+        "zh": "没有测试任何内容：{not_reached} 个崩溃点一个也没有到达（{seconds}）",
+    },
+    "cli.crash.hint_untested": {
+        "en": "each run went otherwise than the undisturbed one, and was over before its crash point. Tools that remember"
+        " earlier runs do that: let them begin anew in each run, or try other points (--points, --seed)",
+        "zh": "每次执行都与不受干扰的那次不同，在到达崩溃点之前就结束了。记得之前执行的工具会这样："
+        "请让它们在每次执行中从头开始，或尝试其他崩溃点（--points、--seed）",
+    },
     "cli.crash.row.tried": {"en": "crash points tried", "zh": "尝试的崩溃点"},
     "cli.crash.row.not_reached": {
         "en": "points that were not reached, and so not tried",

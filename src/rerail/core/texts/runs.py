@@ -191,6 +191,10 @@ RUNS: dict[str, dict[str, str]] = {
     "hint.run.nothing_to_retry": {"en": "name the steps to run again", "zh": "请指明要重新执行的步骤"},
     "hint.run.did_you_mean": {"en": "did you mean {near!r}?", "zh": "您是不是要找 {near!r}？"},
     "hint.run.see_run": {"en": "see: rerail show {run}", "zh": "查看：rerail show {run}"},
+    "hint.run.gates": {
+        "en": "what waits for a confirmation: {waiting}",
+        "zh": "正在等待确认的步骤：{waiting}",
+    },
     "hint.run.gate_not_reached": {
         "en": "refuse it once it does, or do without it: rerail skip {run} {step}",
         "zh": "等它提出确认时再拒绝，或跳过：rerail skip {run} {step}",

@@ -66,6 +66,16 @@ class CrashReport:
         return tuple(trial for trial in self.trials if not trial.kept)
 
     @property
+    def tested(self) -> bool:
+        """Whether a process died at all: where no point was reached, nothing was shown."""
+        return any(trial.what for trial in self.trials)
+
+    @property
+    def ok(self) -> bool:
+        """Whether every guarantee was kept, and that was put to the test."""
+        return self.tested and not self.broken
+
+    @property
     def unsafe(self) -> tuple[ToolRow, ...]:
         """The tools that may be called again, by what they say of themselves, and should not be."""
         return tuple(row for row in self.tools if row.safe is False)
@@ -91,7 +101,8 @@ class CrashReport:
         """As plain data; of the trials, those that broke a guarantee or led to a doubt."""
         told = [trial.to_dict() for trial in self.trials if not trial.kept or trial.doubts]
         return {
-            "ok": not self.broken,
+            "ok": self.ok,
+            "tested": self.tested,
             "status": self.status,
             **self.counts(),
             "trials": told,
