@@ -93,6 +93,15 @@ class Taker(Reader):
             hint = tell("hint.worker.silent", run=head.run, owner=head.owner)
         return Refused(tell("refuse.run.driven_by", run=head.run, owner=head.owner), "RUN_LIVE", hint=hint)
 
+    async def _found_alive(self, run: str, refused: Refused) -> Head:
+        """The run as it is, if it was refused because somebody has it after all and can be asked; else the refusal.
+
+        It seemed to be nobody's, and its owner was heard of while we watched, or another was faster.
+        """
+        if refused.code == "RUN_LIVE" and self._driven_elsewhere(head := await self.head(run)):
+            return head
+        raise refused
+
     async def _take(
         self, run: str, seen: Head | None = None, known: State | None = None, *, take_over: bool = False
     ) -> RunLoop:
