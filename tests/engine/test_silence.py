@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -150,6 +151,30 @@ def test_of_two_who_want_something_of_a_dead_owners_run_both_get_it() -> None:
                 await asyncio.gather(other.engine.pause(run), third.engine.skip(run, "b"))
                 state = await other.engine.state(run)
                 assert (state.paused, state.tracks["b"].phase) == (True, Phase.SKIPPED)
+
+    virtual_run(main)
+
+
+def test_what_follows_a_run_is_not_at_work_only_because_its_lease_is_old() -> None:
+    """T6, T7: a run is not done again while what follows it is at work elsewhere, also right after an outage."""
+
+    async def main() -> None:
+        async with two_machines() as (one, other):
+            plan = {"steps": [{"id": "x", "tool": "bad"}], "follow_up": ONE}
+            one.good = other.good = True
+            run = await one.engine.start(plan)
+            await one.engine.wait(run)
+            [child] = [row.run_id for row in await other.engine.list() if row.run_id != run]
+            await asyncio.sleep(10)
+            one.lose_the_store(40)
+            other.lose_the_store(40)
+            await asyncio.sleep(40.01)
+            assert is_dead(await other.engine.head(child), other.clock.now())
+            with pytest.raises(Refused) as refused:
+                await other.engine.begin_retry(run, ["x"], force=True)
+            assert refused.value.code == "RUN_LIVE" and child in str(refused.value)
+            assert (await one.engine.wait(child)).success
+            assert (one.calls, other.calls) == (1, 0)
 
     virtual_run(main)
 
@@ -306,6 +331,19 @@ def test_a_watch_remembers_only_what_is_looked_at() -> None:
         return len(watch._seen)
 
     assert virtual_run(main) <= MANY
+
+
+def test_many_leases_are_looked_at_in_no_time() -> None:
+    """E7: a worker looks at all of them every few seconds, and its own runs wait meanwhile."""
+
+    async def main() -> float:
+        watch, heads = Watch(), [Head(f"r{number}", owner=ELSEWHERE, fence=1) for number in range(20 * MANY)]
+        begun = time.process_time()
+        for head in heads:
+            watch.is_dead(head, 0.0)
+        return time.process_time() - begun
+
+    assert virtual_run(main) < 1.0
 
 
 def test_who_judges_many_runs_by_their_leases_waits_until_the_living_are_heard_of() -> None:

@@ -102,6 +102,18 @@ class Taker(Reader):
             return head
         raise refused
 
+    async def _settled(self, run: str) -> Head:
+        """A run that we do not want for ourselves, once it is known whether its owner lives."""
+        told = False
+        while True:
+            head, now = await self.head(run), self._host.clock.now()
+            if head.status in AT_REST or not is_dead(head, now) or self._watch.is_dead(head, now):
+                return head
+            if not told:
+                self.notice(tell("notice.worker.watched", run=run, owner=head.owner, seconds=int(EXPIRED_AFTER)))
+                told = True
+            await asyncio.sleep(WATCH_EVERY)
+
     async def _take(
         self, run: str, seen: Head | None = None, known: State | None = None, *, take_over: bool = False
     ) -> RunLoop:
