@@ -158,3 +158,42 @@ async def test_what_postgres_cannot_hold_is_refused_by_name_and_the_copy_goes_on
         assert await target.blob(digest(CONTENT)) == CONTENT
     finally:
         await target.close()
+
+
+async def test_an_append_that_finds_its_place_taken_is_refused_also_with_a_large_content(
+    postgres: PostgresServer | NamedPostgres,
+) -> None:
+    """E4: a history that is damaged ends the append; sending the content again would not help."""
+    address = postgres.fresh()
+    store = PostgresStore(address)
+    await store.open()
+    try:
+        await store.create(Head("run-1", fence=1))
+        async with await psycopg.AsyncConnection.connect(address, autocommit=True) as link:
+            await link.execute("INSERT INTO rerail.events(run, seq, at, data) VALUES ('run-1', 1, 0, 'x')")
+        with pytest.raises(Unusable):
+            await asyncio.wait_for(store.append(naming(CONTENT)), 20)
+    finally:
+        await store.close()
+
+
+async def test_nobody_waits_for_what_is_small_beside_a_large_content(postgres: PostgresServer | NamedPostgres) -> None:
+    """T7: others may bring the same small content, and their leases are renewed with it."""
+    store, other = PostgresStore(url := postgres.fresh()), PostgresStore(url)
+    large = CONTENT * 4
+    small = next(one for one in (b"%d" % n for n in range(100)) if digest(one) < digest(large))
+    await store.open()
+    await other.open()
+    try:
+        await store.create(Head("run-1", fence=1))
+        await store.create(Head("run-2", fence=1))
+        bringing = asyncio.create_task(store.append(naming(small, large)))
+        await asyncio.sleep(0.3)
+        assert not bringing.done()
+        await other.append(naming(small, run="run-2"))
+        assert not bringing.done()
+        await bringing
+        assert await other.blob(digest(large)) == large
+    finally:
+        await store.close()
+        await other.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -318,6 +319,24 @@ async def test_a_sweep_of_redis_looks_only_at_what_may_go(redis_server: RedisSer
     assert int(client.info("stats")["total_commands_processed"]) - asked < 10  # type: ignore[index]
     assert await store.sweep(1e9) == 76
     assert client.keys("rerail:blob*") == client.keys("rerail:refs*") == [] and not client.exists("rerail:expiring")
+    client.close()
+    await store.close()
+
+
+async def test_a_sweep_of_redis_looks_once_at_what_many_runs_share(redis_server: RedisServer) -> None:
+    """E6, E7: a script is alone on the server; who shares a content with very many keeps nobody waiting."""
+    store = RedisStore(redis_server.fresh())
+    await store.open()
+    client = redis.Redis(unix_socket_path=str(redis_server.socket))
+    for number in range(100):
+        lease = await started(store, f"run-{number:03}")
+        await store.append(batch(lease, 0, "x", blobs={"all": b"2"}, at=10.0, status="completed"))
+        await store.release(lease)
+    await store.append(batch(await started(store, "young"), 0, "x", blobs={"all": b"2"}, at=99.0, status="running"))
+    client.config_resetstat()
+    assert await store.sweep(50.0) == 0
+    stats: Any = client.info("commandstats")
+    assert stats["cmdstat_hmget"]["calls"] < 400 and stats["cmdstat_smembers"]["calls"] < 150
     client.close()
     await store.close()
 

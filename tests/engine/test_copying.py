@@ -466,6 +466,40 @@ async def test_a_source_that_is_gone_ends_the_copy() -> None:
         await anext(rows)
 
 
+@pytest.mark.parametrize("refusal", [Unavailable, Unusable])
+@pytest.mark.parametrize("where", ["source", "target"])
+async def test_after_an_outage_owners_get_the_time_to_be_heard_of(
+    where: str, refusal: type[Unavailable] | type[Unusable]
+) -> None:
+    """T7, E4: while a store was away nobody could renew, so the age of a lease tells nothing at first."""
+
+    class Losing(MemoryStore):
+        lost = ""
+
+        async def read(self, run: str, after: int = 0, limit: int = 1000) -> list[Row]:
+            if self.lost and run == "second":
+                raise refusal("cut off")
+            return await super().read(run, after, limit)
+
+        async def create(self, head: Head) -> None:
+            if self.lost and head.run == "second":
+                raise refusal("cut off")
+            await super().create(head)
+
+    source, target, heard = Losing(), Losing(), list[str]()
+    for events, run in enumerate(("first", "second", "third", "fourth"), 1):
+        await source.release(await history(source, run, events))
+    (source if where == "source" else target).lost = "second"
+    done: list[str] = []
+
+    async def outlasted() -> None:
+        heard.append(",".join(done))
+
+    async for row in copy_runs(source, target, [], lambda head: True, patience=0.0, outlasted=outlasted):
+        done += [row.run]
+    assert heard == (["", "first,second"] if refusal is Unavailable else [""])
+
+
 async def test_a_history_that_cannot_be_read_leaves_nothing_in_the_target() -> None:
     """E5: all of it is read before anything is written: a gap, or an event that is none, far behind."""
     source, target = MemoryStore(), MemoryStore()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ import pytest
 
 import rerail
 from rerail.core.texts import Told
+from rerail.core.track import Phase
 from rerail.engine.owner import EXPIRED_AFTER, is_dead
 from rerail.engine.silence import LOOK_GAP, MANY, Watch, outlast
 from rerail.errors import Refused, StoreError
@@ -27,12 +29,14 @@ ELSEWHERE = Owner("elsewhere", 1, 1.0)
 class Machine:
     """A machine with an engine, a clock of its own and its own way to the store that all share."""
 
-    def __init__(self, store: SharedStore, number: int, seconds: float = 120.0) -> None:
+    def __init__(self, store: SharedStore, number: int, seconds: float = 200.0) -> None:
         self.clock = VirtualClock()
         self.clock.polls = True  # its leases are renewed
         self.way = Way(store, number, Dice(0), lambda: None, lambda _: None, self.clock, calm=True)
         self.calls, self.cut_off, self.seconds = 0, 0, seconds
-        self.engine = rerail.Engine(self.way, [rerail.tool(self.slow, name="slow")], clock=self.clock)
+        self.good = False
+        tools = [rerail.tool(self.slow, name="slow"), rerail.tool(self.bad, name="bad")]
+        self.engine = rerail.Engine(self.way, tools, clock=self.clock)
         self.heard: list[str] = []
         self.engine.notice = self.hear
 
@@ -44,6 +48,12 @@ class Machine:
         except asyncio.CancelledError:
             self.cut_off += 1
             raise
+        return "done"
+
+    async def bad(self) -> str:
+        """Fails until it is good."""
+        if not self.good:
+            raise PermissionError("not yet")
         return "done"
 
     def hear(self, told: Told) -> None:
@@ -88,6 +98,82 @@ def test_whoever_lives_keeps_its_run_when_the_store_was_away_for_everybody() -> 
             assert refused.value.code == "RUN_LIVE"
             assert "seems to be gone" in other.heard[0] and len(other.heard) == 1
             assert (await one.engine.wait(run)).success
+            assert (one.calls, other.calls) == (1, 0)
+
+    virtual_run(main)
+
+
+def test_what_people_want_reaches_an_owner_that_only_seemed_gone() -> None:
+    """T7, X7: after an outage each lease is old; whoever is heard of then is asked, and nobody is refused."""
+
+    async def main() -> None:
+        async with two_machines() as (one, other):
+            plan = {"steps": [*ONE["steps"], {"id": "b", "tool": "slow", "needs": ["a"]}, {"id": "c", "tool": "bad"}]}
+            run = await one.engine.start(plan)
+            await asyncio.sleep(10)
+
+            async def outage() -> None:
+                one.lose_the_store(40)
+                other.lose_the_store(40)
+                await asyncio.sleep(40.01)
+                assert is_dead(await other.engine.head(run), other.clock.now())
+
+            await outage()
+            await other.engine.pause(run)
+            assert (await one.engine.state(run)).paused
+            await outage()
+            await other.engine.begin_resume(run)
+            assert not (await one.engine.state(run)).paused
+            one.good = True
+            await outage()
+            await other.engine.begin_retry(run, ["c"])
+            await other.engine.skip(run, "b")
+            result = await one.engine.wait(run)
+            assert {name: step.status for name, step in result.steps.items()} == {
+                "a": "succeeded", "b": "skipped", "c": "succeeded",
+            }  # fmt: skip
+            assert (one.calls, other.calls) == (1, 0)
+
+    virtual_run(main)
+
+
+def test_of_two_who_want_something_of_a_dead_owners_run_both_get_it() -> None:
+    """T7, X7: one takes the run, and the other one asks that one."""
+
+    async def main() -> None:
+        async with two_machines() as (one, other):
+            run = await one.engine.start({"steps": [*ONE["steps"], {"id": "b", "tool": "slow", "needs": ["a"]}]})
+            await asyncio.sleep(10)
+            one.die()
+            await asyncio.sleep(60)
+            third = Machine(one.way.store, 3)
+            async with third.engine:
+                await asyncio.gather(other.engine.pause(run), third.engine.skip(run, "b"))
+                state = await other.engine.state(run)
+                assert (state.paused, state.tracks["b"].phase) == (True, Phase.SKIPPED)
+
+    virtual_run(main)
+
+
+def test_what_follows_a_run_is_not_at_work_only_because_its_lease_is_old() -> None:
+    """T6, T7: a run is not done again while what follows it is at work elsewhere, also right after an outage."""
+
+    async def main() -> None:
+        async with two_machines() as (one, other):
+            plan = {"steps": [{"id": "x", "tool": "bad"}], "follow_up": ONE}
+            one.good = other.good = True
+            run = await one.engine.start(plan)
+            await one.engine.wait(run)
+            [child] = [row.run_id for row in await other.engine.list() if row.run_id != run]
+            await asyncio.sleep(10)
+            one.lose_the_store(40)
+            other.lose_the_store(40)
+            await asyncio.sleep(40.01)
+            assert is_dead(await other.engine.head(child), other.clock.now())
+            with pytest.raises(Refused) as refused:
+                await other.engine.begin_retry(run, ["x"], force=True)
+            assert refused.value.code == "RUN_LIVE" and child in str(refused.value)
+            assert (await one.engine.wait(child)).success
             assert (one.calls, other.calls) == (1, 0)
 
     virtual_run(main)
@@ -245,6 +331,19 @@ def test_a_watch_remembers_only_what_is_looked_at() -> None:
         return len(watch._seen)
 
     assert virtual_run(main) <= MANY
+
+
+def test_many_leases_are_looked_at_in_no_time() -> None:
+    """E7: a worker looks at all of them every few seconds, and its own runs wait meanwhile."""
+
+    async def main() -> float:
+        watch, heads = Watch(), [Head(f"r{number}", owner=ELSEWHERE, fence=1) for number in range(20 * MANY)]
+        begun = time.process_time()
+        for head in heads:
+            watch.is_dead(head, 0.0)
+        return time.process_time() - begun
+
+    assert virtual_run(main) < 1.0
 
 
 def test_who_judges_many_runs_by_their_leases_waits_until_the_living_are_heard_of() -> None:

@@ -12,6 +12,7 @@ from rerail.core import events as ev
 from rerail.core.codes import Category
 from rerail.core.plan import Effect, Fallback, Need, Step
 from rerail.core.policy import Rung
+from rerail.core.verdict import summary, verdict
 from rerail.mind import repair
 from rerail.mind.questions import QUESTIONS
 
@@ -62,6 +63,15 @@ def objections(answer: Any, tale: Tale | None = None) -> str:
 def test_a_step_is_rewritten(answer: Any) -> None:
     """H7: whole or just what changes, in any of the spellings that plans have (P3)."""
     assert repaired(answer) == step("s", "u", args={"a": "new"}, needs=(Need("0"),))
+
+
+def test_a_repair_that_takes_another_tool_than_planned_says_so() -> None:
+    """H7, V7: in the summary; a repair of the arguments alone has nothing to say."""
+    for answer, said in (({"tool": "u"}, "s (t → u)"), ({"args": {"a": "new"}}, "")):
+        tale = told()
+        tale.tell(read(tale, answer)).succeed("s")
+        assert ("another tool than planned" in summary(tale.state, verdict(tale.state))) is bool(said)
+        assert said in summary(tale.state, verdict(tale.state))
 
 
 def test_the_reason_is_kept() -> None:

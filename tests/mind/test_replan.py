@@ -8,10 +8,12 @@ import pytest
 from tests.mind.tales import TOOLS, Tale, step
 
 from rerail.core import events as ev
-from rerail.core.plan import Effect, Need, Plan
+from rerail.core.plan import Effect, Fallback, Need, Plan
 from rerail.core.policy import Rung
+from rerail.core.texts import retold
 from rerail.core.track import Phase
 from rerail.core.verdict import summary, verdict
+from rerail.core.why import story
 from rerail.mind import replan
 from rerail.mind.questions import QUESTIONS
 
@@ -230,6 +232,69 @@ def test_leaving_out_what_is_done_or_brought_back_or_optional_degrades_nothing()
     assert tale_step.id not in tale.state.forgone
     optional = Tale(step("a"), step("b", critical=False)).succeed("a").fail("b").ask("b", Rung.REPLAN)
     assert not followed({"plan": {"steps": [{"id": "a"}]}, "reason": "less"}, optional).state.forgone
+
+
+HEALED = "4 steps, all succeeded, after 1 more attempt"
+ANOTHER = {"plan": {"steps": [{"id": "a"}, B, {"id": "c"}, {"id": "p"}]}, "reason": "another tool"}
+
+
+def done(tale: Tale) -> tuple[bool, bool, str]:
+    """The verdict and the summary of a run."""
+    found = verdict(tale.state)
+    return found.success, found.degraded, summary(tale.state, found)
+
+
+def test_a_step_done_by_another_tool_than_planned_says_so() -> None:
+    """H8, V7: in the summary and in its story; its result is as good as any, so nothing is degraded."""
+    tale = followed(ANOTHER)
+    assert "another tool" not in done(tale)[2], "nothing has been done by it yet"
+    tale.succeed("b").succeed("c")
+    assert done(tale) == (True, False, f"{HEALED}; by another tool than planned: b (t → u)")
+    assert "所用工具与计划不同：b (t → u)" in summary(tale.state, verdict(tale.state), "zh")
+    assert retold(done(tale)[2], "zh") == summary(tale.state, verdict(tale.state), "zh")
+    assert "The plan named t; u was chosen in its place." in story(tale.state, [], "b")
+    assert "in its place" not in story(tale.state, [], "a")
+    back = {"plan": {"steps": [{"id": "a"}, {"id": "b", "args": {"x": 3}, "tool": "t"}, {"id": "c"}, {"id": "p"}]}}
+    tale.state.replan_wanted = True
+    assert "another tool" not in done(followed(back, tale).succeed("b").succeed("c"))[2], "as planned after all"
+
+
+def test_finished_work_that_a_new_plan_gives_to_another_tool_says_so() -> None:
+    """H8: it is done again, unless it must not happen twice."""
+    answer = {"plan": {"steps": [{"id": "a", "tool": "u"}, {"id": "b"}, {"id": "c"}, {"id": "p", "tool": "u"}]}}
+    tale = followed(answer).succeed("a").succeed("b").succeed("c")
+    success, degraded, said = done(tale)
+    assert (success, degraded) == (True, True), "what was paid was not paid again, and may be out of date"
+    assert said.endswith("out of date of 4; by another tool than planned: a (t → u)")
+
+
+def test_a_step_that_was_dropped_and_came_back_is_held_to_the_first_plan() -> None:
+    """H8: leaving it out for a while changes nothing of what the plan named."""
+    tale = followed({"plan": {"steps": [{"id": "a"}, {"id": "p"}]}})
+    assert "another tool" not in done(tale)[2]
+    tale.state.replan_wanted = True
+    assert "b (t → u)" in done(followed({"plan": {"steps": [{"id": "a"}, B, {"id": "p"}]}}, tale).succeed("b"))[2]
+
+
+def test_tools_that_the_plan_names_or_a_person_chose_are_as_planned() -> None:
+    """H8, X7: alternatives and fallbacks are the plan's own; what a person writes is the plan."""
+    for more in ({"alternatives": ("u",)}, {"fallback": Fallback(tool="u")}):
+        tale = Tale(step("a", **more)).fail("a").ask("a", Rung.REPLAN)
+        kept = {"alternatives": ["u"]} if "alternatives" in more else {}
+        followed({"plan": {"steps": [{"id": "a", "tool": "u", **kept}]}}, tale).succeed("a")
+        assert "another tool" not in done(tale)[2]
+    tale = followed(ANOTHER).succeed("b").succeed("c")
+    tale.tell(ev.Acted("repair", "ann", "b", course=ev.Course(("b",), (step("b", "u", needs=(Need("a"),)),))))
+    assert "another tool" not in done(tale.succeed("b").succeed("c"))[2]
+
+
+def test_many_steps_done_by_other_tools_are_counted() -> None:
+    """V7: a summary stays one sentence."""
+    tale = Tale(*(step(f"s{n}") for n in range(7))).fail("s0").ask("s0", Rung.REPLAN)
+    followed({"plan": {"steps": [{"id": f"s{n}", "tool": "u"} for n in range(7)]}}, tale)
+    for n in range(7):
+        tale.succeed(f"s{n}")
+    assert done(tale)[2].endswith("s4 (t → u) … (+2)")
 
 
 def test_an_unreadable_plan_is_told_to_whoever_gave_it() -> None:

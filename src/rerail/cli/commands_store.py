@@ -61,13 +61,15 @@ async def store(
         try:
             await here.open()
             try:
-                if move:
+
+                async def outlasted() -> None:
                     with contextlib.suppress(Unusable):  # damaged where it is listed; then each is judged as it is
                         heads = await there.heads(status=OPEN, limit=10**9)
                         await outlast(there, [one for one in heads if not run or one.run in run], time.time, out.notice)
+
                 async for copied in copy_runs(
                     there, here, list(run), lambda head: is_dead(head, time.time()), move=move, by=user_name(),
-                    patience=session.settings.store.reconnect_seconds,
+                    patience=session.settings.store.reconnect_seconds, outlasted=outlasted if move else None,
                 ):  # fmt: skip
                     rows.append(copied)
                     if not len(rows) % TOLD_EVERY:

@@ -299,6 +299,7 @@ def _recovered(state: State, event: ev.Recovered, at: float) -> None:
     if event.by != "rules" and event.rung in (Rung.ADJUST, Rung.ALTERNATIVE, Rung.REPAIR):
         track.confirmed = track.wanted = False  # whoever agreed, agreed to another call
         heal.minded = True
+        state.chosen((track.id,) if event.tool else ())
     if event.rung is Rung.ADJUST:
         heal.args, heal.args_blob = event.args, event.args_blob
     elif event.rung is Rung.ALTERNATIVE:
@@ -397,6 +398,7 @@ def _retry_begin(state: State, event: ev.RetryBegin, at: float) -> None:
         for step_id in event.course.fresh:
             if step_id in state.tracks and event.reset_count:
                 state.tracks[step_id].confirmed = False
+    _planned_anew(state, event.course)
     state.redirect(event.course, new_round=True)
     # A run whose process died may have steps outside the retry set that wait for a new plan; they still do.
     state.replan_wanted = any(held.question == "replan" for held in state.held.values())
@@ -427,6 +429,7 @@ def _replanned(state: State, event: ev.Replanned, at: float) -> None:
             track.question = ""
             state.move(track, Phase.HURT)
     changed = [step.id for step in event.course.steps if _is_changed(state, step)]
+    state.chosen([*changed, *event.course.dropped])
     state.redirect(event.course, new_round=True)
     state.revision = max(state.revision, event.revision)
     for track in (state.tracks[step_id] for step_id in changed if step_id in state.tracks):
@@ -484,6 +487,7 @@ def _acted(state: State, event: ev.Acted, at: float) -> None:
     # First: what a step was to its dependents tells whether they may have run.
     if event.course != Course():
         state.judged = None
+        _planned_anew(state, event.course)
         state.redirect(event.course, new_round=event.action in ("retry", "resolve", "repair"))
         if event.action == "repair":
             _rewritten(state, event.course)
@@ -515,6 +519,12 @@ def _edited(state: State, event: ev.Acted) -> None:
             track.result.edited = (*(path for path in track.result.edited if path != file.path), file.path)
             if file.draft:
                 state.drafts[file.path] = file
+
+
+def _planned_anew(state: State, course: Course) -> None:
+    """Steps that a person wrote are the plan, whatever a mind had made of them."""
+    for step in course.steps:
+        state.planned.pop(step.id, None)
 
 
 def _rewritten(state: State, course: Course) -> None:

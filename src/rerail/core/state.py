@@ -77,6 +77,7 @@ class State:
         self.minds_acted = False  # some such call was a mind's choice
         self.retired: dict[str, int] = {}  # dropped steps → their latest attempt, whose number is never used again
         self.forgone: dict[str, None] = {}  # steps that mattered, had not been done, and are left out by a new plan
+        self.planned: dict[str, tuple[str, ...]] = {}  # steps that a mind chose tools for → those that the plan names
         # The plan, as a graph of tracks in plan order.
         self.tracks: dict[str, Track] = {}
         self._names = Names(self.tracks, 0)
@@ -445,6 +446,14 @@ class State:
 
     def _indexes(self) -> list[dict[int, Track]]:
         return [*self._phases.values(), *self._places.values()]
+
+    def chosen(self, ids: Iterable[str]) -> None:
+        """A mind says from now on what does these steps, if anything does: remember which tools the plan names."""
+        for step_id in ids:
+            if step_id in self.tracks and step_id not in self.planned:
+                step = self.tracks[step_id].step
+                last = step.fallback.tool if step.fallback is not None else None
+                self.planned[step_id] = (step.tool, *step.alternatives, last or step.tool)
 
     # -- The one reset --------------------------------------------------------------------------------------------
 

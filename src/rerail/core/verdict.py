@@ -106,6 +106,12 @@ def _tool(track: Track) -> str:
     return track.call.tool if track.call is not None else track.step.tool
 
 
+def swapped(state: State, track: Track) -> dict[str, str]:
+    """The tool that a mind chose for a step, and the one that the plan names; nothing if that did it (H8)."""
+    tool, named = _tool(track), state.planned.get(track.id, ())
+    return {"tool": tool, "planned": named[0]} if named and tool not in named else {}
+
+
 def error_of(state: State, track: Track, status: Status, code: str, lang: str = "en") -> dict[str, Any] | None:
     """A step's error as plain data: code, category, message; skips have one too."""
     if status in (Status.FAILED, Status.IN_DOUBT) or (
@@ -259,7 +265,21 @@ def round_statistics(state: State) -> dict[str, Any]:
 
 
 def summary(state: State, found: Verdict, lang: str = "en") -> str:
-    """One sentence made from the verdict (V7)."""
+    """One sentence made from the verdict (V7), and what was done by another tool than the plan names."""
+    said = _summary(state, found, lang)
+    tracks = (track for step_id in state.planned if (track := state.tracks.get(step_id)) is not None)
+    parts = [
+        f"{track.id} ({tools['planned']} → {tools['tool']})"
+        for track in tracks
+        if track.phase is Phase.SUCCEEDED and (tools := swapped(state, track))
+    ]
+    if not parts:
+        return said
+    names = ", ".join(parts[:5]) + (f" … (+{len(parts) - 5})" if len(parts) > 5 else "")
+    return say("summary.instead", lang, summary=said, names=names)
+
+
+def _summary(state: State, found: Verdict, lang: str) -> str:
     total, counts = len(state.tracks), found.counts
     done = counts[Status.SUCCEEDED] + counts[Status.DEGRADED]
     names = ", ".join(f"{row['id']} ({retold(row['reason'], lang)[:120]})" for row in found.failed_steps[:5])

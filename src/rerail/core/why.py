@@ -16,7 +16,7 @@ from rerail.core.policy import Rung
 from rerail.core.state import State
 from rerail.core.texts import at_once, reason_in, retold, say, span
 from rerail.core.track import RunStatus
-from rerail.core.verdict import done_summary, error_of, run_status, skip_message, status_of, summary, verdict
+from rerail.core.verdict import done_summary, error_of, run_status, skip_message, status_of, summary, swapped, verdict
 
 MAX_SHOWN = 160
 
@@ -97,6 +97,8 @@ class _Teller:
         track = self.state.tracks[self.step]
         title = f" ({track.step.title})" if track.step.title else ""
         lines = [self.say("why.step", step=track.id, tool=track.step.tool, title=title)]
+        if tools := swapped(self.state, track):
+            lines.append(self.say("why.instead", **tools))
         if track.needs:
             needs = ", ".join(need.id if when == "success" else f"{need.id} ({when})" for need, when in track.needs)
             lines.append(self.say("why.needs", needs=needs))

@@ -86,15 +86,21 @@ async def copy_runs(
     move: bool = False,
     by: str = "",
     patience: float = PATIENCE,
+    outlasted: Callable[[], Awaitable[None]] | None = None,
 ) -> AsyncIterator[Copied]:
     """Copy these runs, oldest first, or all of them; `is_dead` tells whether a run's owner is gone.
 
     ``move`` takes those along that are not at rest: they go on in the target, and are over in the source. A store that
-    does not answer for ``patience`` seconds after it failed a run ends the copy, with what it failed of.
+    does not answer for ``patience`` seconds after it failed a run ends the copy, with what it failed of. ``outlasted``
+    is waited for before any owner is judged, and again after a store was away: nobody could renew meanwhile (T7).
     """
+    away = True
     for listed in await _listed(source):
         if runs and listed.run not in runs:
             continue
+        if away and outlasted is not None:
+            await outlasted()
+        away = False
         try:
             yield await _one(source, target, listed, is_dead, move=move, by=by)
         except (Taken, Fenced) as beaten:
@@ -103,10 +109,11 @@ async def copy_runs(
         except (Damaged, NewerFormat) as error:
             yield Copied(listed.run, "damaged", reason=say("reason.copy.unreadable", error=error))
         except _Unread as unread:
-            if isinstance(unread.problem, Unavailable):
+            if away := isinstance(unread.problem, Unavailable):
                 await _answers(source, patience, unread.problem)
             yield Copied(listed.run, "damaged", reason=say("reason.copy.unreadable", error=unread))
         except (Unavailable, Unusable) as problem:
+            away = isinstance(problem, Unavailable)
             await _answers(source, patience, problem)
             await _answers(target, patience, problem)
             yield Copied(listed.run, "failed", reason=say("reason.copy.failed", error=problem))

@@ -546,12 +546,16 @@ class Engine(Foreseer):
             raise self._is_live(head, "")
         if self._driven_elsewhere(head):
             return await self._post(run, wish)
-        await self._apply(run, wish)
+        try:
+            loop = await self._take(run)
+        except Refused as refused:
+            await self._found_alive(run, refused)
+            return False
+        await self._apply(run, loop, wish)
         return True
 
-    async def _apply(self, run: str, wish: Wish) -> None:
-        """Grant a wish on a run nobody drives, and drive it on if its tools are here."""
-        loop = await self._take(run)
+    async def _apply(self, run: str, loop: RunLoop, wish: Wish) -> None:
+        """Grant a wish on a run that nobody drove, and drive it on if its tools are here."""
         try:
             refuse_without_plan(loop.state)
             if wish.action not in CALLS_NOTHING:
@@ -647,6 +651,9 @@ class Engine(Foreseer):
             try:
                 preview = await self._set_going(aim, who, take_over=take_over)
             except Refused as refused:
+                if steps and refused.code == "RUN_LIVE":
+                    head = await self._found_alive(run, refused)
+                    return run, await self._retry_live(run, head, steps, force=force, dry_run=False, by=who)
                 if refused.code != "NOTHING_TO_RETRY" or aim.state.rest is not None or aim.state.waiting:
                     raise
                 # Every step is done, and whoever was to say so died before: there is only that left to do.
@@ -757,11 +764,11 @@ class Engine(Foreseer):
         await self._refuse_superseded(run)
         head = await self.head(run)
         if run in self._live or self._driven_elsewhere(head, take_over=take_over):
-            if not (await self.state(run)).paused:
-                raise self._is_live(head, tell("hint.run.run_live", run=run))
-            await self._act(run, Wish("resume", by or self._by))  # paused, with calls still under way
-            return run
-        loop = await self._take_alone(run, head, take_over=take_over)
+            return await self._resume_live(run, head, by or self._by)
+        try:
+            loop = await self._take_alone(run, head, take_over=take_over)
+        except Refused as refused:
+            return await self._resume_live(run, await self._found_alive(run, refused), by or self._by)
         try:
             self._refuse_resume(loop.state)
             await self._need_tools(loop.state)
@@ -773,6 +780,13 @@ class Engine(Foreseer):
             await self._let_go(loop.lease)
             raise
         self._drive(run, loop, above)
+        return run
+
+    async def _resume_live(self, run: str, head: Head, by: str) -> str:
+        """Let a run go on that its owner keeps paused, with calls still under way."""
+        if not (await self.state(run)).paused:
+            raise self._is_live(head, tell("hint.run.run_live", run=run))
+        await self._act(run, Wish("resume", by))
         return run
 
     # -- Runs that wait for somebody --------------------------------------------------------------------------------

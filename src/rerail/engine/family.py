@@ -132,6 +132,8 @@ class Family(Taker):
         self, run: str, seen: Head, known: State | None = None, *, take_over: bool = False
     ) -> RunLoop:
         """Become the owner of a run, if nobody has any of those that share its folder with it (T6, T7)."""
+        for head in [*await self._line_below(run), *await self._line_above(run)]:
+            await self._settled(head.run)  # before we hold anything that others may want meanwhile
         loop = await self._take(run, seen, known, take_over=take_over)
         try:
             await self._refuse_kin(run)
@@ -157,7 +159,7 @@ class Family(Taker):
     async def _refuse_held(self, run: str, patience: float) -> None:
         """Refuse if somebody has a run; who has one at rest is about to begin with it, or to let go of it."""
         waited = 0.0
-        while self._is_held(head := await self.head(run)):
+        while self._is_held(head := await self._settled(run)):
             if head.status not in AT_REST:
                 raise self._is_live(head, tell("hint.run.run_live", run=run))
             if is_silent(head, self._host.clock.now()):

@@ -36,6 +36,7 @@ class Watch:
 
     def __init__(self) -> None:
         self._seen: dict[str, _Sight] = {}
+        self._most = MANY
 
     def is_dead(self, head: Head, now: float) -> bool:
         """Look at a lease; whether its owner is known to be gone."""
@@ -44,8 +45,9 @@ class Watch:
         at = asyncio.get_running_loop().time()
         seen = self._seen.get(head.run)
         if seen is None or seen.fence != head.fence or at - seen.last > LOOK_GAP:
-            if len(self._seen) >= MANY:
+            if len(self._seen) >= self._most:
                 self._seen = {run: one for run, one in self._seen.items() if at - one.last <= LOOK_GAP}
+                self._most = max(MANY, 2 * len(self._seen))  # else all would be gone through for each new one
             self._seen[head.run] = seen = _Sight(head.fence, at, at)
         seen.since, seen.last = min(at, max(seen.since, at - (now - head.renewed_at))), at
         return at - seen.since > EXPIRED_AFTER

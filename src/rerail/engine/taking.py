@@ -93,6 +93,27 @@ class Taker(Reader):
             hint = tell("hint.worker.silent", run=head.run, owner=head.owner)
         return Refused(tell("refuse.run.driven_by", run=head.run, owner=head.owner), "RUN_LIVE", hint=hint)
 
+    async def _found_alive(self, run: str, refused: Refused) -> Head:
+        """The run as it is, if it was refused because somebody has it after all and can be asked; else the refusal.
+
+        It seemed to be nobody's, and its owner was heard of while we watched, or another was faster.
+        """
+        if refused.code == "RUN_LIVE" and self._driven_elsewhere(head := await self.head(run)):
+            return head
+        raise refused
+
+    async def _settled(self, run: str) -> Head:
+        """A run that we do not want for ourselves, once it is known whether its owner lives."""
+        told = False
+        while True:
+            head, now = await self.head(run), self._host.clock.now()
+            if head.status in AT_REST or not is_dead(head, now) or self._watch.is_dead(head, now):
+                return head
+            if not told:
+                self.notice(tell("notice.worker.watched", run=run, owner=head.owner, seconds=int(EXPIRED_AFTER)))
+                told = True
+            await asyncio.sleep(WATCH_EVERY)
+
     async def _take(
         self, run: str, seen: Head | None = None, known: State | None = None, *, take_over: bool = False
     ) -> RunLoop:

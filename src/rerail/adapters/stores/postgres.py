@@ -309,7 +309,9 @@ class PostgresStore:
             "ats": [at for at, _ in rows], "datas": [data for _, data in rows],
         }  # fmt: skip
         if batch.blobs:
-            digests = sorted(batch.blobs)  # two who bring the same ones must not wait for each other
+            # In one order for all: two who bring the same ones must not wait for each other. And what is small last:
+            # others may bring it too, and wait for who has it.
+            digests = sorted(batch.blobs, key=lambda name: (-len(batch.blobs[name]), name))
             values["digests"] = digests
             size = sum(map(len, batch.blobs.values()))
             if size < LARGE:
@@ -532,11 +534,13 @@ class PostgresStore:
                 told = {"where": self._where, "digest": name, "size": len(content) >> 20, "most": LARGEST >> 20}
                 raise Unusable(tell("refuse.store.pg_too_large", **told))
         while True:
-            with (
-                self._translated(),
-                contextlib.suppress(psycopg.errors.UniqueViolation),
-            ):  # somebody brought it meanwhile
-                return await self._brought(blobs, values, size)
+            with self._translated():
+                try:
+                    return await self._brought(blobs, values, size)
+                except psycopg.errors.UniqueViolation as twice:
+                    if twice.diag.table_name != "blobs":
+                        raise
+                    # Somebody brought it meanwhile.
 
     async def _brought(self, blobs: Mapping[str, bytes], values: Mapping[str, Any], size: int) -> Rows:
         written: Rows = []

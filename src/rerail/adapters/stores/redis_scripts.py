@@ -190,6 +190,7 @@ return 1
 # how many runs that were, and how much was dropped.
 SWEEP: Final = """
 local before, dropped = tonumber(ARGV[1]), 0
+local kept = {}  -- looked at once, however many of these runs share it
 local function is_old(run)
     local now = redis.call('HMGET', 'rerail:run:' .. run, 'status', 'updated_at')
     return not now[1] or (now[1] == 'completed' and tonumber(now[2]) < before)
@@ -205,9 +206,9 @@ for _, run in ipairs(some) do
         mine = {}
     end
     for _, digest in ipairs(mine) do
-        local refs, needed = redis.call('SMEMBERS', 'rerail:refs:' .. digest), false
-        for _, other in ipairs(refs) do needed = needed or not is_old(other) end
-        if not needed then
+        local refs = kept[digest] and {} or redis.call('SMEMBERS', 'rerail:refs:' .. digest)
+        for _, other in ipairs(refs) do kept[digest] = kept[digest] or not is_old(other) end
+        if not kept[digest] then
             dropped = dropped + redis.call('DEL', 'rerail:blob:' .. digest)
             for _, other in ipairs(refs) do redis.call('SREM', 'rerail:blobs:' .. other, digest) end
             redis.call('DEL', 'rerail:refs:' .. digest)

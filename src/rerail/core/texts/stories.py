@@ -6,6 +6,10 @@ STORIES: dict[str, dict[str, str]] = {
     # Stories (why).
     "why.run": {"en": "Run {run}: {objective}", "zh": "任务 {run}：{objective}"},
     "why.step": {"en": "Step {step} calls {tool}{title}.", "zh": "步骤 {step} 调用 {tool}{title}。"},
+    "why.instead": {
+        "en": "The plan named {planned}; {tool} was chosen in its place.",
+        "zh": "计划原定使用 {planned}，后改用 {tool}。",
+    },
     "why.needs": {"en": "It needs {needs}.", "zh": "它依赖 {needs}。"},
     "why.started": {
         "en": "{time}  attempt {attempt}: called {tool}{args}",

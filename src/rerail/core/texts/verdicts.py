@@ -86,6 +86,10 @@ VERDICTS: dict[str, dict[str, str]] = {
         "en": "done by a new plan ({total:step|steps}) that leaves out what was not done: {names}",
         "zh": "由新计划完成（{total} 步），其中舍去了未完成的步骤：{names}",
     },
+    "summary.instead": {
+        "en": "{summary}; by another tool than planned: {names}",
+        "zh": "{summary}；所用工具与计划不同：{names}",
+    },
     "summary.fallback_plan": {
         "en": "done by the fallback plan ({total:step|steps}), planning failed: {reason}",
         "zh": "由后备计划完成（{total} 步），规划失败：{reason}",
