@@ -119,6 +119,14 @@ def test_a_million_steps_are_refused() -> None:
     assert f"{MOST_STEPS:,}" in refused('{"steps": [' + ",".join(["{}"] * (MOST_STEPS + 1)) + "]}")
 
 
+def test_bad_references_without_end_are_all_found_and_few_are_shown() -> None:
+    """P5: a text that is nothing else takes as long as it is long; the sentence stays one that people read."""
+    plan = Plan.load({"steps": [{"id": "a", "tool": "t", "args": {"x": "${}" * 50_000}}]})
+    faults = plan.check([])
+    assert sum(fault.code in ("BAD_REFERENCE", "UNKNOWN_REFERENCE") for fault in faults) == 50_000
+    assert len(str(PlanError("no", faults))) < 20_000
+
+
 def test_plans_that_follow_plans_without_end_are_a_fault() -> None:
     """P5, T6: as many as anybody could mean are read."""
 

@@ -154,7 +154,7 @@ def _reference(text: str, start: int, names: Names) -> tuple[Ref, int]:
 
 def _no_such_step(text: str, start: int) -> BadReference | UnknownReference:
     found = _DELIMITER.search(text, start)
-    if found is None or "}" not in text[start:]:
+    if found is None or text.find("}", start) < 0:
         return BadReference(_shown(text, start))
     return UnknownReference(text[start : found.start()], _shown(text, start))
 
