@@ -29,6 +29,7 @@ from rerail.engine import engine as core
 from rerail.engine.limits import Limits
 from rerail.engine.loop import Host
 from rerail.engine.perform import Performer
+from rerail.engine.planning import Planned
 from rerail.engine.verbose import log_event
 from rerail.errors import PlanError, Refused, RerailError, SettingsError, StoreError
 from rerail.plans import Plan
@@ -545,7 +546,7 @@ class Engine(core.Engine):
         except Refused as nobody:
             if second is None:
                 raise
-            planned = core.Planned(None, problem=str(nobody.message))
+            planned = Planned(None, problem=str(nobody.message))
         chosen = planned.plan or second
         if chosen is None:
             raise PlanError(tell("refuse.settings.planning_failed", problem=planned.problem), code="PLANNING_FAILED")

@@ -672,6 +672,9 @@ def test_retrying_a_failed_step_of_a_live_run() -> None:
             await engine.retry(run)
         assert refused.value.code == "RUN_LIVE"
         with pytest.raises(Refused) as refused:
+            await engine.begin_retry(run, ["a"], clean=True)  # it cannot start over while it goes on
+        assert refused.value.code == "RUN_LIVE"
+        with pytest.raises(Refused) as refused:
             await engine.begin_retry(run, ["long"])
         assert refused.value.code == "STEP_NOT_WAITING"
         with pytest.raises(Refused) as refused:

@@ -22,7 +22,7 @@ from rerail.core.pipeline import last_files
 from rerail.core.plan import Fault, Plan, Step, check, servers_of
 from rerail.core.policy import Policy
 from rerail.core.state import State
-from rerail.core.texts import say, tell
+from rerail.core.texts import tell
 from rerail.core.tools import ToolSpec
 from rerail.core.track import RunStatus
 from rerail.core.views import RunResult
@@ -44,15 +44,14 @@ from rerail.engine.loop import Ended, Host, RunLoop
 from rerail.engine.notices import Notices
 from rerail.engine.owner import RENEW_EVERY, is_arriving
 from rerail.engine.pace import Pace
+from rerail.engine.planning import Planned, planned_for
 from rerail.engine.reading import AT_REST, FORGOTTEN, Live, store_errors
 from rerail.engine.taking import reaching, unheard
 from rerail.engine.today import Today, fingerprints, pretend_mended
 from rerail.engine.unsaid import refuse_secret, secrets_in
 from rerail.engine.wishes import Wish, encode_answer, raise_answer, refusals, storable
 from rerail.errors import PlanError, Refused, RerailError, StoreError
-from rerail.mind import plan as planning
-from rerail.mind.questions import consulted
-from rerail.ports import Conflict, Consultation, Head, Lease, Question, Unavailable, Unusable
+from rerail.ports import Conflict, Head, Lease, Unavailable, Unusable
 
 INBOX_EVERY = 0.2
 ANSWER_WITHIN = 30.0
@@ -63,20 +62,6 @@ MAX_RUN_ID = 160  # bytes: it names a folder, and what follows it has a longer o
 
 
 LOG = logging.getLogger("rerail")
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """What came of asking for a plan: the plan, or why there is none, and what it cost."""
-
-    plan: Plan | None
-    consultations: tuple[Consultation, ...] = ()
-    by: str = ""
-    problem: str = ""
-
-    def consulted(self) -> list[ev.Event]:
-        """The calls of the model, as the run that follows records them."""
-        return [consulted("plan", "", call) for call in self.consultations]
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,21 +176,7 @@ class Engine(Foreseer):
 
     async def plan(self, objective: str) -> Planned:
         """A plan for an objective, made by the model and checked; nothing is run (P7)."""
-        mind = self._host.mind
-        if mind is None or "plan" not in mind.answers:
-            raise Refused(tell("refuse.run.no_model"), "NO_MODEL", hint=tell("hint.run.no_model"))
-        question = Question(
-            "plan", "", "", objective, (), self._host.specs,
-            tokens_left=self._policy.max_tokens, cost_left=self._policy.max_cost,
-        )  # fmt: skip
-        answer = await self._host.performer.ask(mind, question, self._host.mind_timeout)
-        calls, by = tuple(answer.consultations), getattr(mind, "name", "mind")
-        if answer.failed or answer.value is None:
-            return Planned(None, calls, by, answer.failed or say("reason.no_plan"))
-        try:
-            return Planned(planning.read(objective, self._host.specs, answer.value), calls, by)
-        except planning.Unplanned as problem:
-            return Planned(None, calls, by, str(problem))
+        return await planned_for(objective, self._host, self._policy)
 
     async def start(
         self,
@@ -639,9 +610,9 @@ class Engine(Foreseer):
         run = await self._retry_target(run, steps, stage)
         await self._refuse_superseded(run)
         who, head = by or self._by, await self.head(run)
-        if run in self._live or self._driven_elsewhere(head, take_over=take_over):
-            return run, await self._retry_live(run, head, steps, force=force, dry_run=dry_run, by=who)
         asked: dict[str, Any] = {"steps": steps, "stage": stage, "clean": clean, "force": force}
+        if run in self._live or self._driven_elsewhere(head, take_over=take_over):
+            return run, await self._retry_live(run, head, asked, dry_run=dry_run, by=who)
         # All that takes its time comes before the run is taken: whoever holds one is either driving it or about to go.
         aim = await self._aimed(run, asked, take_over=take_over)
         again = await self._effects_below(aim.state)
@@ -653,7 +624,7 @@ class Engine(Foreseer):
             except Refused as refused:
                 if steps and refused.code == "RUN_LIVE":
                     head = await self._found_alive(run, refused)
-                    return run, await self._retry_live(run, head, steps, force=force, dry_run=False, by=who)
+                    return run, await self._retry_live(run, head, asked, dry_run=False, by=who)
                 if refused.code != "NOTHING_TO_RETRY" or aim.state.rest is not None or aim.state.waiting:
                     raise
                 # Every step is done, and whoever was to say so died before: there is only that left to do.
@@ -726,9 +697,10 @@ class Engine(Foreseer):
             return commands.retry(state, who, **asked, **self._today.changes(state))
 
     async def _retry_live(
-        self, run: str, head: Head, steps: Sequence[str] | None, *, force: bool, dry_run: bool, by: str
+        self, run: str, head: Head, asked: Mapping[str, Any], *, dry_run: bool, by: str
     ) -> Preview | None:
-        if not steps:
+        steps, force = asked["steps"], asked["force"]
+        if not steps or asked["clean"] or asked["stage"] is not None:  # to start over takes the whole run
             raise self._is_live(head, tell("hint.run.driven_by", run=run))
         if dry_run:
             state = await self.state(run)
