@@ -401,3 +401,13 @@ def test_a_doubt_that_can_be_looked_into_is_not_put_to_a_person(verifiable: bool
     with pytest.raises(commands.Refusal) as refused:
         commands.refuse_doubt(state)
     assert hint in str(refused.value.hint)
+
+
+def test_an_output_that_was_lost_is_not_supplied_while_it_is_being_made() -> None:
+    """X7, E6: the step runs again for it; what that gives counts."""
+    hole = (ev.StepStarted("a", 1, "t"), ev.StepSucceeded("a", 1, None, hole=True))
+    course = Course(("a",), automatic=False, fresh=("a",))
+    running = after(*hole, ev.Acted("retry", "ann", "a", course=course), ev.StepStarted("a", 2, "t"))
+    with pytest.raises(Refusal) as refused:
+        commands.resolve_succeeded(running, "a", "ann", 1, pack(1), blob=False)
+    assert refused.value.code == "STEP_NOT_WAITING"
