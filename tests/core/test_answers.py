@@ -101,7 +101,8 @@ def test_a_persons_act_its_failure_and_its_round_are_one() -> None:
 @pytest.mark.parametrize(
     ("event", "before", "when"),
     [
-        (WAITS, 1.0, 5.0), (WAITS, 5.0, 5.0), (ev.StepSucceeded("a", 1), 1.0, 1.0), (ev.StepSucceeded("a", 1), 5.0, None),
+        (WAITS, 1.0, 5.0), (WAITS, 5.0, 5.0), (ev.StepSucceeded("a", 1), 1.0, 1.0),
+        (ev.StepSucceeded("a", 1), 5.0, None),
         (ASKED, 5.0, 5.0), (ev.Declined("repair"), 5.0, 5.0), (ev.Replanned(2, Course(), "m"), 5.0, 5.0),
         (acted(Rung.REPAIR, "m"), 5.0, 5.0), (ev.PlanRejected("m", ("x",)), 5.0, 5.0), (ev.Acted("pause"), 5.0, None),
     ],
