@@ -411,3 +411,33 @@ def test_an_output_that_was_lost_is_not_supplied_while_it_is_being_made() -> Non
     with pytest.raises(Refusal) as refused:
         commands.resolve_succeeded(running, "a", "ann", 1, pack(1), blob=False)
     assert refused.value.code == "STEP_NOT_WAITING"
+
+
+def test_a_named_step_may_be_retried_where_the_whole_run_waits_for_something_else() -> None:
+    """X7: paused, or at a gate: whoever names the step says what is meant."""
+    paused = after(*failed("a"), ev.Acted("pause", "ann"), ev.Waiting(()))
+    gated = after(*did("a"), *failed("b"), ev.Waiting(()), steps=STEPS)
+    for state, step, code in ((paused, "a", "RUN_PAUSED"), (gated, "b", "RUN_WAITS_CONFIRM")):
+        assert begun(state, steps=[step])[0].roots == (step,)
+        with pytest.raises(Refusal) as refused:
+            commands.retry(state, "ann")
+        assert refused.value.code == code and refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("act", "operation", "chain"),
+    [
+        (lambda s: commands.skip(s, "a", "ann"), "skip", ("b",)),
+        (lambda s: commands.resolve_succeeded(s, "a", "ann", 1, pack(1), blob=False), "resolve", ("b",)),
+        (lambda s: commands.repair(s, "a", {"tool": "u"}, TOOLS, "ann"), "repair", ("a", "b")),
+    ],
+)
+def test_whatever_is_done_to_a_run_at_rest_opens_a_round_named_after_it(
+    act: Callable[[State], list[Event]], operation: str, chain: tuple[str, ...]
+) -> None:
+    """X7, R4: with what it makes possible for its chain, and how the run had ended; in a live run nothing is opened."""
+    broken = (*failed("a"), ev.StepSkipped("b", "SKIP_UPSTREAM_FAILED", "m"))
+    (begin,) = (event for event in act(after(*broken, FAILED)) if isinstance(event, ev.RetryBegin))
+    assert (begin.operation, begin.chain, begin.chain_size, begin.round) == (operation, chain, len(chain), 1)
+    assert (begin.by, begin.automatic, begin.previous_status) == ("ann", False, "failed")
+    assert not [event for event in act(after(*broken)) if isinstance(event, ev.RetryBegin)]
