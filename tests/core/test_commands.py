@@ -441,3 +441,17 @@ def test_whatever_is_done_to_a_run_at_rest_opens_a_round_named_after_it(
     assert (begin.operation, begin.chain, begin.chain_size, begin.round) == (operation, chain, len(chain), 1)
     assert (begin.by, begin.automatic, begin.previous_status) == ("ann", False, "failed")
     assert not [event for event in act(after(*broken)) if isinstance(event, ev.RetryBegin)]
+
+
+@pytest.mark.parametrize(
+    ("wish", "near"),
+    [
+        (lambda s: commands.retry(s, "ann", stage="too"), "two"), (lambda s: commands.skip(s, "aa", "ann"), "a"),
+        (lambda s: commands.retry(s, "ann", stage="nothing like it"), ""),
+    ],
+)  # fmt: skip
+def test_a_name_that_is_not_there_is_answered_with_the_nearest(wish: Callable[[State], object], near: str) -> None:
+    """X7, P5: where there is one; a wrong guess would be worse than none."""
+    with pytest.raises(Refusal) as refused:
+        wish(after(*did("a"), *failed("b"), FAILED))
+    assert (repr(near) in refused.value.hint) if near else (refused.value.hint == "")

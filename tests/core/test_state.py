@@ -490,3 +490,17 @@ def test_a_stopped_run_says_why_nothing_was_done_about_a_failure() -> None:
     (told,) = noted(state)
     assert isinstance(told, ev.Reflected) and told.rung is Rung.FAIL
     assert len(told.refused) == 1 and "BUDGET_EXCEEDED" in told.refused[0]
+
+
+def test_who_gave_a_result_by_hand_is_known() -> None:
+    """X7: by name, if there is one."""
+    for by, known in (("ann", "ann"), ("", "person")):
+        given = begun(ev.Acted("resolve", by, "a", outcome="succeeded", output=1, digest="d"))
+        assert given.tracks["a"].result.by == known  # type: ignore[union-attr]
+
+
+def test_steps_that_open_the_breaker_are_named() -> None:
+    """H4: all of them, with commas between, in the order in which they failed."""
+    steps = (Step("a", "t"), Step("x", "t"))
+    state = begun(*failed("x"), *failed("a"), steps=steps, policy=Policy(max_consecutive_failures=2))
+    assert noted(state) == [ev.Stopped("BREAKER_OPEN", "x, a")]
