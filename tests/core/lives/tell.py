@@ -288,7 +288,7 @@ def _bare(event: Event) -> Any:
     """An event without what is only of the machine that it was made on."""
     plain = msgspec.json.decode(encode(event))
     if plain.get("error", {}).get("traceback"):
-        plain["error"]["traceback"] = 'File "/home/ann/tools.py", line 7, in call'
+        plain["error"]["traceback"] = 'File "/opt/tools.py", line 7, in call'
     return {name: "ann" if value == getpass.getuser() else value for name, value in plain.items()}
 
 
