@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from rerail.core.board import Board, Changes, critical_path, run_view
+from rerail.core import events as ev
+from rerail.core.board import Board, Changes, Life, critical_path, run_view
 from rerail.core.events import Record
 from rerail.core.tries import difference, revisions, step_detail
 from rerail.errors import RateLimited, ToolError
@@ -267,3 +268,36 @@ def test_every_change_of_the_plan_is_a_revision() -> None:
     records = lived(world, *steps, act=change, retry={"max_retry_rounds": 0})
     assert [record.type for record in records].count("done") == 3
     assert Board.of("r", records).state.revision == len(revisions(records)) == 4
+
+
+def test_the_life_of_a_step_is_told_without_gaps_or_overlaps() -> None:
+    """I4: a wait ends where a call or the next wait begins; a call keeps the end that it had."""
+    life = Life()
+    life.wait(1.0, 9.0, "backoff")
+    life.wait(2.0, None, "confirm")
+    life.begin(ev.StepStarted("a", 1, "t"), 3.0)
+    assert life.waits == [
+        {"from": 1.0, "until": 2.0, "why": "backoff"}, {"from": 2.0, "until": 3.0, "why": "confirm"},
+    ]  # fmt: skip
+    shown = life.spans[0]
+    life.end(1, 5.0, "doubt", "TIMEOUT")
+    assert shown["outcome"] == "running", "what was handed out stays as it was"
+    ended = {"attempt": 1, "tool": "t", "from": 3.0, "to": 5.0}
+    assert life.spans == [{**ended, "outcome": "doubt", "code": "TIMEOUT"}]
+    life.answer(1, "succeeded")
+    assert life.spans == [{**ended, "outcome": "succeeded", "code": None}]
+    life.answer(1, "failed")  # nobody is in doubt any more
+    life.end(7, 8.0, "failed")  # never begun
+    life.wait(6.0, 7.0, "backoff")
+    life.wait_over(8.0)
+    assert life.spans[0]["outcome"] == "succeeded" and life.waits[-1]["until"] == 7.0
+
+
+def test_of_very_many_calls_and_waits_the_latest_are_shown() -> None:
+    """I4: sixty of each."""
+    life = Life()
+    for n in range(1, 71):
+        life.wait(n, n + 0.5, "backoff")
+        life.begin(ev.StepStarted("a", n, "t"), n + 0.5)
+    assert [span["attempt"] for span in life.spans] == list(range(11, 71))
+    assert [wait["from"] for wait in life.waits] == list(range(11, 71))

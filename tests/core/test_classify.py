@@ -462,3 +462,16 @@ def test_no_evidence_breaks_it(
 def test_no_pattern_breaks_it(message: str, pattern: str) -> None:
     """H2: a user's pattern of any kind gives a category."""
     assert classify(Evidence(message=message), {O: [pattern]}) in Category
+
+
+@pytest.mark.parametrize("kind", [str, lambda text: text.encode(), lambda text: bytearray(text.encode())])
+def test_of_a_long_message_the_two_ends_are_read(kind: Any) -> None:
+    """H2: two thousand and forty-eight signs of each; all of it, as long as it is no longer than both."""
+    said = "connection refused"
+    for before, after, seen in (
+        (0, 9_000, True), (9_000, 0, True), (2_048 - len(said), 9_000, True), (2_049 - len(said), 9_000, False),
+        (9_000, 2_048 - len(said), True), (9_000, 2_049 - len(said), False), (2_039, 2_039, True),
+        (2_040, 2_040, False),
+    ):  # fmt: skip
+        message = kind("." * before + said + "." * after)
+        assert (classify(Evidence(message=message)) is Category.TRANSIENT) is seen, (before, after)

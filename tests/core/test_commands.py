@@ -401,3 +401,57 @@ def test_a_doubt_that_can_be_looked_into_is_not_put_to_a_person(verifiable: bool
     with pytest.raises(commands.Refusal) as refused:
         commands.refuse_doubt(state)
     assert hint in str(refused.value.hint)
+
+
+def test_an_output_that_was_lost_is_not_supplied_while_it_is_being_made() -> None:
+    """X7, E6: the step runs again for it; what that gives counts."""
+    hole = (ev.StepStarted("a", 1, "t"), ev.StepSucceeded("a", 1, None, hole=True))
+    course = Course(("a",), automatic=False, fresh=("a",))
+    running = after(*hole, ev.Acted("retry", "ann", "a", course=course), ev.StepStarted("a", 2, "t"))
+    with pytest.raises(Refusal) as refused:
+        commands.resolve_succeeded(running, "a", "ann", 1, pack(1), blob=False)
+    assert refused.value.code == "STEP_NOT_WAITING"
+
+
+def test_a_named_step_may_be_retried_where_the_whole_run_waits_for_something_else() -> None:
+    """X7: paused, or at a gate: whoever names the step says what is meant."""
+    paused = after(*failed("a"), ev.Acted("pause", "ann"), ev.Waiting(()))
+    gated = after(*did("a"), *failed("b"), ev.Waiting(()), steps=STEPS)
+    for state, step, code in ((paused, "a", "RUN_PAUSED"), (gated, "b", "RUN_WAITS_CONFIRM")):
+        assert begun(state, steps=[step])[0].roots == (step,)
+        with pytest.raises(Refusal) as refused:
+            commands.retry(state, "ann")
+        assert refused.value.code == code and refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("act", "operation", "chain"),
+    [
+        (lambda s: commands.skip(s, "a", "ann"), "skip", ("b",)),
+        (lambda s: commands.resolve_succeeded(s, "a", "ann", 1, pack(1), blob=False), "resolve", ("b",)),
+        (lambda s: commands.repair(s, "a", {"tool": "u"}, TOOLS, "ann"), "repair", ("a", "b")),
+    ],
+)
+def test_whatever_is_done_to_a_run_at_rest_opens_a_round_named_after_it(
+    act: Callable[[State], list[Event]], operation: str, chain: tuple[str, ...]
+) -> None:
+    """X7, R4: with what it makes possible for its chain, and how the run had ended; in a live run nothing is opened."""
+    broken = (*failed("a"), ev.StepSkipped("b", "SKIP_UPSTREAM_FAILED", "m"))
+    (begin,) = (event for event in act(after(*broken, FAILED)) if isinstance(event, ev.RetryBegin))
+    assert (begin.operation, begin.chain, begin.chain_size, begin.round) == (operation, chain, len(chain), 1)
+    assert (begin.by, begin.automatic, begin.previous_status) == ("ann", False, "failed")
+    assert not [event for event in act(after(*broken)) if isinstance(event, ev.RetryBegin)]
+
+
+@pytest.mark.parametrize(
+    ("wish", "near"),
+    [
+        (lambda s: commands.retry(s, "ann", stage="too"), "two"), (lambda s: commands.skip(s, "aa", "ann"), "a"),
+        (lambda s: commands.retry(s, "ann", stage="nothing like it"), ""),
+    ],
+)  # fmt: skip
+def test_a_name_that_is_not_there_is_answered_with_the_nearest(wish: Callable[[State], object], near: str) -> None:
+    """X7, P5: where there is one; a wrong guess would be worse than none."""
+    with pytest.raises(Refusal) as refused:
+        wish(after(*did("a"), *failed("b"), FAILED))
+    assert (repr(near) in refused.value.hint) if near else (refused.value.hint == "")

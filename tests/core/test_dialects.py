@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from rerail.core.dialects import read_steps
-from rerail.core.plan import Fault, Need, Step, When
+from rerail.core.dialects import Unreadable, canonical, read_plan, read_steps
+from rerail.core.plan import Check, Fallback, Fault, Need, Produced, Step, Trust, When
 from rerail.errors import PlanError
 from rerail.plans import Plan
 
@@ -212,3 +212,168 @@ def test_a_number_that_nobody_can_write_is_no_id() -> None:
 def test_half_a_character_cannot_be_kept(plan: Plan) -> None:
     """P5: in an objective, or in any text of a step."""
     assert [fault.code for fault in plan.check()] == ["BAD_VALUE"]
+
+
+# -- Every key, in full --------------------------------------------------------------------------------------------
+
+NAMES, MAPPING, TEXT, FLAG = "a list of names", "a mapping with text keys", "a text", "true or false"
+COUNT, WHOLE, SECONDS = "a whole number of 0 or more", "a whole number", "a number of seconds above 0"
+AMOUNTS, WHEN = "a mapping of resource to an amount of 0 or more", "success, done or failure"
+EFFECT = "read, repeatable or once"
+FALLBACK, VERIFY = "{value: …} or {tool: …, args: …}", "{tool: …, args: …, expect: …}"
+SIGNS = "a list of texts and objects"
+WRONG: list[tuple[str, Any, str, str, str]] = [  # key, value, what the fault names, what it expects, what it got
+    ("args", [1], "args", MAPPING, "a list"), ("args", {1: 2}, "args", MAPPING, "a mapping"),
+    ("needs", [True], "needs", "step ids", "true"), ("needs", [1.5], "needs", "step ids", "1.5"),
+    ("needs", [["a"]], "needs", "step ids", "a list"), ("needs", {"when": "done"}, "needs", "step ids", "nothing"),
+    ("needs", [{"step": "a", "when": "often"}], "needs.when", WHEN, "'often'"),
+    ("needs", [{"step": "a", "when": 5}], "needs.when", WHEN, "5"),
+    ("title", 5, "title", TEXT, "5"), ("stage", ["x"], "stage", TEXT, "a list"),
+    ("critical", "no", "critical", FLAG, "'no'"), ("critical", 1, "critical", FLAG, "1"),
+    ("timeout", 0, "timeout", SECONDS, "0"), ("timeout", 1e15, "timeout", SECONDS, "1000000000000000.0"),
+    ("timeout", "5", "timeout", SECONDS, "'5'"), ("timeout", True, "timeout", SECONDS, "true"),
+    ("retries", -1, "retries", COUNT, "-1"), ("retries", 1.5, "retries", COUNT, "1.5"),
+    ("retries", True, "retries", COUNT, "true"), ("retries", 2**63, "retries", COUNT, str(2**63)),
+    ("effect", "sometimes", "effect", EFFECT, "'sometimes'"), ("effect", ["once"], "effect", EFFECT, "a list"),
+    ("alternatives", [1], "alternatives", NAMES, "a list"),
+    ("alternatives", {"a": 1}, "alternatives", NAMES, "a mapping"),
+    ("fallback", "x", "fallback", FALLBACK, "'x'"), ("fallback", {"tool": 5}, "fallback.tool", TEXT, "5"),
+    ("fallback", {"tool": "t", "args": [1]}, "fallback.args", MAPPING, "a list"),
+    ("produces", "f", "produces", "a list of file names", "'f'"),
+    ("produces", [1], "produces", "a list of file names", "a list"),
+    ("produces", [{"path": ""}], "produces.path", TEXT, "''"), ("produces", [{"path": 5}], "produces.path", TEXT, "5"),
+    ("produces", [{"format": "json"}], "produces.path", TEXT, "nothing"),
+    ("produces", [{"path": "f", "format": 5}], "produces.format", TEXT, "5"),
+    ("produces", [{"path": "f", "check": 5}], "produces.check", TEXT, "5"),
+    ("produces", [{"path": "f", "keys": 5}], "produces.keys", NAMES, "5"),
+    ("produces", [{"path": "f", "non_empty": 1}], "produces.non_empty", FLAG, "1"),
+    ("confirm", 1, "confirm", "true, false or a question", "1"),
+    ("check", [], "check", "{schema, non_empty, keys}", "a list"),
+    ("check", {"keys": [1]}, "check.keys", NAMES, "a list"),
+    ("check", {"non_empty": "no"}, "check.non_empty", FLAG, "'no'"),
+    ("verify", "look", "verify", VERIFY, "'look'"), ("verify", {"args": {}}, "verify", VERIFY, "a mapping"),
+    ("verify", {"tool": 5}, "verify", VERIFY, "a mapping"),
+    ("verify", {"tool": "look", "args": []}, "verify.args", MAPPING, "a list"),
+    ("trust_output", "yes", "trust_output", "true, false or {ignore, suspect}", "'yes'"),
+    ("trust_output", {"ignore": 1}, "trust_output.ignore", NAMES, "1"),
+    ("trust_output", {"suspect": "x"}, "trust_output.suspect", SIGNS, "'x'"),
+    ("trust_output", {"suspect": [1]}, "trust_output.suspect", SIGNS, "a list"),
+    ("priority", 1.5, "priority", WHOLE, "1.5"), ("priority", "high", "priority", WHOLE, "'high'"),
+    ("priority", True, "priority", WHOLE, "true"), ("priority", 2**63, "priority", WHOLE, str(2**63)),
+    ("priority", -(2**63), "priority", WHOLE, str(-(2**63))),
+    ("resources", ["gpu"], "resources", AMOUNTS, "a list"),
+    ("resources", {"gpu": "one"}, "resources", AMOUNTS, "a mapping"),
+    ("resources", {"gpu": -1}, "resources", AMOUNTS, "a mapping"),
+    ("resources", {"gpu": 1e15}, "resources", AMOUNTS, "a mapping"),
+    ("metadata", 5, "metadata", "a mapping", "5"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("key", "value", "name", "expected", "got"), WRONG)
+def test_a_fault_names_the_key_what_it_takes_and_what_it_got(
+    key: str, value: Any, name: str, expected: str, got: str
+) -> None:
+    """P1, P5: one fault for one slip, of that step, and the rest of the step is read as if the key were not there."""
+    plan = read_plan([{"id": "a", "tool": "t"}, {"id": "b", "tool": "t", key: value}])
+    assert plan.faults == (Fault("BAD_VALUE", f"{name}: expected {expected}, got {got}", "b"),)
+    assert plan.steps == (Step("a", "t"), Step("b", "t"))
+
+
+@pytest.mark.parametrize(
+    ("step", "told"),
+    [
+        ({"needs": [{"step": "a", "wen": "done"}]}, "UNKNOWN_KEY b unknown key needs.'wen'; did you mean 'when'?"),
+        ({"fallback": {"vale": 1, "tool": "t"}}, "UNKNOWN_KEY b unknown key fallback.'vale'; did you mean 'value'?"),
+        ({"produces": [{"path": "f", "kind": 1}]}, "UNKNOWN_KEY b unknown key produces.'kind'"),
+        ({"check": {"kys": ["a"]}}, "UNKNOWN_KEY b unknown key check.'kys'; did you mean 'keys'?"),
+        ({"verify": {"tool": "u", "expct": 1}}, "UNKNOWN_KEY b unknown key verify.'expct'; did you mean 'expect'?"),
+        ({"trust_output": {"ignor": []}}, "UNKNOWN_KEY b unknown key trust_output.'ignor'; did you mean 'ignore'?"),
+        ({"metadata": {"maxRetrys": 1}}, "UNKNOWN_KEY b unknown key metadata.'maxRetrys'; did you mean 'maxRetries'?"),
+        ({"titel": "x"}, "UNKNOWN_KEY b unknown key 'titel'; did you mean 'title'?"),
+        ({"title": "x", "description": "y"}, "BAD_VALUE b 'title' is given twice (as 'description' too)"),
+        ({"fallback": {}}, "BAD_VALUE b fallback: give either 'value' or 'tool'"),
+        ({"fallback": {"value": 1, "tool": "t"}}, "BAD_VALUE b fallback: give either 'value' or 'tool'"),
+        (
+            {"check": {"schema": {"type": "strin"}}},
+            'BAD_VALUE b check.schema: #/type: unknown type "strin"; did you mean "string"?',
+        ),
+        (
+            {"produces": [{"path": "f", "schema": {"type": "strin"}}]},
+            'BAD_VALUE b produces.schema: #/type: unknown type "strin"; did you mean "string"?',
+        ),
+        ({"id": ""}, "BAD_VALUE  the id is empty; give the step a name"),
+        ({"id": [1]}, "BAD_VALUE [1] id: expected a text, got a list"),
+        ({"id": True}, "BAD_VALUE 1 id: expected a text, got true"),
+        ({"tool": ""}, "BAD_VALUE b the step has no 'tool'; name the tool to call"),
+        ({"tool": None}, "BAD_VALUE b the step has no 'tool'; name the tool to call"),
+    ],
+)  # fmt: skip
+def test_every_other_fault_of_a_step_in_full(step: dict[str, Any], told: str) -> None:
+    """P5: unknown keys by their place, doubled ones, and what contradicts itself."""
+    found = read_plan([{"id": "a", "tool": "t"}, {"id": "b", "tool": "t", **step}]).faults
+    assert [f"{fault.code} {fault.step} {fault.message}" for fault in found] == [told]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "read"),
+    [
+        ("timeout", 1e-9, 1e-9), ("timeout", 5, 5.0), ("timeout", 9e14, 9e14), ("retries", 0, 0),
+        ("retries", 2**63 - 1, 2**63 - 1), ("priority", 1 - 2**63, 1 - 2**63), ("resources", {"gpu": 0}, {"gpu": 0.0}),
+        ("resources", {1: 2}, {"1": 2.0}), ("alternatives", "u", ("u",)), ("fallback", {"value": None}, Fallback()),
+        ("fallback", {"value": 0}, Fallback(0)), ("fallback", {"value": None, "tool": "u"}, Fallback(None, "u")),
+        ("needs", 0, (Need("a"),)), ("needs", "0", (Need("a"),)), ("needs", [{"id": 0}], (Need("a"),)),
+        ("needs", [{"task_id": "a", "condition": "any"}], (Need("a", When.DONE),)), ("confirm", "sure?", "sure?"),
+        ("trust_output", {"ignore": "x"}, Trust(("x",))), ("trust_output", {"suspect": ["x"]}, Trust((), ("x",))),
+        ("check", {"keys": "k", "non_empty": False}, Check(keys=("k",))), ("title", None, ""),
+        ("produces", ["f", {"file": "g", "keys": "k"}], (Produced("f"), Produced("g", keys=("k",)))),
+    ],
+)  # fmt: skip
+def test_what_a_key_takes_is_kept_in_one_form(key: str, value: Any, read: Any) -> None:
+    """P1: to the edge of what it takes; a single name is a list of one, a number of seconds a float."""
+    plan = read_plan([{"id": "a", "tool": "t"}, {"id": "b", "tool": "t", key: value}])
+    assert plan.faults == () and getattr(plan.steps[1], key) == read
+    assert type(getattr(plan.steps[1], key)) is type(read)
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (5, "a plan is a mapping with 'steps', not 5"), (None, "a plan is a mapping with 'steps', not nothing"),
+        ({}, "the plan has no 'steps'; write steps: [{id: …, tool: …}]"),
+        ({"steps": "x"}, "'steps' is a list of steps, not 'x'"),
+        ({"steps": b"x"}, "'steps' is a list of steps, not bytes"), ({"steps": 5}, "'steps' is a list of steps, not 5"),
+    ],
+)  # fmt: skip
+def test_what_is_no_plan_is_told_in_full(data: Any, told: str) -> None:
+    """P5: only this is not read at all."""
+    with pytest.raises(Unreadable) as refused:
+        read_plan(data)
+    assert str(refused.value) == told
+
+
+@pytest.mark.parametrize(
+    ("plan", "told"),
+    [
+        ({"objective": 5}, "objective: expected a text, got 5"),
+        ({"mcp": 5}, "mcp: expected servers by name, {name: {command: …}}, got 5"),
+        ({"mcp": {"a": 1}}, "mcp: expected servers by name, {name: {command: …}}, got a mapping"),
+        ({"follow_up": 5}, "follow_up: a plan is a mapping with 'steps', not 5"),
+        ({"objectiv": "x"}, "unknown key 'objectiv'; did you mean 'objective'?"),
+        ({"tasks": []}, "'steps' is given twice (as 'tasks' too)"),
+        ({"steps": {"a": {"tool": "t"}, "b": 5}}, "step 1 is 5; a step is a mapping with 'tool'"),
+        ({"steps": [5, {"tool": "t"}]}, "step 0 is 5; a step is a mapping with 'tool'"),
+    ],
+)
+def test_every_fault_of_a_plan_itself_in_full(plan: dict[str, Any], told: str) -> None:
+    """P1, P5: what is wrong is left out, and the rest is read."""
+    found = read_plan({"steps": [], **plan})
+    code = "UNKNOWN_KEY" if told.startswith("unknown") else "BAD_VALUE"
+    assert found.faults == (Fault(code, told),)
+    assert found.mcp == {} and found.follow_up is None and found.objective in ("", "5")
+
+
+def test_a_mapping_under_its_own_names() -> None:
+    """P3: another name for a key is put right, unless both are there: then each stays, for whoever lists the faults."""
+    assert canonical({"type": "t", "args": 1, "x": 2}) == {"tool": "t", "args": 1, "x": 2}
+    assert canonical({"type": "t", "tool": "u"}) == {"type": "t", "tool": "u"}
+    assert canonical({"type": "t", "aiName": "u"}) == {"tool": "t", "aiName": "u"}

@@ -462,3 +462,23 @@ def test_a_story_begins_with_what_was_wanted() -> None:
     nothing = [Record("r", 1, 1.0, ev.RunStarted()), Record("r", 2, 2.0, ev.PlanAccepted(Plan("", STEPS)))]
     assert story(fold("r", nothing), nothing).splitlines()[0].endswith("-")
     assert "a, c" in story(state_of(), begun(ev.RetryBegin(1, "ann", ("a", "c"), ("a", "c"), 2, automatic=False)))
+
+
+def test_where_it_happened_is_told_once_and_only_where_it_is_known() -> None:
+    """SPEC 12: an error without a place adds no line; another place does."""
+    here, there = (Error("X", Category.TOOL, "no", traceback=f'File "/u/{n}.py", line 7, in f') for n in ("p", "q"))
+    events: list[Event] = []
+    for attempt, error in enumerate((here, here, NO, here, there), 1):
+        events += [ev.StepStarted("a", attempt, "t"), ev.StepFailed("a", attempt, error)]
+        events += [ev.RetryScheduled("a", attempt + 1, 9, 5, 0.0, 0.0)]
+    records = begun(*events)
+    lines = story(fold("r", records), records, "a").splitlines()
+    assert [line.split()[-2] for line in lines if ".py" in line] == ["p.py:7", "q.py:7"]
+    bare_story = story(fold("r", begun(*events[6:9])), begun(*events[6:9]), "a").splitlines()
+    assert len([line for line in lines if "no" in line]) >= 5 and all(line.strip() for line in bare_story)
+
+
+def test_steps_that_a_person_adds_are_named() -> None:
+    """X7: all of them, with commas between."""
+    added = ev.Acted("add", "ann", course=Course(steps=(Step("x", "t"), Step("y", "t")), automatic=False))
+    assert any(line.endswith("add x, y") for line in story(state_of(added), begun(added)).splitlines())

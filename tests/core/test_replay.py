@@ -172,7 +172,13 @@ def test_an_answer_that_the_history_does_not_hold_is_unknown() -> None:
 
 
 @pytest.mark.parametrize(
-    "limit", [{"concurrency": 1}, {"tool_concurrency": {"a": 1, "z": 0}}, {"provider_concurrency": {"p": 1}}]
+    "limit",
+    [
+        {"concurrency": 1},
+        {"concurrency": 0},
+        {"tool_concurrency": {"a": 1, "z": 0}},
+        {"provider_concurrency": {"p": 1}},
+    ],
 )
 def test_an_unknown_call_holds_up_nobody(limit: dict[str, Any]) -> None:
     """X1: others still get their turn where only one may run at a time, whatever the limit is called."""

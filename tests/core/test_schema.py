@@ -695,3 +695,17 @@ def test_a_value_in_a_sentence_is_cut_where_there_is_no_room() -> None:
     """P5: eighty signs, whole or with a mark that something is missing."""
     assert show(["x" * 76]) == '["' + "x" * 76 + '"]' and len(show(["x" * 76])) == 80
     assert show(["x" * 77]) == '["' + "x" * 77 + "…"
+
+
+def test_p5_a_reference_may_be_written_with_percent_signs() -> None:
+    """P5: letters beyond ASCII take several of them, which are read together."""
+    schema = {"$defs": {"größe": {"type": "integer"}, "a/b~c": {"type": "string"}}}
+    assert Schema({**schema, "$ref": "#/$defs/gr%C3%B6%C3%9Fe"}).faults("x")
+    assert not Schema({**schema, "$ref": "#/$defs/gr%C3%B6%C3%9Fe"}).faults(5)
+    assert not Schema({**schema, "$ref": "#/$defs/a~1b~0c"}).faults("x")
+
+
+def test_v6_things_that_are_no_json_are_only_the_same_as_themselves() -> None:
+    """V6: two of them in a list are two."""
+    one, two = object(), object()
+    assert key(one) == key(one) != key(two) and not faults({"uniqueItems": True}, [one, two])

@@ -15,7 +15,7 @@ from rerail.core.classify import Evidence, classify
 from rerail.core.codes import Category
 from rerail.core.coerce import coerce
 from rerail.core.schema import Schema
-from rerail.core.search import Hard, TooLong, _Automaton, _Irregular, _member, _parser, is_hard, search
+from rerail.core.search import Hard, TooLong, _Automaton, _Irregular, _member, _parser, _Ways, is_hard, search
 from rerail.core.texts import retold
 
 ATOMS = [
@@ -220,6 +220,18 @@ def test_a_message_that_is_too_long_matches_no_pattern_of_settings() -> None:
         (r"(?=.*\d)(?=.*b).*c", 10_000),
         (r"(?m)^(?!x)a*b", 10_000),
         (r"(?=a)a{0,9}a{0,9}a*b", 1_000),
+        (r"(a)\1", 10_000),
+        (r"(aa|bb)\1", 7_071),  # each way to read a part is a search of its own
+        (r"(aa|bb|cc)\1", 5_773),
+        (r"(?:aa|bb){2}(c)\1", 5_000),
+        (r"(a)?\1b", 7_071),
+        (r"(a{2,5})\1", 5_000),
+        (r"(a{15})\1", 10_000),
+        (r"(a{2,15})\1", 2_672),
+        (r"(a{2,16})\1", 464),  # so often is without end
+        (r"(?!a*b*)c", 464),
+        (r"(?m)^(a)\1", 10_000),
+        (r"(?:a*){2}(c)\1", 100),
     ],
 )
 def test_how_long_a_text_may_be_follows_from_what_is_tried(pattern: str, most: int) -> None:
@@ -336,3 +348,13 @@ def test_a_pattern_is_checked_on_a_megabyte() -> None:
     schema = Schema({"type": "string", "pattern": r"\d+%$"})
     assert not schema.accepts("1" * 1_000_000)
     assert schema.accepts("1" * 1_000_000 + "%")
+
+
+@given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=40), st.sets(st.integers(0, 12)))
+def test_what_follows_is_what_each_way_leads_to(edges: list[tuple[int, int]], parts: set[int]) -> None:
+    """H2: gone together or one by one, as by the definition; and no more is counted than is looked at."""
+    ways = _Ways(edges)
+    following, work = ways.follow(sum(1 << part for part in parts))
+    assert following == sum({1 << on for part, on in edges if part in parts})
+    assert 2 <= work <= 2 + len(edges) + 3 * len(parts)
+    assert ways.follow(0)[0] == 0 and ways.follow(0)[1] <= work

@@ -16,7 +16,7 @@ from rerail.core.policy import Policy, Rung
 from rerail.core.state import State
 from rerail.core.tools import ToolSpec
 from rerail.core.track import Phase
-from rerail.core.verdict import round_statistics, skip_message, summary, verdict, waiting_on
+from rerail.core.verdict import round_statistics, skip_message, stale_of, status_of, summary, verdict, waiting_on
 from rerail.core.views import attempts_of, result
 
 NO = Error("TOOL_FAILED", Category.TOOL, "no")
@@ -419,3 +419,106 @@ def test_who_has_to_agree_sees_the_files_that_the_call_is_made_from() -> None:
         state = begun(ev.StepStarted("a", 1, "t"), done, ev.Waiting(()), steps=GATED)
         call = {"step": "g", "for": "confirm", "question": "", "tool": "u", "args": {}, "made_from_degraded": {}}
         assert result(state, {"a": 1}, 200.0).waiting_on == ({**call, **shown},)
+
+
+# -- What a run begins with, and what is known of it by number --------------------------------------------------------
+
+
+def test_a_new_run_has_spent_nothing_and_remembers_nothing() -> None:
+    """H4, V2: every counter is zero, every index is empty, every mark is unset."""
+    state = State("r")
+    given = {"run", "home", "policy", "round_done"}
+    plain = {name: value for name, value in vars(state).items() if not name.startswith("_") and name not in given}
+    known = {name: value for name, value in plain.items() if not callable(getattr(value, "first", None))}
+    assert {name: value for name, value in known.items() if value} == {}
+    assert len(state.ready) == 0 and state.round_done and state.policy == Policy()
+    (track,) = State("r").define([Step("a", "t")])
+    assert (track.attempt, track.calls, track.n, track.order) == (0, 0, 0, (0, 0))
+
+
+def test_events_are_remembered_by_their_number() -> None:
+    """T6, H8: with which it came to rest or began to wait, and with which a person acted."""
+    state = begun(*did("a"), ev.Waiting(()))
+    assert (state.rested_at, state.acted_at) == (5, 0)
+    then(state, ev.Acted("pause", "ann"))
+    assert (state.rested_at, state.acted_at) == (5, 6)
+    then(state, ev.Done("failed", False, False, False))
+    assert (state.rested_at, state.acted_at, state.seq) == (7, 6, 7)
+
+
+def test_a_result_that_was_to_be_earned_anew_is_out_of_date_once_it_cannot_be() -> None:
+    """R3: by what is upstream, by a stop or the end of the run; while it may still be done again it is not."""
+    ran = (*did("a"), *did("b"), again("a", "b", fresh=("a",)))
+    assert [stale_of(begun(*ran), begun(*ran).tracks[name]) for name in "abc"] == ["", "", ""]
+    stopped = begun(*ran, ev.Stopped("BUDGET_EXCEEDED"))
+    assert [stale_of(stopped, stopped.tracks[name]) for name in "abc"] == ["stopped", "stopped", ""]
+    over = begun(*ran, ev.Done("failed", False, False, False))
+    assert stale_of(over, over.tracks["b"]) == "stopped" and status_of(over, over.tracks["b"])[0] == "succeeded"
+    policy = Policy(max_retry_rounds=0)
+    broke = begun(*did("a"), *did("b"), again("a", fresh=("a",)), *failed("a", 2), policy=policy)
+    assert stale_of(broke, broke.tracks["b"]) == "upstream" and stale_of(broke, broke.tracks["c"]) == ""
+
+
+def test_a_tool_that_changed_since_makes_the_verdict_another_one() -> None:
+    """E5: what is computed from the steps is computed anew, also by whoever had looked before."""
+    state = begun(*did("a"), steps=CHAIN[:1])
+    assert not verdict(state).degraded
+    assert verdict(then(state, ev.Resumed("ann", stale=("a",)))).degraded
+
+
+def test_a_cancelled_call_that_somebody_can_look_behind_is_as_if_it_had_not_begun() -> None:
+    """X4: unless it must not happen twice; then there is a doubt."""
+    cancelled = Error("RUN_CANCELLED", Category.TRANSIENT, "cancelled")
+    for effect, phase in ((Effect.REPEATABLE, Phase.PENDING), (Effect.ONCE, Phase.DOUBT)):
+        started = ev.StepStarted("a", 1, "t", effect, verifiable=True)
+        assert begun(started, ev.StepFailed("a", 1, cancelled, lost=True)).tracks["a"].phase is phase
+
+
+def test_a_gate_that_asks_again_shows_no_old_error() -> None:
+    """X7: what a step failed of before it was written anew is not what it waits for."""
+    gate = (Step("g", "u", confirm=True),)
+    new = Step("g", "v", confirm=True)
+    broke = (ev.Acted("confirm", "ann", "g"), ev.StepStarted("g", 1, "u"), ev.StepFailed("g", 1, NO))
+    state = begun(*broke, ev.Acted("repair", "ann", "g", course=Course(("g",), (new,), automatic=False)), steps=gate)
+    row = result(state, {}, 200.0).steps["g"]
+    assert (row.status, row.code, row.error) == ("waiting", "confirm", None)
+
+
+def test_a_degraded_result_is_told_of_while_it_counts() -> None:
+    """H9: a step that failed since has none."""
+    steps = (Step("a", "t", fallback=Fallback(value=1)),)
+    poor = (*failed("a")[:2], ev.Recovered("a", 1, Rung.FALLBACK, "no", output=1, digest="d"))
+    assert result(begun(*poor, steps=steps), {}, 200.0).steps["a"].degraded is not None
+    since = begun(*poor, again("a"), *failed("a", 2), steps=steps)
+    assert result(since, {}, 200.0).steps["a"].degraded is None
+
+
+def test_of_many_failures_five_are_named() -> None:
+    """V7: and how many more there are."""
+    for count, more in ((5, ""), (6, "(+1)"), (9, "(+4)")):
+        steps = tuple(Step(f"s{n}", "t") for n in range(count))
+        state = begun(*(event for step in steps for event in failed(step.id)), steps=steps)
+        told = summary(state, verdict(state))
+        assert told.count("(no)") == 5 and ("(+" in told) is bool(more) and more in told
+
+
+def test_a_stopped_run_says_why_nothing_was_done_about_a_failure() -> None:
+    """H4, H5: the reflection names what stopped it."""
+    state = begun(ev.StepStarted("a", 1, "t"), ev.Stopped("BUDGET_EXCEEDED"), ev.StepFailed("a", 1, NO))
+    (told,) = noted(state)
+    assert isinstance(told, ev.Reflected) and told.rung is Rung.FAIL
+    assert len(told.refused) == 1 and "BUDGET_EXCEEDED" in told.refused[0]
+
+
+def test_who_gave_a_result_by_hand_is_known() -> None:
+    """X7: by name, if there is one."""
+    for by, known in (("ann", "ann"), ("", "person")):
+        given = begun(ev.Acted("resolve", by, "a", outcome="succeeded", output=1, digest="d"))
+        assert given.tracks["a"].result.by == known  # type: ignore[union-attr]
+
+
+def test_steps_that_open_the_breaker_are_named() -> None:
+    """H4: all of them, with commas between, in the order in which they failed."""
+    steps = (Step("a", "t"), Step("x", "t"))
+    state = begun(*failed("x"), *failed("a"), steps=steps, policy=Policy(max_consecutive_failures=2))
+    assert noted(state) == [ev.Stopped("BREAKER_OPEN", "x, a")]

@@ -496,3 +496,18 @@ def test_an_amount_is_no_slip_of_another() -> None:
     world = answered(12230.5, {"price": 12230.5}, "amount")
     assert not used(world, {"amount": 12230.6}, "read").success
     assert world.calls_of("use") == 1
+
+
+@pytest.mark.parametrize(("count", "kept"), [(998, KEPT), (999, 0)])
+def test_how_much_of_a_large_output_is_looked_at_is_counted_over_all_its_levels(count: int, kept: int) -> None:
+    """H6: it, its members and theirs, two thousand in all; beyond, nothing is kept."""
+    output = {"one": {f"a{n}": n for n in range(998)}, "two": {f"b{n}": n for n in range(count)}}
+    assert len(singled(output)) == kept
+
+
+def test_a_value_that_is_too_short_to_be_slipped_from_is_none() -> None:
+    """H6: both must have five signs: 12345 may be meant by 1234, but not 1234 by 12345."""
+    longer = answered("1234", {"booking_id": "1234"})
+    assert not used(longer, {"booking_id": "12345"}, "read").success and longer.calls_of("use") == 1
+    enough = answered("12345", {"booking_id": "12345"})
+    assert used(enough, {"booking_id": "123456"}, "read").success

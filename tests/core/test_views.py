@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -551,3 +552,59 @@ def test_the_table_that_minds_see_has_one_row_for_each_step() -> None:
     assert (rows["g"]["status"], rows["g"]["code"], rows["g"]["needs"]) == ("skipped", "SKIP_UPSTREAM_FAILED", ["a"])
     well = {row["id"]: row for row in question_table(after(*DONE_A))}
     assert (well["a"]["code"], well["a"]["error"], well["g"]["code"]) == (None, None, "confirm")
+
+
+def test_a_pipeline_that_waits_for_two_things_shows_the_gate() -> None:
+    """T2: a doubt alone is shown as one; beside a gate it is the gate that people are asked about."""
+    steps = (Step("d", "t", stage="one"), Step("g", "t", stage="two", confirm=True))
+    lost = (started("d", Effect.ONCE), ev.StepFailed("d", 1, LATE, lost=True), ev.Waiting(()))
+    assert pipeline.shown_status(after(*lost, steps=steps)) == "awaiting_confirm"
+    assert pipeline.shown_status(after(*lost, steps=steps[:1])) == "in_doubt"
+
+
+def test_files_that_are_kept_are_those_that_the_stage_reads() -> None:
+    """T12: of the steps done again in that stage; what a later stage reads, or a step that is kept, is not told of."""
+    steps = (
+        Step("a", "t", stage="one"), Step("b", "t", stage="one"), Step("k", "t", stage="two", needs=(Need("b"),)),
+        Step("c", "t", stage="two", needs=(Need("a"),)), Step("d", "t", stage="three", needs=(Need("b"), Need("c"))),
+    )  # fmt: skip
+    done = tuple(
+        event
+        for name in "abk"
+        for event in (started(name), ev.StepSucceeded(name, 1, 1, name, files={f"{name}.json": "x"}))
+    )
+    state = after(*done, *failed("c"), steps=steps)
+    assert pipeline.kept_files(state, ["c", "d"]) == ["a.json"]
+    assert pipeline.kept_files(state, ["d"]) == ["b.json"]
+
+
+def test_a_message_is_titled_by_the_step_where_it_has_no_title() -> None:
+    """I3: every field of a start, as the protocol names it."""
+    for title, shown in (("the first", "the first"), ("", "a")):
+        messages = ToolMessages("r")
+        found = [
+            message for record in records(started("a"), steps=(Step("a", "t", title=title, stage="one"),))
+            for message in messages.feed(record)
+        ]  # fmt: skip
+        payload = {
+            "id": "task_a", "seq": 3, "runId": "r", "role": "assistant", "kind": "tool", "status": "in_progress",
+            "toolName": "t", "title": shown, "stage": "one", "stepId": "a",
+        }  # fmt: skip
+        assert found == [("tool:message:start", payload)]
+
+
+def test_a_tool_as_plain_data() -> None:
+    """I7: every member, under its name."""
+    spec = ToolSpec("t", "does it", effect=Effect.ONCE, timeout=5.0, alternatives=("u",), provider="p", verifiable=True)
+    assert spec.to_dict("tools.py") == {
+        "name": "t", "description": "does it", "effect": "once", "timeout": 5.0, "alternatives": ["u"], "provider": "p",
+        "verifiable": True, "schema": True, "source": "tools.py",
+    }  # fmt: skip
+    assert ToolSpec("t").to_dict()["provider"] is ToolSpec("t").to_dict()["source"] is None
+
+
+def test_of_two_rungs_that_worked_equally_often_the_first_by_name_is_taken() -> None:
+    """H10: so that it is the same one each time; one that worked more often goes before."""
+    lessons = Counter({("k", "retry"): 2, ("k", "alternative_tool"): 2, ("other", "retry"): 1})
+    assert preferred(lessons) == {"k": "alternative_tool", "other": "retry"}
+    assert preferred(lessons + Counter({("k", "retry"): 1}))["k"] == "retry"

@@ -28,7 +28,8 @@ ENGINE = (
     "workspace",
 )  # fmt: skip
 TESTS = (
-    "tests/core", "tests/mind", "tests/histories", "tests/laws/test_laws.py", "tests/laws/test_minds.py",
+    "tests/core", "tests/mind", "tests/histories",
+    *(f"tests/laws/test_{name}.py" for name in ("laws", "minds", "replay", "watching")),
     *(f"tests/scenarios/test_{name}.py" for name in ("chain", "recovery", "models")),
     *(f"tests/engine/test_{name}.py" for name in ENGINE),
 )  # fmt: skip

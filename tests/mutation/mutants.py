@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import copy
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,6 +71,21 @@ def mutated(source: str, mutant: Mutant) -> ast.Module:
     function = dict(functions(tree))[mutant.function]
     node = list(_nodes(function))[mutant.node]
     _put(function, node, list(_faults(node))[mutant.variant])
+    return ast.fix_missing_locations(tree)
+
+
+def holding(tree: ast.Module, function: str, lost: Mapping[tuple[str, int], Iterable[str]]) -> ast.Module:
+    """The module, where functions inside a function go on naming what the fault took away from them.
+
+    They were made before, and what they close over cannot be made less; by name and line, what each has to name.
+    """
+    for node in ast.walk(dict(functions(tree))[function]):
+        name = "<lambda>" if isinstance(node, ast.Lambda) else getattr(node, "name", "")
+        names: list[ast.expr] = [ast.Name(one, ast.Load()) for one in lost.get((name, getattr(node, "lineno", 0)), ())]
+        if names and isinstance(node, ast.Lambda):
+            node.body = ast.IfExp(ast.Constant(True), node.body, ast.Tuple(names, ast.Load()))
+        elif names and isinstance(node, Function):
+            node.body.append(ast.If(ast.Constant(False), [ast.Expr(one) for one in names], []))
     return ast.fix_missing_locations(tree)
 
 

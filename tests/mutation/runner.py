@@ -9,6 +9,7 @@ Rules of this file:
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import gc
 import hashlib
@@ -24,7 +25,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 import pytest
-from tests.mutation.mutants import Mutant, mutated
+from tests.mutation.mutants import Mutant, holding, mutated
 
 CORE = Path(importlib.import_module("rerail.core.plan").__file__ or "").parent
 SPARE = 5.0  # seconds of CPU that a test has more than it needs
@@ -226,19 +227,28 @@ def _put_in(mutant: Mutant) -> None:
     """Give the mutant's function the faulty code; whoever holds the function, or one that it made, has it too."""
     file = CORE / mutant.file
     function = _function(importlib.import_module(f"rerail.core.{file.stem}"), mutant.function)
-    whole = compile(mutated(file.read_text("utf-8"), mutant), str(file), "exec", dont_inherit=True)
     if function is None:
         os._exit(2)
-    faulty = next(code for code in _codes(whole) if code.co_qualname == mutant.function)
+    tree, old = mutated(file.read_text("utf-8"), mutant), _by_place(function.__code__)
+    faulty = _compiled(tree, file, mutant)
     inner = _by_place(faulty)
-    swapped = {code: inner[place] for place, code in _by_place(function.__code__).items() if place in inner}
+    lost = {place: {*code.co_freevars} - {*inner[place].co_freevars} for place, code in old.items() if place in inner}
+    if any(lost.values()):
+        held = {(name.rpartition(".")[2], line): names for (name, line, _), names in lost.items()}
+        faulty = _compiled(holding(tree, mutant.function, held), file, mutant)
+        inner = _by_place(faulty)
+    swapped = {code: inner[place] for place, code in old.items() if place in inner}
     function.__code__ = faulty
     if swapped:
         gc.unfreeze()
         for made in gc.get_objects():
             if isinstance(made, FunctionType) and made.__code__ in swapped:
-                with contextlib.suppress(ValueError):  # the fault took away what it closes over
-                    made.__code__ = swapped[made.__code__]
+                made.__code__ = swapped[made.__code__]
+
+
+def _compiled(tree: ast.Module, file: Path, mutant: Mutant) -> CodeType:
+    whole = compile(tree, str(file), "exec", dont_inherit=True)
+    return next(code for code in _codes(whole) if code.co_qualname == mutant.function)
 
 
 def _by_place(code: CodeType) -> dict[tuple[str, int, int], CodeType]:

@@ -283,6 +283,8 @@ class _Reader:
         self.schema(name, fields.get("schema", True))
         if "keys" in fields:
             fields["keys"] = self.names(f"{name}.keys", fields["keys"])
+        if "non_empty" in fields:
+            fields["non_empty"] = self.flag(f"{name}.non_empty", fields["non_empty"])
         return self.build(name, Check, fields)
 
     def verify(self, name: str, value: Any) -> Any:
