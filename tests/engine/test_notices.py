@@ -320,7 +320,7 @@ def test_what_is_written_down_of_a_notice_is_no_reason_for_another() -> None:
             run = (await engine.run(ONE)).run_id
             await asyncio.sleep(1)
             late = msgspec.to_builtins([ev.Notified("command", "x", True)])
-            await engine._apply(run, Wish("notified", value=late))
+            assert await engine._handed_over(run, Wish("notified", value=late))
             await engine.wait(run)
             await asyncio.sleep(5)
             return await engine.events(run)
