@@ -58,9 +58,12 @@ def test_a_refused_argument_is_told_to_be_changed(here: Here) -> None:
     shown = here("show", run, code=0).out
     [command] = [line.strip() for line in shown.splitlines() if f"rerail repair {run}" in line]
     words = shlex.split(command)
-    assert words[1:5] == ["repair", run, "look up", "--args"] and json.loads(words[5]) == args
+    assert words[1:5] == ["repair", run, "look up", "--args"]
+    assert json.loads(words[5].replace("NEW", "1")) == {"message": 1, "category": 1}
+    assert "NEW" in here(*words[1:], code=2).err
     here(*words[1:5], '{"category": "tool_error"}', "--dry-run", code=0)
-    other = here.run({"id": "a", "tool": "fail", "args": {**args, "message": "x" * 1000}}, code=1)
+    long = {"id": "before", "tool": "ok", "args": {"value": {"message": "x" * 1000}}}
+    other = here.run(long, {"id": "a", "tool": "fail", "args": args, "needs": ["before"]}, code=1)
     assert f"rerail repair {other} a --args JSON" in here("show", other, code=0).out
     assert "rerail repair" not in here("show", here.run({"id": "a", "tool": "fail"}, code=1), code=0).out
 
@@ -73,7 +76,8 @@ def test_a_refused_argument_is_shown_what_a_step_before_gave(here: Here) -> None
     shown = here("show", run, code=0).out
     assert 'book gave message "3426812"; is that what was meant?' in shown
     [command] = [line.strip() for line in shown.splitlines() if f"rerail repair {run}" in line]
-    assert json.loads(shlex.split(command)[5]) == {**refused, "message": "3426812"}
+    assert json.loads(shlex.split(command)[5]) == {"message": "3426812"}
+    here(*shlex.split(command)[1:], "--dry-run", code=0)
     other = here.run(book, {"id": "use", "tool": "fail", "args": {"message": "990017"}, "needs": ["book"]}, code=1)
     assert "is that what was meant" not in here("show", other, code=0).out
 

@@ -226,12 +226,14 @@ def next_commands(picture: Picture, *, interrupted: bool = False) -> list[str]:
 
 
 def _fitting_repair(run: str, failed: Track | None) -> list[str]:
-    """The change of a call that will fail as often as it is repeated, with the arguments to change (H7)."""
+    """The change of a call that will fail as often as it is repeated: with what may have been meant, or gaps (H7)."""
     if failed is None or failed.error is None or failed.error.category != "parameter_error" or not failed.step.args:
         return []
-    meant = {name: value for name, (_, value) in _meant(failed).items()}
-    given = json.dumps({**failed.step.args, **meant}, ensure_ascii=False)
-    shown = shlex.quote(given) if len(given) <= LONGEST_SHOWN else "JSON"
+    meant = {name: json.dumps(value, ensure_ascii=False) for name, (_, value) in _meant(failed).items()}
+    # As it was would change nothing, and be refused; a gap that nobody filled is refused as no JSON.
+    given = meant or dict.fromkeys(failed.step.args, "NEW")
+    text = ", ".join(f"{json.dumps(name, ensure_ascii=False)}: {value}" for name, value in given.items())
+    shown = shlex.quote("{" + text + "}") if len(text) <= LONGEST_SHOWN else "JSON"
     return [f"rerail repair {run} {shlex.quote(failed.id)} --args {shown}"]
 
 
