@@ -179,6 +179,35 @@ def test_what_follows_a_run_is_not_at_work_only_because_its_lease_is_old() -> No
     virtual_run(main)
 
 
+def test_a_run_is_not_held_while_what_it_follows_is_watched() -> None:
+    """T6, T7: whoever holds it meanwhile would not renew, and would seem gone as well."""
+
+    async def main() -> None:
+        async with two_machines() as (one, other):
+            child = {
+                "steps": [{"id": "g", "tool": "slow", "confirm": True}, {"id": "h", "tool": "slow", "needs": ["g"]}]
+            }
+            plan = {"steps": [{"id": "x", "tool": "slow"}], "follow_up": child}
+            one.seconds = 1.0
+            run = await one.engine.start(plan)
+            await one.engine.wait(run)
+            [after] = [row.run_id for row in await one.engine.list() if row.run_id != run]
+            await one.engine.wait(after)
+            one.seconds = 200.0
+            await one.engine.begin_retry(run, ["x"], force=True)
+            await asyncio.sleep(10)
+            one.die()
+            await asyncio.sleep(60)
+            skipping = asyncio.create_task(other.engine.skip(after, "h"))
+            await asyncio.sleep(EXPIRED_AFTER / 2)
+            assert "seems to be gone" in other.heard[0], "what it follows is watched"
+            assert (await other.engine.head(after)).owner is None
+            await skipping
+            assert (await other.engine.state(after)).tracks["h"].phase is Phase.SKIPPED
+
+    virtual_run(main)
+
+
 def test_a_dead_owner_elsewhere_is_watched_and_then_replaced() -> None:
     """T7: by a person's resume, which says that it watches."""
 

@@ -517,6 +517,8 @@ class Engine(Foreseer):
             raise self._is_live(head, "")
         if self._driven_elsewhere(head):
             return await self._post(run, wish)
+        if wish.action not in CALLS_NOTHING:
+            await self._kin_settled(run)
         try:
             loop = await self._take(run)
         except Refused as refused:
