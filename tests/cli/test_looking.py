@@ -114,6 +114,15 @@ def test_every_hint_works_as_it_is_typed(here: Here) -> None:
     here(*typed, code=0)
 
 
+def test_a_hint_leaves_the_values_in_it_alone() -> None:
+    """T4: a command alone has its options last, whatever its arguments say; what they say is not changed."""
+    out = Output()
+    out.work_on("runs.db")
+    args = {"text": "it's done, see rerail show r; 好，ok | x", "to": "ann"}
+    command = f"rerail repair r s --args {shlex.quote(json.dumps(args, ensure_ascii=False))}"
+    assert out.typed(command) == f"{command} --store runs.db"
+
+
 def test_a_hint_holds_no_password() -> None:
     """T4: hints end up in logs and in chats."""
     out = Output()

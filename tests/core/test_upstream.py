@@ -9,7 +9,7 @@ import pytest
 from rerail.core import events as ev
 from rerail.core.codes import Category
 from rerail.core.events import Error, Record
-from rerail.core.fold import fold
+from rerail.core.fold import evolve, fold
 from rerail.core.nearest import one_off
 from rerail.core.plan import Need, Plan, Step, When
 from rerail.core.policy import Rung
@@ -482,6 +482,8 @@ def test_a_blank_is_filled_from_all_that_the_steps_before_gave(outputs: dict[str
         ({"a": {"code": "7"}}, {"other": "9"}, {}),
         ({"a": {"code": "7"}}, {"code": ["9"]}, {}),
         ({"a": None}, {"code": "9"}, {}),
+        ({"a": {"code": "7"}}, {"code": "${a.code}"}, {}),  # it was sent, and is no guess
+        ({"a": {"code": "7"}}, {"code": "no. ${a.code}", "b": 1}, {}),
     ],
 )
 def test_a_person_is_told_what_another_value_may_have_meant(
@@ -489,6 +491,15 @@ def test_a_person_is_told_what_another_value_may_have_meant(
 ) -> None:
     """H6, H7: the one other value of the same type that was given under that name; two are none."""
     assert supposed(needing(outputs, args).tracks["z"]) == found
+
+
+def test_nobody_is_asked_about_a_value_that_was_refused_itself() -> None:
+    """H7: rules filled the blank with it, and the tool did not want that either."""
+    state = needing({"a": {"code": "7"}}, {"code": "<code>"})
+    track = state.tracks["z"]
+    assert supposed(track) == {"code": ("a", "7")}
+    evolve(state, ev.StepStarted("z", 1, "t", args={"code": "7"}), 9.0, state.seq + 1)
+    assert supposed(track) == {}
 
 
 def test_an_amount_is_no_slip_of_another() -> None:

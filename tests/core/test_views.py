@@ -175,6 +175,23 @@ def test_summaries_of_every_end() -> None:
     assert "c" in summary(forgone, verdict(forgone)) and verdict(forgone).degraded
 
 
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        ([ev.StepSucceeded("a", 2, 1, "d")], True),
+        ([ev.StepFailed("a", 2, NO), ev.Recovered("a", 2, Rung.FALLBACK, "-", output=1, digest="d")], False),
+        ([*failed("a"), ev.Acted("resolve", "ann", "a", outcome="succeeded", output=1, digest="d")], False),
+    ],
+    ids=["called", "fallback", "person"],
+)
+def test_a_tool_that_a_mind_chose_is_told_of_if_it_did_the_step(ends: list[Event], said: bool) -> None:
+    """V7, H8: not if it failed as well, and a value of the plan or of a person stands in its place."""
+    chosen = ev.Recovered("a", 1, Rung.ALTERNATIVE, "-", tool="u", course=Course(("a",)), by="m")
+    state = after(*failed("a"), chosen, ev.StepStarted("a", 2, "u"), *ends, steps=(Step("a", "t"),))
+    found = verdict(state)
+    assert found.success and ("a (t → u)" in summary(state, found)) is said
+
+
 def test_a_gate_tells_the_call_that_waits() -> None:
     """X7: the arguments as they would be passed; a path that is not there is no reason to tell nothing."""
     steps = (Step("a", "t"), Step("g", "t", {"x": "${a.gone}"}, confirm=True))

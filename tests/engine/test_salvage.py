@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from random import Random
 
@@ -114,6 +115,20 @@ async def test_every_run_that_can_still_be_read_is_saved(
         assert await target.read(head.run) == before[head.run]
         assert (head.status, head.objective, head.owner) == ("cancelled", f"about {head.run}", None)
         assert head.created_at == before[head.run][0].at
+
+
+async def test_a_number_that_is_no_count_of_runs_does_not_keep_a_survey_for_ever(store: Path, tmp_path: Path) -> None:
+    """E5: what is read behind a broken place may be anything, and nobody counts up to it."""
+    far = tmp_path / "far.db"
+    far.write_bytes(store.read_bytes())
+    connection = apsw.Connection(str(far))
+    connection.execute("UPDATE runs SET number = number + 1000000000000 WHERE number > 60")
+    connection.close()
+    leaves = pages(far, "runs", "leaf")
+    middle = [number for n, number in enumerate(leaves) if 0 < n < len(leaves) - 1]
+    async with asyncio.timeout(60):
+        found, _ = await saved(spoilt(far, tmp_path / "spoilt.db", middle, "zeros"))
+    assert len(found) == RUNS
 
 
 @pytest.mark.parametrize("junk", JUNK)

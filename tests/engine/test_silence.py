@@ -15,6 +15,7 @@ from rerail.core.texts import Told
 from rerail.core.track import Phase
 from rerail.engine.owner import EXPIRED_AFTER, is_dead
 from rerail.engine.silence import LOOK_GAP, MANY, Watch, outlast
+from rerail.engine.working import Crew
 from rerail.errors import Refused, StoreError
 from rerail.ports import Head, Owner
 from rerail.testing import virtual_run
@@ -175,6 +176,35 @@ def test_what_follows_a_run_is_not_at_work_only_because_its_lease_is_old() -> No
             assert refused.value.code == "RUN_LIVE" and child in str(refused.value)
             assert (await one.engine.wait(child)).success
             assert (one.calls, other.calls) == (1, 0)
+
+    virtual_run(main)
+
+
+def test_a_run_is_not_held_while_what_it_follows_is_watched() -> None:
+    """T6, T7: whoever holds it meanwhile would not renew, and would seem gone as well."""
+
+    async def main() -> None:
+        async with two_machines() as (one, other):
+            child = {
+                "steps": [{"id": "g", "tool": "slow", "confirm": True}, {"id": "h", "tool": "slow", "needs": ["g"]}]
+            }
+            plan = {"steps": [{"id": "x", "tool": "slow"}], "follow_up": child}
+            one.seconds = 1.0
+            run = await one.engine.start(plan)
+            await one.engine.wait(run)
+            [after] = [row.run_id for row in await one.engine.list() if row.run_id != run]
+            await one.engine.wait(after)
+            one.seconds = 200.0
+            await one.engine.begin_retry(run, ["x"], force=True)
+            await asyncio.sleep(10)
+            one.die()
+            await asyncio.sleep(60)
+            skipping = asyncio.create_task(other.engine.skip(after, "h"))
+            await asyncio.sleep(EXPIRED_AFTER / 2)
+            assert "seems to be gone" in other.heard[0], "what it follows is watched"
+            assert (await other.engine.head(after)).owner is None
+            await skipping
+            assert (await other.engine.state(after)).tracks["h"].phase is Phase.SKIPPED
 
     virtual_run(main)
 
@@ -369,5 +399,28 @@ def test_who_judges_many_runs_by_their_leases_waits_until_the_living_are_heard_o
             await asyncio.sleep(40)
             dead, took = await judged()
             assert dead and took > EXPIRED_AFTER
+
+    virtual_run(main)
+
+
+def test_a_worker_that_is_never_idle_takes_a_dead_owners_run_in_its_turn() -> None:
+    """T7: it goes on watching while it has no room; else such a run would wait until there is nothing else to do."""
+
+    async def main() -> None:
+        async with two_machines() as (one, other):
+            other.seconds = 15.0
+            run = await one.engine.start(ONE)
+            await asyncio.sleep(1)
+            one.die()
+            await asyncio.sleep(60)
+            later = [await other.engine.start(ONE, queued=True) for _ in range(20)]
+            crew = Crew(other.engine, 1, lambda _: None)
+            working = asyncio.create_task(crew.work(until_idle=True))
+            await asyncio.sleep(200)
+            assert (await other.engine.show(run)).success
+            assert not all([(await other.engine.show(one)).success for one in later]), (
+                "there was always something to do"
+            )
+            await working
 
     virtual_run(main)

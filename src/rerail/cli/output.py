@@ -32,6 +32,9 @@ STORELESS = ("check", "config", "crashtest", "demo", "plan", "prompts", "store",
 DRIVING = ("add", "confirm", "replay", "resolve", "resume", "retry", "repair", "skip")  # with the tools of a run
 _COMMAND = re.compile(rf"(?<![\w/.-])rerail ({'|'.join(COMMANDS)})\b")
 _SENTENCE = re.compile(r" \| |[,;] |[、；，]")
+_QUOTED = re.compile(
+    r"'[^']*'|\"[^\"]*\""
+)  # somebody's value: what stands in it is neither a sentence nor a suggestion
 
 __all__ = ["CannotOpen", "Output", "clean", "one_line"]
 
@@ -138,7 +141,7 @@ class Output:
         def options(command: str) -> str:
             return (self.where if command not in STORELESS else "") + (self.tools if command in DRIVING else "")
 
-        if text.startswith("rerail ") and not _SENTENCE.search(text):
+        if text.startswith("rerail ") and not _SENTENCE.search(_QUOTED.sub("", text)):
             return text + options(text.split()[1])
         return _COMMAND.sub(lambda found: f"rerail{options(found[1])} {found[1]}", text)
 

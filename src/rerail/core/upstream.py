@@ -81,12 +81,15 @@ def supplied(
 
 def supposed(track: Track) -> dict[str, tuple[str, Scalar]]:
     """What may have been meant by arguments that stand in the plan as they are: the one other value that a step before
-    gave under the argument's name, and that step. For people who mend a refused call: rules do not act on a guess."""
+    gave under the argument's name, and that step. For people who mend a refused call: rules do not act on a guess.
+
+    A reference is meant as it is, and what the refused call was made with is no other value."""
     given = _given(track)
+    called = (track.call.args if track.call is not None else None) or {}
     found = {}
     for name, value in track.step.args.items() if given else ():
-        source = _named(name, "", given)
-        if source is not None and type(source[1]) is type(value) and source[1] != value:
+        source = None if isinstance(value, str) and "${" in value else _named(name, "", given)
+        if source is not None and type(source[1]) is type(value) and source[1] not in (value, called.get(name)):
             found[name] = source
     return found
 

@@ -271,12 +271,18 @@ def summary(state: State, found: Verdict, lang: str = "en") -> str:
     parts = [
         f"{track.id} ({tools['planned']} → {tools['tool']})"
         for track in tracks
-        if track.phase is Phase.SUCCEEDED and (tools := swapped(state, track))
+        if _by_call(track) and (tools := swapped(state, track))
     ]
     if not parts:
         return said
     names = ", ".join(parts[:5]) + (f" … (+{len(parts) - 5})" if len(parts) > 5 else "")
     return say("summary.instead", lang, summary=said, names=names)
+
+
+def _by_call(track: Track) -> bool:
+    """Whether a step's result is its tool's, and neither a person's nor what stood in for one."""
+    result = track.result if track.phase is Phase.SUCCEEDED else None
+    return result is not None and result.by in ("", "verify") and not result.degraded.startswith("fallback:")
 
 
 def _summary(state: State, found: Verdict, lang: str) -> str:

@@ -517,6 +517,8 @@ class Engine(Foreseer):
             raise self._is_live(head, "")
         if self._driven_elsewhere(head):
             return await self._post(run, wish)
+        if wish.action not in CALLS_NOTHING:
+            await self._kin_settled(run)
         try:
             loop = await self._take(run)
         except Refused as refused:
@@ -770,12 +772,17 @@ class Engine(Foreseer):
         """
         still: set[str] = set()
         found: deque[Head] = deque(maxlen=MOST_WAITING)  # the oldest of them, if there are more
+        self._suspected.clear()
         async for head in self.unfinished():
-            if head.run not in self._live and not self._is_held(head, watched=True):
+            if head.run in self._live:
+                continue
+            if not self._is_held(head, watched=True):
                 if left is not None and head.run in left:
                     still.add(head.run)
                 else:
                     found.appendleft(head)
+            elif self._seems_gone(head):
+                self._suspected.append(head.run)
         if left is not None:
             left &= still
         return list(found)

@@ -132,8 +132,7 @@ class Family(Taker):
         self, run: str, seen: Head, known: State | None = None, *, take_over: bool = False
     ) -> RunLoop:
         """Become the owner of a run, if nobody has any of those that share its folder with it (T6, T7)."""
-        for head in [*await self._line_below(run), *await self._line_above(run)]:
-            await self._settled(head.run)  # before we hold anything that others may want meanwhile
+        await self._kin_settled(run)
         loop = await self._take(run, seen, known, take_over=take_over)
         try:
             await self._refuse_kin(run)
@@ -141,6 +140,14 @@ class Family(Taker):
             await self._let_go(loop.lease)
             raise
         return loop
+
+    async def _kin_settled(self, run: str) -> None:
+        """Wait until it is known who of those lives that have what is before or after a run.
+
+        Before we hold the run itself: others may want it meanwhile, and nobody renews it until it is driven.
+        """
+        for head in [*await self._line_below(run), *await self._line_above(run)]:
+            await self._settled(head.run)
 
     async def _refuse_kin(self, run: str, *, outlived: bool = False) -> None:
         """Refuse to go on with a run that we hold, if one before or after it is held too, or its place is taken.

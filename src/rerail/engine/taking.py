@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 
 from rerail.core import events as ev
@@ -39,6 +39,7 @@ from rerail.engine.wishes import refusals
 from rerail.errors import Refused, StoreError
 from rerail.ports import Fenced, Head, Lease, Owner, Taken, Unavailable, Unusable
 
+MOST_SUSPECTED = 100  # runs that are looked at one by one while there is no room for them
 LETTING_GO = 2.0  # seconds that the owner of a run at rest gets to give it back
 HELD: Counter[str] = Counter()  # the runs that engines of this process hold, or are about to
 os.register_at_fork(after_in_child=HELD.clear)
@@ -55,6 +56,7 @@ class Taker(Reader):
         super().__init__(host)
         self._owner = this_process(worker=worker)
         self._watch = Watch()
+        self._suspected: deque[str] = deque(maxlen=MOST_SUSPECTED)  # runs whose owners seem gone, and are watched
         self._noting: set[str] = set()  # runs that are held for a moment, to write down what came of a notice
         self._unreleased: dict[str, Lease] = {}  # leases that could not be given back yet
         self.notice: Callable[[Told], None] = unheard  # what people should hear while a run is taken over
@@ -92,6 +94,31 @@ class Taker(Reader):
         if is_silent(head, self._host.clock.now()):
             hint = tell("hint.worker.silent", run=head.run, owner=head.owner)
         return Refused(tell("refuse.run.driven_by", run=head.run, owner=head.owner), "RUN_LIVE", hint=hint)
+
+    def _seems_gone(self, head: Head) -> bool:
+        """Whether a run's owner may be gone, by the age of its lease."""
+        return head.owner is not None and is_dead(head, self._host.clock.now())
+
+    @property
+    def is_watching(self) -> bool:
+        """Whether some owners seemed gone when all runs were looked at."""
+        return bool(self._suspected)
+
+    async def outlived(self) -> list[str]:
+        """Look again at the owners that only seemed gone when all runs were looked at; the runs of those that are.
+
+        For whoever has no room for more runs, and would have to begin to watch anew once there is some (T7).
+        """
+        gone = []
+        for run in list(self._suspected):
+            with store_errors():
+                head = await self._host.store.head(run)
+            if head is not None and self._is_held(head, watched=True) and self._seems_gone(head):
+                continue
+            self._suspected.remove(run)
+            if head is not None and not self._is_held(head):
+                gone.append(run)
+        return gone
 
     async def _found_alive(self, run: str, refused: Refused) -> Head:
         """The run as it is, if it was refused because somebody has it after all and can be asked; else the refusal.

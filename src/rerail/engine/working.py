@@ -3,6 +3,7 @@
 Rules of this file:
 - Nothing is handed out: whoever gets a run's lease has it, and the store sees to it that this is one.
 - The store rings when a run is given back. A holder that died rings nobody, so there is a look every few seconds.
+- Who has no room looks for nothing, but goes on watching owners that seem gone (`silence`).
 - Workers that look at the same time do not all try the same run first.
 - A run whose tools are not here is left to others, and that is said once.
 - A store that is out of reach is no store without runs: who works until there is nothing to do waits for it, and fails
@@ -39,7 +40,7 @@ class Crew:
         self._unseen_since = 0.0
         self._waiting: deque[str] = deque()
         self._stopping = asyncio.Event()
-        self._looked = 0.0
+        self._looked = self._watched = 0.0
         self.taken = 0
 
     @property
@@ -66,12 +67,27 @@ class Crew:
                     return
                 full = len(busy) >= self._jobs
                 news = [stopping, *busy.values()] if full else [stopping, bell, *busy.values()]
-                await asyncio.wait(news, return_when=asyncio.FIRST_COMPLETED)
+                watching = full and self._engine.is_watching
+                rest = LOOK_SECONDS if watching else None
+                await asyncio.wait(news, timeout=rest, return_when=asyncio.FIRST_COMPLETED)
+                if watching:
+                    await self._watch_on()
         finally:
             for task in (stopping, bell):
                 if task is not None:
                     task.cancel()
                     await asyncio.gather(task, return_exceptions=True)
+
+    async def _watch_on(self) -> None:
+        """Go on watching owners that seem gone: whoever begins anew at each look never sees one gone."""
+        now = asyncio.get_running_loop().time()
+        if now - self._watched < LOOK_SECONDS / 2:
+            return
+        self._watched = now
+        try:
+            self._waiting.extendleft(await self._engine.outlived())  # older than what was found to wait meanwhile
+        except RerailError as error:
+            self._missed(error)
 
     def _is_idle(self) -> bool:
         """Whether there is nothing to do; raises if nobody could tell for too long."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import Any, Final
 
 import apsw
@@ -18,6 +19,7 @@ import apsw
 from rerail.ports import Conflict, Flaw, Head
 
 MOST_SAID: Final = 20  # broken places that are told one by one
+MOST_TRIED: Final = 100_000  # numbers of runs that are tried one by one behind a broken place
 
 _SEEN: Final = """
     SELECT 1 FROM runs WHERE run = ?1 AND fence = ?2 AND status = ?3 AND host IS NULL
@@ -129,7 +131,9 @@ def survey(connection: apsw.Connection) -> list[str]:
     walk("SELECT run, 0 FROM runs ORDER BY run DESC")
     first = walk("SELECT run, number FROM runs NOT INDEXED ORDER BY number")
     last = walk("SELECT run, number FROM runs NOT INDEXED ORDER BY number DESC")
-    for number in range(first + 1, last):  # none at all, if the first walk came to the end
+    # None at all, if the first walk came to the end. A number from a broken place may be anything: both ends are tried.
+    middle = min(first + MOST_TRIED, last)
+    for number in chain(range(first + 1, middle), range(max(middle, last - MOST_TRIED), last)):
         walk("SELECT run, number FROM runs NOT INDEXED WHERE number = ?", number)
     walk("SELECT DISTINCT run, 0 FROM events ORDER BY run DESC")
     for known in ["", *sorted(found)]:  # behind a broken place, histories are found from the next known one on
