@@ -205,6 +205,21 @@ def test_steps_are_added_by_a_person() -> None:
         assert [fault.code for fault in found.value.faults] == codes
 
 
+def test_a_change_is_refused_for_what_it_brings_and_not_for_what_was_there() -> None:
+    """E5, P5: a run that was accepted when there was another tool takes additions and repairs of its other steps."""
+    state = after(*failed("b"), steps=(Step("old", "gone"), Step("b", "t", {"x": 1})))
+    assert commands.add(state, [Step("n", "t", needs=(Need("old"),))], TOOLS, "ann")
+    assert commands.repair(state, "b", {"args": {"x": 2}}, TOOLS, "ann")
+    for change in (
+        lambda: commands.add(state, [Step("n", "gone")], TOOLS, "ann"),
+        lambda: commands.add(state, [Step("old", "t")], TOOLS, "ann"),
+        lambda: commands.repair(state, "old", {"args": {"x": 2}}, TOOLS, "ann"),  # it is as bad as it was
+        lambda: commands.repair(state, "b", {"needs": ["n"]}, TOOLS, "ann"),
+    ):
+        with pytest.raises(Faulty):
+            change()
+
+
 @pytest.mark.parametrize(
     ("changes", "args"),
     [

@@ -20,7 +20,7 @@ from rerail.core.dialects import read_steps
 from rerail.core.events import Course, Error, Event
 from rerail.core.nearest import nearest
 from rerail.core.pipeline import kept_files, resume_stage
-from rerail.core.plan import Effect, Fault, Step, check_steps
+from rerail.core.plan import Effect, Fault, Step, check_change
 from rerail.core.policy import Policy
 from rerail.core.state import State, unsatisfied_above
 from rerail.core.texts import say, tell
@@ -272,7 +272,8 @@ def _repaired(state: State, track: Track, changes: Mapping[str, Any], tools: Too
     new = read[0] if read and not faults else track.step
     if new == track.step and not faults:
         faults.append(Fault("BAD_VALUE", tell("refuse.run.repair_unchanged"), track.id))
-    faults += check_steps([new if other is track else other.step for other in state.tracks.values()], tools)
+    olds = [other.step for other in state.tracks.values()]
+    faults += check_change(olds, [new if old.id == track.id else old for old in olds], tools)
     if faults:
         raise Faulty(faults)
     return new
@@ -297,7 +298,8 @@ def _repaired_args(track: Track, changes: Mapping[str, Any], faults: list[Fault]
 
 def new_faults(state: State, steps: Sequence[Step], tools: Tools) -> list[Fault]:
     """What is wrong with these steps as additions to the plan as it is."""
-    return check_steps([*(track.step for track in state.tracks.values()), *steps], tools)
+    olds = [track.step for track in state.tracks.values()]
+    return check_change(olds, [*olds, *steps], tools)
 
 
 # -- Retry --------------------------------------------------------------------------------------------------------

@@ -326,6 +326,21 @@ def check_steps(steps: Sequence[Step], tools: Mapping[str, ToolShape] | None) ->
     return faults
 
 
+def check_change(olds: Sequence[Step], steps: Sequence[Step], tools: Mapping[str, ToolShape] | None) -> list[Fault]:
+    """The faults of a plan that was changed, but for those that it had before in steps that stay as they were.
+
+    A run may have been accepted when its tools were others, or by an older version that knew fewer faults (E5); that is
+    no reason to refuse a change which has nothing to do with it.
+    """
+    faults = check_steps(steps, tools)
+    if not faults:
+        return faults
+    before = {step.id: step for step in olds}
+    stay = {step.id for step in steps if before.get(step.id) == step}
+    known = {(fault.code, fault.step, str(fault.message)) for fault in check_steps(olds, tools)}
+    return [f for f in faults if f.step not in stay or (f.code, f.step, str(f.message)) not in known]
+
+
 def _made_by(steps: Sequence[Step]) -> dict[str, str]:
     """The files that these steps produce, however they are spelled → the step that does."""
     return {_spelled(file.path): step.id for step in steps for file in step.produces}

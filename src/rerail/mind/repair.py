@@ -10,7 +10,7 @@ import msgspec
 from rerail.core import events as ev
 from rerail.core.dialects import canonical, read_steps
 from rerail.core.events import Course, Event
-from rerail.core.plan import Fault, Step, check_steps, definition
+from rerail.core.plan import Fault, Step, check_change, check_steps, definition
 from rerail.core.policy import Rung
 from rerail.core.state import State
 from rerail.core.texts import say, tell
@@ -64,8 +64,8 @@ def read(state: State, tools: Tools, step: str, attempt: int, answer: Any, by: s
     faults += _swapped(repaired, track.step, track.error.category if track.error is not None else "", tools)
     repaired = restrained(repaired, track.step, faults, gated=state.gated)
     faults += repeated(state, [repaired])
-    others = [repaired if other.id == step else other.step for other in state.tracks.values()]
-    faults += check_steps(others, tools)
+    olds = [other.step for other in state.tracks.values()]
+    faults += check_change(olds, [repaired if old.id == step else old for old in olds], tools)
     if faults:
         return ev.PlanRejected(
             by,

@@ -10,7 +10,7 @@ import msgspec
 from rerail.core import events as ev
 from rerail.core.dialects import Unreadable, canonical, read_plan
 from rerail.core.events import Course, Event
-from rerail.core.plan import Effect, Fault, Plan, Step, check_steps, definition
+from rerail.core.plan import Effect, Fault, Plan, Step, check_change, check_steps, definition
 from rerail.core.state import State
 from rerail.core.texts import say, tell
 from rerail.core.tools import Tools
@@ -63,7 +63,7 @@ def read(state: State, tools: Tools, answer: Any, by: str, asked: int) -> Event:
     faults = list(plan.faults)
     steps = [restrained(step, olds.get(step.id), faults, gated=state.gated) for step in plan.steps]
     plan = msgspec.structs.replace(plan, steps=tuple(steps), follow_up=None)  # what follows the run is not in question
-    faults += check_steps(plan.steps, tools)
+    faults += check_change(list(olds.values()), plan.steps, tools)
     faults += repeated(state, plan.steps)
     if not plan.steps:
         faults.append(Fault("NO_STEPS", tell("refuse.mind.no_steps")))
