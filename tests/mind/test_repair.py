@@ -74,6 +74,12 @@ def test_a_repair_that_takes_another_tool_than_planned_says_so() -> None:
         assert said in summary(tale.state, verdict(tale.state))
 
 
+def test_a_step_whose_tool_is_gone_is_no_reason_to_refuse_the_repair_of_another() -> None:
+    """E5, P5: a change is refused for what it brings."""
+    tale = Tale(step("old", "gone"), step("s")).fail("s").ask("s", Rung.REPAIR)
+    assert isinstance(read(tale, {"tool": "u"}), ev.Recovered)
+
+
 def test_the_reason_is_kept() -> None:
     """H7: and cut."""
     event = read(told(), {"tool": "u", "reason": "because " * 1000})

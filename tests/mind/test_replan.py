@@ -58,6 +58,18 @@ ALL = [{"id": "a"}, {"id": "b"}, {"id": "c"}, {"id": "p"}]
 B = {"id": "b", "tool": "u", "args": {"x": "${a.n}"}, "needs": ["a"]}
 
 
+def test_a_step_whose_tool_is_gone_is_no_reason_to_refuse_a_new_plan() -> None:
+    """E5, P5: as long as the new plan leaves it as it is."""
+    tale = Tale(step("old", "gone"), step("b"), max_consecutive_failures=0).fail("b").ask("b", Rung.REPLAN)
+    answer = {"plan": {"steps": [{"id": "old"}, {"id": "b", "tool": "u"}]}, "reason": "why not"}
+    assert objections(answer, tale) == ""
+    assert {track.id for track in followed(answer, tale).state.tracks.values()} == {"old", "b"}
+    again = Tale(step("old", "gone"), step("b"), max_consecutive_failures=0).fail("b").ask("b", Rung.REPLAN)
+    steps = [{"id": "old", "tool": "gone", "args": {"x": 1}}, {"id": "b"}]
+    changed = {"plan": {"steps": steps}, "reason": "why not"}
+    assert "gone" in objections(changed, again) and "gone" in faults(changed, again)
+
+
 @pytest.mark.parametrize(
     "answer",
     [

@@ -10,7 +10,7 @@ import msgspec
 from rerail.core import events as ev
 from rerail.core.dialects import Unreadable, canonical, read_plan
 from rerail.core.events import Course, Event
-from rerail.core.plan import Effect, Fault, Plan, Step, check_change, check_steps, definition
+from rerail.core.plan import Effect, Fault, Plan, Step, check_change, definition
 from rerail.core.state import State
 from rerail.core.texts import say, tell
 from rerail.core.tools import Tools
@@ -107,7 +107,7 @@ def objections(question: Question, answer: Mapping[str, Any]) -> list[str]:
         return [str(error)]
     faults = list(plan.faults)
     steps = [restrained(step, olds.get(step.id), faults) for step in plan.steps]
-    return [*map(str, faults), *map(str, check_steps(steps, question.tools))]
+    return [*map(str, faults), *map(str, check_change(list(olds.values()), steps, question.tools))]
 
 
 def _disturbed_doubts(state: State, plan: Plan) -> list[str]:
