@@ -5,7 +5,7 @@ Rules of this file:
   them gets the n-th answer. Arguments are not resolved for that: the step's definition and the digests of what it needs
   stand for them.
 - A question is the same question if it is about the same failure, or about the same table of steps.
-- The time that a run lay dead is nobody's: no answer took it, and no person (`dead` is how much of it there was before).
+- The time that a run lay dead is nobody's: no answer took it, and no person (`dead`: how much there was before).
 """
 
 from __future__ import annotations
