@@ -36,7 +36,7 @@ def outlook(state: State, tools: Tools, step: str, events: Sequence[Event], now:
     kept: list[str] = []
     asks: list[str] = []
     missing = {track.id for track in state.tracks.values() if track.phase is Phase.SKIPPED}
-    names = names_of([track.step for track in state.tracks.values()]) if missing else {}
+    names = names_of([track.step for track in state.tracks.values()] if missing else [])
     for track in state.tracks.values():
         status, was = status_of(state, track)[0], before.get(track.id)
         if status in ENDED:
