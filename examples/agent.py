@@ -91,8 +91,11 @@ def calls(events: list[Any]) -> int:
 
 
 if __name__ == "__main__":
-    if "--real" in sys.argv:
-        asyncio.run(main(rerail.Settings.discover()[0]))
-    else:
-        with ModelServer(SCRIPT) as server:
-            asyncio.run(main(rerail.Settings.load({"model": {"name": "script", "base_url": server.base_url}})))
+    try:
+        if "--real" in sys.argv:
+            asyncio.run(main(rerail.Settings.discover()[0]))
+        else:
+            with ModelServer(SCRIPT) as server:
+                asyncio.run(main(rerail.Settings.load({"model": {"name": "script", "base_url": server.base_url}})))
+    except rerail.SettingsError as error:  # the extra is not installed, or no model is named
+        sys.exit(f"examples/agent.py: {error}")

@@ -490,7 +490,9 @@ def recorded_changes(given: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in given.items():
         inside = value if isinstance(value, Mapping) and name in Settings.__struct_fields__ else None
         flat |= {f"{name}.{key}": one for key, one in inside.items()} if inside is not None else {name: value}
-    known, hint = ", ".join(RECORDED), tell("hint.settings.replay")
+    tables = dict.fromkeys(name.partition(".")[0] for name in RECORDED)
+    lines = (", ".join(name for name in RECORDED if name.startswith(f"{table}.")) for table in tables)
+    known, hint = "".join(f"\n  {line}" for line in lines), tell("hint.settings.replay")
     if not flat:
         raise SettingsError(tell("refuse.settings.nothing_to_replay", known=known), hint=hint)
     nested: dict[str, dict[str, Any]] = {}

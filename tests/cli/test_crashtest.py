@@ -21,7 +21,7 @@ def test_a_table_of_what_held(place: Place, here: Here) -> None:
     done = here(*WORDS, "--points", "1", "--yes", code=0)
     assert "every guarantee was kept at 1 of" in done.out
     assert "effects repeated that must not be" in done.out and "post_letter" in done.out
-    assert "1 of 1 crash points" in done.err
+    assert "1 of 1 crash points" in done.err and "Without any crash" not in done.out
     assert not (place.folder / ".rerail").exists()  # the user's own store is left alone
 
 
@@ -43,6 +43,14 @@ def test_a_broken_guarantee_is_exit_code_one(place: Place, here: Here) -> None:
     assert trial["different"][0] == "crashtest: completed → failed" and "a: succeeded → failed" in trial["different"]
     kept = place.folder / "kept" / f"point-{trial['point']}"
     assert (kept / "home" / "runs.db").exists() and (kept / "ledger.jsonl").exists()
+
+
+def test_a_run_that_fails_anyway_is_told(place: Place, here: Here) -> None:
+    """E1: that every guarantee was kept says nothing of the plan, which fails without any crash."""
+    plan = place.plan({"id": "a", "tool": "needs_file", "args": {"name": "never.txt"}})
+    words = ("crashtest", plan, "--tools", "toolbox.py", "--yes", "--set", "reflection.max_step_retries=0")
+    done = here(*words, "--set", "retry.max_retry_rounds=0", "--points", "1", code=0)
+    assert "every guarantee was kept" in done.out and "Without any crash the run itself ends failed" in done.out
 
 
 def test_no_crash_point_reached_is_no_pass(place: Place, here: Here) -> None:

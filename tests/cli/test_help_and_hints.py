@@ -223,3 +223,11 @@ def test_the_help_says_when_json_comes(here: Here, command: str) -> None:
     said = " ".join(here(command, "--help", code=0).out.split())
     assert "one document is printed" in said and "at the end" in said
     assert "one document at the end" in (Path(__file__).parents[2] / "docs" / "reference.md").read_text("utf-8")
+
+
+def test_whoever_named_tools_is_not_told_to(here: Here) -> None:
+    """P5, T4: an unknown tool among those that were loaded; the document has the hint that the screen has."""
+    plan = here.place.plan({"id": "a", "tool": "zzz"})
+    for options, said in ((["--tools", "toolbox.py"], "none of the loaded tools"), ([], "load tools with --tools")):
+        done = here("run", plan, *options, "--json", code=2)
+        assert said in done.err and said in done.json["error"]["hint"]

@@ -403,5 +403,37 @@ def test_a_degraded_run_is_shown_as_one_in_the_list(here: Here) -> None:
     here.run({"id": "a", "tool": "ok"}, code=0)
     here.run({"id": "a", "tool": "fail", "fallback": {"value": 1}}, code=0)
     listed = here("ls", code=0).out.splitlines()
-    assert [("degraded" in line) for line in listed if "completed" in line] == [True, False]
+    assert [("◐ completed, degraded" in line) for line in listed if "completed" in line] == [True, False]
+    assert [line.count("completed") for line in listed if "completed" in line] == [1, 1], "it is said once"
     assert [row["degraded"] for row in here("ls", "--json", code=0).json] == [True, False]
+
+
+def test_what_follows_a_run_is_told_in_the_readers_language(here: Here) -> None:
+    """T6, T12: the verdict of what follows is in Chinese, like all else."""
+    plan = here.place.plan({"id": "a", "tool": "ok"}, follow_up={"steps": [{"id": "b", "tool": "ok"}]})
+    here("run", plan, "--tools", "toolbox.py", code=0)
+    [run] = [row["run_id"] for row in here("ls", "--json", code=0).json if row["parent"] is None]
+    shown = here("show", run, "--lang", "zh", code=0).out
+    assert "后续任务" in shown and "succeeded" not in shown.partition("后续任务")[2]
+
+
+def test_a_paused_run_that_died_is_interrupted_by_nobody(here: Here) -> None:
+    """X7: who paused it is not said of what ended its process."""
+    process, run = here.begin({"id": "w", "tool": "hold", "args": {"name": "go"}}, at="w")
+    here("pause", run, code=0)
+    process.kill()
+    process.wait(30)
+    [row] = [line for line in here("ls", code=0).out.splitlines() if run in line]
+    assert "interrupted" in row and "(" not in row
+
+
+def test_a_replay_lists_what_would_be_done_instead_and_what_can_be_set(here: Here) -> None:
+    """I7: what is decided instead is indented under its title; the settings are listed by table, a line each."""
+    run = here.run({"id": "a", "tool": "fail", "args": {"category": "transient_error"}}, code=1)
+    told = here("replay", run, "--set", "reflection.max_step_retries=5", code=0).out.splitlines()
+    at = next(n for n, line in enumerate(told) if "there, instead:" in line)
+    assert told[at + 1].startswith("  ") and told[at + 1].strip()
+    lines = here("replay", run, code=2).err.splitlines()
+    assert [line.split(".")[0] for line in lines if line.startswith("  ")] == [
+        "  run", "  retry", "  reflection", "  evaluation",
+    ]  # fmt: skip

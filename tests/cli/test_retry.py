@@ -80,6 +80,14 @@ def test_force_passes_a_permanent_error(here: Here) -> None:
     assert "--force passed: NOT_RETRYABLE" in here("retry", run, "--force", code=1).err
 
 
+def test_what_happens_again_is_not_said_as_if_it_might(here: Here) -> None:
+    """T4, T5: a retry that is carried out says that the effect happens again; one of a completed run is not counted."""
+    run = here.run({"id": "s", "tool": "send"}, code=0)
+    told = here("retry", run, "--force", "--step", "s", code=0)
+    assert "Happens again, and must not happen twice: s" in told.err and "Would" not in told.err
+    assert "· retries used: 0/3 ·" in here("show", run, code=0).out
+
+
 def test_a_completed_run_needs_force(here: Here) -> None:
     """T5, R5: a named step that succeeded runs again with --force, and is refused without."""
     run = here.run({"id": "a", "tool": "ok"}, {"id": "b", "tool": "ok", "needs": ["a"]}, code=0)

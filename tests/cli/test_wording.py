@@ -28,7 +28,7 @@ def test_one_is_not_many(here: Here) -> None:
     assert f"retry of {run}: 1 of 1 step," in here("retry", run, "--dry-run", code=0).out
     here.place.touch("there")
     assert "done again in 1 retry round\n" in here("retry", run, "-q", code=0).out
-    assert "· retried 1 time ·" in here("show", run, code=0).out
+    assert "· retries used: 1/3 ·" in here("show", run, code=0).out
     log = here("logs", run, code=0).out
     assert "plan of 1 step (" in log and "; 1 step in the chain" in log and "1 step ended well" in log
     assert "; 1 step in the chain" in here("why", run, code=0).out

@@ -360,8 +360,8 @@ def test_what_is_no_plan_is_told_in_full(data: Any, told: str) -> None:
         ({"follow_up": 5}, "follow_up: a plan is a mapping with 'steps', not 5"),
         ({"objectiv": "x"}, "unknown key 'objectiv'; did you mean 'objective'?"),
         ({"tasks": []}, "'steps' is given twice (as 'tasks' too)"),
-        ({"steps": {"a": {"tool": "t"}, "b": 5}}, "step 1 is 5; a step is a mapping with 'tool'"),
-        ({"steps": [5, {"tool": "t"}]}, "step 0 is 5; a step is a mapping with 'tool'"),
+        ({"steps": {"a": {"tool": "t"}, "b": 5}}, "steps[1] is 5; a step is a mapping with 'tool'"),
+        ({"steps": [5, {"tool": "t"}]}, "steps[0] is 5; a step is a mapping with 'tool'"),
     ],
 )
 def test_every_fault_of_a_plan_itself_in_full(plan: dict[str, Any], told: str) -> None:

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+import rerail
 from rerail.adapters.stores.memory import MemoryStore
 from rerail.errors import PlanError, Refused, ToolError
 from rerail.testing.scripted import Took, World
-from rerail.testing.virtual import virtual_run
+from rerail.testing.virtual import VirtualClock, virtual_run
 from rerail.wiring import Engine
 
 PLAIN = {"reflection": {"max_step_retries": 0}, "retry": {"max_retry_rounds": 0}}
@@ -67,6 +68,38 @@ def test_a_skip_is_foreseen() -> None:
     assert told["kept"] == ["good", "aside"]
     assert told["leads_to"] == "running"
     assert called == ["after"] and result.status == "waiting"
+
+
+def test_a_hole_that_nobody_accepts_is_foreseen() -> None:
+    """H9, X7: what cannot do without the skipped output fails before its call, and the preview says so."""
+
+    @rerail.tool
+    def bad() -> str:
+        """Fail."""
+        raise ToolError("no")
+
+    @rerail.tool
+    def report(text: str, note: str | None = None) -> str:
+        """Needs its text."""
+        return text
+
+    args = {"strict": {"text": "${bad}"}, "kind": {"text": "x", "note": "${bad}"}}
+    steps = [{"id": name, "tool": "report", "args": given} for name, given in args.items()]
+
+    async def main() -> tuple[dict[str, Any], Any]:
+        async with Engine(MemoryStore(), [bad, report], PLAIN, clock=VirtualClock()) as engine:
+            run = (await engine.run({"steps": [{"id": "bad", "tool": "bad"}, *steps]})).run_id
+            told = await engine.skip(run, "bad", dry_run=True)
+            await engine.skip(run, "bad")
+            assert told is not None
+            return told.to_dict(), await engine.wait(run)
+
+    told, result = virtual_run(main)
+    assert {row["step"]: row["why"] for row in told["rerun"]} == {
+        "strict": "fails before its call: argument 'text' needs the output of step 'bad', which is missing",
+        "kind": "has not run",
+    }
+    assert result.steps["strict"].error["code"] == "HOLE_NOT_ACCEPTED" and result.steps["kind"].status == "degraded"
 
 
 def test_a_repair_is_foreseen() -> None:

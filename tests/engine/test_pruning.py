@@ -93,6 +93,17 @@ async def test_a_family_goes_together_or_stays() -> None:
     assert await names(store) == set()
 
 
+async def test_what_is_not_at_rest_stays_and_says_so() -> None:
+    """E6: a run that is old enough and waits for somebody is told with the reason, whatever statuses are wanted."""
+    store = MemoryStore()
+    async with engine(store) as running:
+        waiting = (await running.run({"steps": [{"id": "b", "tool": "give", "confirm": True}]})).run_id
+    for status in (("completed", "failed", "cancelled"), ("completed",)):
+        found = await pruned(store, status=status)
+        assert {(row.outcome, row.reason) for row in found.values()} == {("kept", f"{waiting} is waiting")}
+    assert await pruned(store, before=1.0) == {}, "a young one is not told of"
+
+
 async def test_a_status_is_wanted_of_every_run_of_a_family() -> None:
     """T6: a follow-up that failed is not removed as one that completed."""
     store = MemoryStore()

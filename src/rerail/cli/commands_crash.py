@@ -115,6 +115,8 @@ def _show(out: Output, report: CrashReport) -> None:
     key = "cli.crash.kept" if report.ok else "cli.crash.broken" if report.tested else "cli.crash.untested"
     told = {**counts, "broken": len(broken), "seconds": span(report.seconds)}
     out.print(Text.assemble(sign, " ", (out.say(key, **told), "bold green" if report.ok else "bold red")), "")
+    if report.status != "completed":  # what was kept is kept of that
+        out.print(Text(out.say("cli.crash.undisturbed", status=out.say(f"status.{report.status}")), "yellow"), "")
     tried = out.say("cli.crash.of", **counts)
     cells: list[list[Text | str]] = [
         ["  " + out.say(f"cli.crash.row.{name}"), _counted(name, counts[name], tried if name == "tried" else "")]

@@ -32,7 +32,7 @@ from rerail.core.lines import size
 from rerail.core.pipeline import PAUSED, shown_status
 from rerail.core.state import State
 from rerail.core.texts import tell
-from rerail.core.views import RunRow
+from rerail.core.views import RunRow, result
 from rerail.core.why import failures
 from rerail.engine.printed import LogReader, Printed, log_file
 from rerail.engine.reading import AT_REST
@@ -113,10 +113,11 @@ async def show(
         owned = await ownership(engine, found)
         waits_for = (await engine.show(found)).waiting_on if picture.state.waiting else ()
         after = await follow_up_of(engine, picture.state)
-        later = await engine.show(after) if after is not None else None
+        later = Picture.of(after, await engine.events(after)) if after is not None else None
     state = picture.state
     now = state.at if owned.interrupted else time.time()  # time that nobody spends is not spent
-    facts = {"run": state.run, "at": moment(state.created_at), "retries": state.retries, "revision": state.revision}
+    facts = {"run": state.run, "at": moment(state.created_at), "revision": state.revision}
+    facts |= {"retries": state.retries, "limit": state.policy.max_retries}
     out.print(Text(out.say("cli.show.title", **facts), "dim"))
     if state.objective:
         out.print(Text(clean(state.objective), "bold"))
@@ -126,8 +127,10 @@ async def show(
     out.print(*report(out, picture, now, interrupted=owned.interrupted, waits_for=waits_for))
     if later is not None:
         out.print(Text(out.say("cli.report.follow_up"), "bold"))
-        out.print(Text("  ").append_text(verdict_line(out, later, later.status)))
-        next_one = {"failed": f"rerail retry {state.run}", "waiting": f"rerail show {later.run_id}"}.get(later.status)
+        came_to = result(later.state, {}, now, out.lang)
+        out.print(Text("  ").append_text(verdict_line(out, came_to, came_to.status)))
+        next_ones = {"failed": f"rerail retry {state.run}", "waiting": f"rerail show {came_to.run_id}"}
+        next_one = next_ones.get(came_to.status)
         out.print(*([Text("  " + out.typed(next_one), "cyan")] if next_one else []))
     return 0
 

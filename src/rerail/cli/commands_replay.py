@@ -41,7 +41,8 @@ def _lines(out: Output, told: Replay) -> Iterator[Text]:
         yield Text(out.say("cli.replay.branch", seq=told.branch))
         for action in told.instead:
             what = " ".join(_said(value) for key, value in action.items() if key != "does" and value is not None)
-            yield Text(one_line(out.say("cli.replay.does", does=action["does"], what=what), out.out.width), "cyan")
+            does = out.say("cli.replay.does", does=action["does"], what=what)
+            yield Text("  " + one_line(does, max(20, out.out.width - 2)), "cyan")
     if told.drift:
         yield Text(out.say("cli.replay.drift", seq=told.drift), "yellow")
     yield from _sums(out, told)

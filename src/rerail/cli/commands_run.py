@@ -219,7 +219,7 @@ async def _retry_here(session: Session, run: str, wanted: _Wanted, *, yes: bool,
         if preview is not None:
             _say_passed(out, preview)
         if preview is not None and not wanted.clean:  # said, and asked, before a clean one
-            out.note(*warnings(out, preview.once, preview.edited))
+            out.note(*warnings(out, preview.once, preview.edited, done=True))
         if target != found:
             out.note(other_run(out, found, target))
             told = below.get(target, 0)  # what happened to it earlier is no news

@@ -175,7 +175,7 @@ def other_run(out: Output, run: str, target: str) -> str:
 def _accepted(out: Output, pid: int, said: Reply, report: RetryReport | None = None) -> int:
     if said.passed and report is None:
         out.note(Text(out.say("cli.retry.passed", checks=", ".join(said.passed)), "yellow"))
-    out.note(*warnings(out, said.once, said.edited))
+    out.note(*warnings(out, said.once, said.edited, done=True))
     if said.asked and report is None:
         out.note(other_run(out, said.asked, said.run))
     if out.json:

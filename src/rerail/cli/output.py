@@ -24,7 +24,7 @@ from rich.text import Text
 
 from rerail.cli.catalogue import COMMANDS
 from rerail.core.lines import clean, one_line
-from rerail.core.texts import Told, has_command, retold, say
+from rerail.core.texts import Told, has_command, retold, say, tell
 from rerail.errors import PlanError, RerailError, StoreError
 
 USAGE = 2
@@ -73,6 +73,7 @@ class Output:
         self.verbose = False  # `log.verbose`: the retry chain, and each skip with its failed needs
         self.where = ""  # options that a suggested command needs to find the same store
         self.tools = ""  # and to have the same tools, where the run does not know of them
+        self.tools_loaded = False  # some were named, so that to name some is no advice
         self._document: int | None = None
         self._told = False
         self._stdout = sys.stdout
@@ -207,7 +208,8 @@ class Output:
     def said(self, error: RerailError) -> tuple[dict[str, Any], str, str, int]:
         """An error as it is told: the document, the sentence, what to do, and the exit code."""
         code = 1 if isinstance(error, StoreError) and not isinstance(error, CannotOpen) else USAGE
-        hint = self.told(error.hint) or self._hint(error)
+        error.hint = error.hint or self._hint(error)
+        hint = self.told(error.hint)
         message = error.message_in(self.lang)
         ours = isinstance(error.message, Told)  # else it may be somebody's words
         return error.to_dict(), self.typed(message) if ours else message, hint, code
@@ -232,7 +234,7 @@ class Output:
 
     def _hint(self, error: RerailError) -> str:
         if isinstance(error, PlanError) and any(fault.code == "UNKNOWN_TOOL" for fault in error.faults):
-            return self.say("cli.hint.tools")
+            return tell("cli.hint.tools_given" if self.tools_loaded else "cli.hint.tools")
         if isinstance(error, StoreError) and self.driving:
             return f"rerail resume {self.driving[0]}"
         return ""

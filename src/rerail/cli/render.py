@@ -293,14 +293,12 @@ def runs_table(
     """Runs, one a line; of those under way that have stages, which one they are in, and who paused one."""
     cells: list[list[Text | str]] = []
     for row in rows:
-        status = "interrupted" if row.interrupted else row.status
+        status = "interrupted" if row.interrupted else "degraded" if row.degraded else row.status
         words = status_words(out, status, stages.get(row.run_id, ""))
         sign = "waiting" if stages.get(row.run_id) == PAUSED and not row.interrupted else status
         shown = Text.assemble(icon(sign, fancy=out.fancy), " ", (words, style_of(sign)))
-        if row.run_id in paused_by:
+        if row.run_id in paused_by and not row.interrupted:
             shown.append(f" ({one_line(paused_by[row.run_id], 24)})", style_of(sign))
-        if row.degraded:
-            shown.append(f" ({out.say('cli.status.degraded')})", style_of("degraded"))
         what = one_line(row.objective, 80) + (f"  ← {row.parent}" if row.parent else "")
         cells.append([Text(row.run_id, "bold"), shown, moment(row.created_at), str(row.events), what])
     head = [out.say(f"cli.head.{name}") for name in ("run", "status", "started", "events", "objective")]
@@ -346,13 +344,21 @@ def _kept(out: Output, state: State, step: str) -> Text:
     return _named(out, status_of(state, state.tracks[step])[0], step, "")
 
 
-def warnings(out: Output, once: Sequence[str], edited: Sequence[str]) -> list[Text]:
-    """The effects that must not happen twice, and would; the files that somebody wrote, and would be made again."""
+def warnings(out: Output, once: Sequence[str], edited: Sequence[str], *, done: bool = False) -> list[Text]:
+    """The effects that must not happen twice, and would; the files that somebody wrote, and would be made again.
+
+    ``done``: nobody is asked any more, it happens."""
     lines = []
     if once:
-        lines.append(Text(out.say("cli.preview.once", steps=_names(once, 48)), "bold yellow"))
+        lines.append(
+            Text(out.say("cli.retry.once" if done else "cli.preview.once", steps=_names(once, 48)), "bold yellow")
+        )
     if edited:
-        lines.append(Text(out.say("cli.preview.edited", files=_names(edited, 200)), "bold yellow"))
+        lines.append(
+            Text(
+                out.say("cli.retry.edited" if done else "cli.preview.edited", files=_names(edited, 200)), "bold yellow"
+            )
+        )
     return lines
 
 

@@ -55,6 +55,7 @@ class Session:
             out.work_on(str(store))
         self.settings, self.sources = Settings.discover(overrides=overrides)
         out.verbose = self.settings.log.verbose
+        out.tools_loaded = bool(common.tools or self.settings.tools.modules)
 
     # -- Tools ------------------------------------------------------------------------------------------------------
 

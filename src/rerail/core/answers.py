@@ -5,11 +5,12 @@ Rules of this file:
   them gets the n-th answer. Arguments are not resolved for that: the step's definition and the digests of what it needs
   stand for them.
 - A question is the same question if it is about the same failure, or about the same table of steps.
+- The time that a run lay dead is nobody's: no answer took it, and no person (`dead`: how much there was before).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,15 +52,18 @@ class Given:
     end: int = 0  # the number of the answer's first event
     events: tuple[Event, ...] = ()
     looked: Given | None = None  # whether its effect is there, if somebody looked
+    dead: float = 0.0
+    dead_after: float = 0.0  # when it was answered
 
-    def answer(self, batch: Batch) -> None:
+    def answer(self, batch: Batch, dead: float = 0.0) -> None:
         """What came of it."""
         self.at, self.end, self.events = batch[0].at, batch[0].seq, tuple(record.event for record in batch)
+        self.dead_after = dead
 
     @property
     def lasted(self) -> float:
-        """How long the answer took."""
-        return max(0.0, self.at - self.asked_at) if self.at is not None else 0.0
+        """How long the answer took, while the run was alive."""
+        return max(0.0, self.at - self.asked_at - (self.dead_after - self.dead)) if self.at is not None else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,7 @@ class Word:
     seq: int
     at: float
     events: tuple[Event, ...]
+    dead: float = 0.0
 
     @property
     def about(self) -> tuple[str, str] | None:
@@ -87,6 +92,18 @@ class Answers:
     calls: dict[tuple[str, int], Given] = field(default_factory=dict)  # by step and attempt
     words: list[Word] = field(default_factory=list)
     open: dict[tuple[str, str], Given] = field(default_factory=dict)  # questions by kind and step
+    deaths: list[tuple[int, float]] = field(
+        default_factory=list
+    )  # by the event that ended each: all dead seconds so far
+
+    @property
+    def dead(self) -> float:
+        """How many seconds the run lay dead so far."""
+        return self.deaths[-1][1] if self.deaths else 0.0
+
+    def dead_before(self, seq: int) -> float:
+        """How many seconds the run lay dead before an event."""
+        return max((total for ended, total in self.deaths if ended < seq), default=0.0)
 
     def nth(self, key: Key, n: int) -> Given | None:
         """The n-th time that this was asked, from 0."""
@@ -104,7 +121,7 @@ class Answers:
 
     def add(self, key: Key, seq: int, at: float) -> Given:
         """Something is asked."""
-        one = Given(key, seq, at)
+        one = Given(key, seq, at, dead=self.dead)
         self.given.setdefault(key, []).append(one)
         return one
 
@@ -121,16 +138,16 @@ class Answers:
                 track = state.tracks[event.step]
                 fell_back = track.heal is not None and track.heal.fallback
                 key = call_key(state, track, state.tool_of(track), fallback=fell_back)
-                self.add(key, first.seq, first.at).answer(batch)
+                self.add(key, first.seq, first.at).answer(batch, self.dead)
             case ev.StepSucceeded() | ev.StepFailed() as event if (event.step, event.attempt) in self.calls:
                 if (call := self.calls[event.step, event.attempt]).at is None:
-                    call.answer(batch)
+                    call.answer(batch, self.dead)
             case ev.StepVerified() as event if (event.step, event.attempt) in self.calls:
                 call = self.calls[event.step, event.attempt]
-                call.looked = Given((), first.seq, call.at or first.at)
-                call.looked.answer(batch)
+                call.looked = Given((), first.seq, call.at or first.at, dead=call.dead_after)
+                call.looked.answer(batch, self.dead)
             case _ if is_word(batch):
-                self.words.append(Word(first.seq, first.at, tuple(record.event for record in batch)))
+                self.words.append(Word(first.seq, first.at, tuple(record.event for record in batch), self.dead))
             case _:
                 self._conclude(batch)
 
@@ -152,11 +169,13 @@ class Answers:
                     continue
             one = self.open.pop(which, None)
             if one is not None and not getattr(record.event, "late", False):
-                one.answer(batch)
+                one.answer(batch, self.dead)
                 return
 
 
-def gathered(run: str, batches: Iterable[Batch], tools: Tools) -> tuple[Answers, State]:
+def gathered(
+    run: str, batches: Iterable[Batch], tools: Tools, heard: Mapping[int, float] | None = None
+) -> tuple[Answers, State]:
     """All answers of a history, and the state at its end."""
     answers, state = Answers(), State(run)
     before = 0.0
@@ -166,6 +185,9 @@ def gathered(run: str, batches: Iterable[Batch], tools: Tools) -> tuple[Answers,
             if isinstance(action, Ask) and (action.question, action.step) not in answers.open:
                 key = question_key(state, action.question, action.step)
                 answers.open[action.question, action.step] = answers.add(key, batch[0].seq, now or 0.0)
+        hear(state, batch, heard or {})
+        if isinstance(batch[0].event, ev.Resumed) and state.active_since is not None:
+            answers.deaths.append((batch[0].seq, answers.dead + max(0.0, batch[0].at - state.at)))
         answers.take(state, batch)
         for record in batch:
             evolve(state, record.event, record.at, record.seq)
@@ -188,6 +210,22 @@ def batches(records: Iterable[Record]) -> Iterator[Batch]:
         batch.append(record)
     if batch:
         yield batch
+
+
+def last_heard(records: Iterable[Record]) -> dict[int, float]:
+    """When the last word was heard before each time that a run was taken up again, announcements included."""
+    found: dict[int, float] = {}
+    last = 0.0
+    for record in records:
+        if isinstance(record.event, ev.Resumed):
+            found[record.seq] = last
+        last = record.at
+    return found
+
+
+def hear(state: State, batch: Batch, heard: Mapping[int, float]) -> None:
+    """Let a state know how long its run was alive, if it is taken up again: batches hold no announcements."""
+    state.at = max(state.at, heard.get(batch[0].seq, 0.0))
 
 
 def _belongs(batch: Batch, event: Event) -> bool:

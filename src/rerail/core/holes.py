@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 from rerail.core.plan import Fault, Plan, Step, ToolShape, names_of
@@ -32,23 +32,28 @@ def _may_be_skipped(step: Step) -> bool:
 
 
 def _of_step(step: Step, tool: ToolShape, names: Names, optional: set[str]) -> Iterator[Fault]:
+    for argument, other in not_accepted(step, tool, names, optional):
+        message = tell("warn.plan.hole", argument=argument, other=other, tool=tool.name)
+        yield Fault("HOLE_POSSIBLE", message, step.id)
+
+
+def not_accepted(step: Step, tool: ToolShape, names: Names, missing: Container[str]) -> Iterator[tuple[str, str]]:
+    """The arguments that could not do without the outputs of these steps, each with the one that it is made from."""
     try:
         template = compile_args(step.args, names)
     except ValueError:
         return  # a bad reference is a fault of its own
-    if not any(ref.step in optional for ref in template.refs):
+    if not any(ref.step in missing for ref in template.refs):
         return
     places: dict[Path, str] = {}
-    args = _without(template.value, optional, places, ())
+    args = _without(template.value, missing, places, ())
     for fault in tool.schema.faults(args):
         if fault.path in places:
-            argument = ".".join(map(str, fault.path))
-            message = tell("warn.plan.hole", argument=argument, other=places[fault.path], tool=tool.name)
-            yield Fault("HOLE_POSSIBLE", message, step.id)
+            yield ".".join(map(str, fault.path)), places[fault.path]
 
 
-def _without(value: Any, optional: set[str], places: dict[Path, str], path: Path) -> Any:
-    """The arguments as they are when every optional step was skipped; other outputs are not known yet."""
+def _without(value: Any, optional: Container[str], places: dict[Path, str], path: Path) -> Any:
+    """The arguments as they are when every one of these steps was skipped; other outputs are not known yet."""
     if isinstance(value, Ref | Mixed):
         refs = [value] if isinstance(value, Ref) else [part for part in value.parts if isinstance(part, Ref)]
         missing = next((ref.step for ref in refs if ref.step in optional), None)

@@ -14,11 +14,12 @@ from rerail.core.commands import Preview, acted_once, edited_files, estimated
 from rerail.core.decide import Note, decide
 from rerail.core.events import Event
 from rerail.core.fold import evolve
-from rerail.core.plan import Effect
+from rerail.core.holes import not_accepted
+from rerail.core.plan import Effect, names_of
 from rerail.core.state import State, downstream
 from rerail.core.texts import say
 from rerail.core.tools import Tools
-from rerail.core.track import Status, Track
+from rerail.core.track import Phase, Status, Track
 from rerail.core.verdict import run_status, status_of
 
 ENDED = frozenset({Status.SUCCEEDED, Status.DEGRADED, Status.FAILED, Status.SKIPPED, Status.CANCELLED})
@@ -34,6 +35,8 @@ def outlook(state: State, tools: Tools, step: str, events: Sequence[Event], now:
     becomes: dict[str, str] = {}
     kept: list[str] = []
     asks: list[str] = []
+    missing = {track.id for track in state.tracks.values() if track.phase is Phase.SKIPPED}
+    names = names_of([track.step for track in state.tracks.values()] if missing else [])
     for track in state.tracks.values():
         status, was = status_of(state, track)[0], before.get(track.id)
         if status in ENDED:
@@ -44,7 +47,9 @@ def outlook(state: State, tools: Tools, step: str, events: Sequence[Event], now:
         elif _stands(track):
             kept.append(track.id)
         elif status not in (Status.RUNNING, Status.IN_DOUBT) and (track.id in behind or was in ENDED or was is None):
-            rows.append({"step": track.id, "why": _why(track, asked=track.id == step)})
+            spec = tools.get(state.tool_of(track)) if missing else None
+            hole = next(not_accepted(track.step, spec, names, missing), None) if spec is not None else None
+            rows.append({"step": track.id, "why": _why(track, hole, asked=track.id == step)})
             if track.step.confirm and not track.confirmed:
                 asks.append(track.id)
     chain = [row["step"] for row in rows]
@@ -71,7 +76,9 @@ def _stands(track: Track) -> bool:
     return track.automatic and track.result is not None and track.result.effect is Effect.ONCE
 
 
-def _why(track: Track, *, asked: bool) -> str:
+def _why(track: Track, hole: tuple[str, str] | None, *, asked: bool) -> str:
+    if hole is not None:  # it ends before its call, which nobody would call running
+        return say("reason.hole_ahead", argument=hole[0], other=hole[1])
     if asked:
         return say("reason.asked_for")
     return say("reason.if_inputs_change" if track.result is not None else "reason.has_not_run")

@@ -6,7 +6,8 @@ Rules of this file:
 - An answer that the history does not hold is unknown, and so is what depends on it; what does not, goes on.
 - Without the definition of a tool nobody knows what would have been decided about it: from where the run goes its own
   way all that had not ended is unknown. The same holds where something unknown may use up what the whole run has.
-- Time is what the history says: a call lasts as long as it did, a wait as long as the other settings say.
+- Time is what the history says: a call lasts as long as it did, a wait as long as the other settings say. The time that
+  the run lay dead counts in neither.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -29,7 +30,9 @@ from rerail.core.answers import (
     batches,
     call_key,
     gathered,
+    hear,
     is_decided,
+    last_heard,
     moment,
     question_key,
 )
@@ -157,10 +160,13 @@ def replay(
     ``branch_at`` lets it go its own way from an event on even if nothing is different: where all answers are held that
     leads to the same end, which is a law. ``missing`` are the tools of which nothing is known but their names.
     """
-    found = list(batches(records))
-    answers, end = gathered(run, found, tools)
+    records = list(records)
+    found, heard = list(batches(records)), last_heard(records)
+    answers, end = gathered(run, found, tools, heard)
+    if records:
+        end.at = records[-1].at
     way = _Way(run, answers, tools, changes, tuple(missing))
-    branch = way.follow(found, branch_at)
+    branch = way.follow(found, branch_at, heard)
     if branch:
         way.go_on()
     return way.told(end, found, branch)
@@ -220,7 +226,7 @@ class _Way:
     def __post_init__(self) -> None:
         self.state = State(self.run)
 
-    def follow(self, found: list[Batch], branch_at: int) -> int:
+    def follow(self, found: list[Batch], branch_at: int, heard: Mapping[int, float]) -> int:
         """Go along with the history while both settings lead to the same; the first event that would be another."""
         old = State(self.run)
         last = 0.0
@@ -235,6 +241,8 @@ class _Way:
                 self.drift = seq
                 if old.policy != self.state.policy:
                     self._miss_tools()
+            for state in (old, self.state):
+                hear(state, batch, heard)
             for record in batch:
                 evolve(old, record.event, record.at, record.seq)
                 self._write(self._under_these(record.event), record.at, record.seq)
@@ -276,6 +284,7 @@ class _Way:
     def _branch(self, seq: int, now: float, actions: list[Action]) -> None:
         """Leave the history: what is under way comes to what it came to, and people are heard where they were asked."""
         self.now = now
+        dead = self.answers.dead_before(seq)  # what it lay dead after that, it would not have
         self._miss_tools()
         self.instead = tuple(told for action in actions[:3] for told in _told(action))
         self._counts = self.answers.asked_before(seq)
@@ -285,14 +294,15 @@ class _Way:
         for one in self.answers.questions_under_way(seq):
             action = Ask(one.key[0], one.key[1] if one.key[1] in self.state.tracks else "")
             self._once(action.question, action.step, self._attempt(action.step))
-            self._await_answer(action, one, one.asked_at)
+            self._await_answer(action, one, one.asked_at + dead - one.dead)
         for word in self.answers.words:
             if word.seq >= seq:
                 self.left += 1
+                said_at = word.at - (word.dead - dead)
                 if word.about is None:
-                    self._wishes.append(word.at)
+                    self._wishes.append(said_at)
                 else:
-                    self._words.setdefault(word.about, []).append(word)
+                    self._words.setdefault(word.about, []).append(replace(word, at=said_at))
 
     # -- On its own ---------------------------------------------------------------------------------------------------
 
@@ -524,7 +534,8 @@ class _Way:
         if self.sight is not None and not self._reaches_all():
             self.sight = None
         calls, slept = (self.sight.calls, self.sight.waited) if self.sight is not None else (self.calls, self.waited)
-        spent = _spent(self.state, str(run_status(self.state)) if known else UNKNOWN, self.now)
+        until = self.now if branch else end.at
+        spent = _spent(self.state, str(run_status(self.state)) if known else UNKNOWN, until)
         steps = []
         for step in dict.fromkeys([*end.tracks, *self.state.tracks]):
             one, other = end.tracks.get(step), self.state.tracks.get(step)

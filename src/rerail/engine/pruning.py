@@ -50,7 +50,8 @@ class Wanted:
 async def prune(store: Store, wanted: Wanted, *, dry_run: bool = False) -> AsyncIterator[tuple[list[Pruned], int]]:
     """Remove families of runs, the oldest first; tells of each what became of its runs, and how many contents went."""
     for family in reversed(_families(await store.heads(limit=ALL))[wanted.keep :]):
-        if family[0].status not in wanted.status or max(head.updated_at for head in family) >= wanted.before:
+        ended_otherwise = family[0].status in AT_REST and family[0].status not in wanted.status
+        if ended_otherwise or max(head.updated_at for head in family) >= wanted.before:
             continue
         reason = await _why_not(store, family, wanted.status)
         dropped = 0

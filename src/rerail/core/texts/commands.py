@@ -57,6 +57,10 @@ COMMANDS: dict[str, dict[str, str]] = {
         "en": "load tools with --tools file.py or --tools module:attr; see them with: rerail tools",
         "zh": "用 --tools file.py 或 --tools module:attr 加载工具；查看工具：rerail tools",
     },
+    "cli.hint.tools_given": {
+        "en": "none of the loaded tools has this name; see them with: rerail tools",
+        "zh": "已加载的工具中没有此名称；查看工具：rerail tools",
+    },
     "cli.error.origin": {
         "en": "the tools of run {run} cannot be loaded again: {reason}",
         "zh": "任务 {run} 的工具无法重新加载：{reason}",
@@ -136,8 +140,8 @@ COMMANDS: dict[str, dict[str, str]] = {
     "cli.report.waiting": {"en": "Waiting for somebody", "zh": "等待人工处理"},
     "cli.report.next": {"en": "Next", "zh": "下一步"},
     "cli.show.title": {
-        "en": "run {run} · started {at} · retried {retries:time|times} · plan revision {revision}",
-        "zh": "任务 {run} · 开始于 {at} · 重试 {retries} 次 · 计划第 {revision} 版",
+        "en": "run {run} · started {at} · retries used: {retries}/{limit} · plan revision {revision}",
+        "zh": "任务 {run} · 开始于 {at} · 已用重试 {retries}/{limit} 次 · 计划第 {revision} 版",
     },
     "cli.show.owner": {"en": "driven by process {owner}", "zh": "由进程 {owner} 执行"},
     "cli.show.hidden": {
@@ -216,6 +220,14 @@ COMMANDS: dict[str, dict[str, str]] = {
     "cli.preview.once": {
         "en": "Would happen again, and must not happen twice: {steps}",
         "zh": "将再次发生、但不应发生两次：{steps}",
+    },
+    "cli.retry.once": {
+        "en": "Happens again, and must not happen twice: {steps}",
+        "zh": "正在再次发生、但不应发生两次：{steps}",
+    },
+    "cli.retry.edited": {
+        "en": "Edited by somebody, and made again (the archive keeps the edited ones): {files}",
+        "zh": "以下文件经人工修改，正在重新生成（修改后的版本保留在归档中）：{files}",
     },
     "cli.preview.edited": {
         "en": "Edited by somebody, and would be made again (the archive keeps the edited ones): {files}",

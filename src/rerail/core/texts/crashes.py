@@ -57,6 +57,10 @@ CRASHES: dict[str, dict[str, str]] = {
         "en": "nothing was tested: of {not_reached:crash point|crash points} none was reached ({seconds})",
         "zh": "没有测试任何内容：{not_reached} 个崩溃点一个也没有到达（{seconds}）",
     },
+    "cli.crash.undisturbed": {
+        "en": "Without any crash the run itself ends {status}: that, too, is what each of these runs was held against.",
+        "zh": "即使没有崩溃，任务本身的结果也是“{status}”：每次执行都与这一结果比较。",
+    },
     "cli.crash.hint_untested": {
         "en": "each run went otherwise than the undisturbed one, and was over before its crash point. Tools that remember"
         " earlier runs do that: let them begin anew in each run, or try other points (--points, --seed)",

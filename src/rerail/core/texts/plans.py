@@ -123,8 +123,8 @@ PLANS: dict[str, dict[str, str]] = {
     "refuse.plan.schema_faulty": {"en": "{name}.schema: {problem}", "zh": "{name}.schema：{problem}"},
     "refuse.plan.follow_up_unreadable": {"en": "follow_up: {error}", "zh": "follow_up：{error}"},
     "refuse.plan.step_no_mapping": {
-        "en": "step {index} is {kind}; a step is a mapping with 'tool'",
-        "zh": "第 {index} 个步骤是 {kind}；步骤应为含 'tool' 的映射",
+        "en": "steps[{index}] is {kind}; a step is a mapping with 'tool'",
+        "zh": "steps[{index}] 是 {kind}；步骤应为含 'tool' 的映射",
     },
     "refuse.plan.objective_no_text": {
         "en": "objective: expected a text, got {kind}",

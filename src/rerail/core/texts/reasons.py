@@ -23,6 +23,10 @@ REASONS: dict[str, dict[str, str]] = {
     "reason.not_twice": {"en": "step {id!r} must not happen twice", "zh": "步骤 {id!r} 不能发生两次"},
     "reason.asked_for": {"en": "asked for", "zh": "按要求"},
     "reason.if_inputs_change": {"en": "runs again only if its inputs change", "zh": "仅当输入变化时重新执行"},
+    "reason.hole_ahead": {
+        "en": "fails before its call: argument {argument!r} needs the output of step {other!r}, which is missing",
+        "zh": "会在调用前失败：参数 {argument!r} 需要步骤 {other!r} 的输出，而该输出缺失",
+    },
     "reason.has_not_run": {"en": "has not run", "zh": "尚未执行"},
     "reason.used": {"en": "{name}: {spent:g} of {limit:g} used", "zh": "{name}：已用 {spent:g}，上限 {limit:g}"},
     "reason.there.more": {"en": " and {count} more", "zh": " 等（另有 {count} 个）"},

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 REPLAYS: dict[str, dict[str, str]] = {
     "refuse.settings.not_replayed": {
-        "en": "{name} is no setting that a run records; those that can be replayed: {known}",
+        "en": "{name} is no setting that a run records; those that can be replayed:{known}",
         "zh": "{name} 不是任务会记录的设置；可以重放的设置：{known}",
     },
     "refuse.settings.not_replayed_near": {
-        "en": "{name} is no setting that a run records; did you mean {near}? Those that can be replayed: {known}",
+        "en": "{name} is no setting that a run records; did you mean {near}? Those that can be replayed:{known}",
         "zh": "{name} 不是任务会记录的设置；您是不是要找 {near}？可以重放的设置：{known}",
     },
     "refuse.settings.nothing_to_replay": {
-        "en": "no other setting is named; those that can be replayed: {known}",
+        "en": "no other setting is named; those that can be replayed:{known}",
         "zh": "没有给出其他设置；可以重放的设置：{known}",
     },
     "hint.settings.replay": {
@@ -29,7 +29,7 @@ REPLAYS: dict[str, dict[str, str]] = {
         "en": "The same up to event {seq}; there, instead:",
         "zh": "在事件 {seq} 之前完全相同；从此处开始改为：",
     },
-    "cli.replay.does": {"en": "  {does} {what}", "zh": "  {does} {what}"},
+    "cli.replay.does": {"en": "{does} {what}", "zh": "{does} {what}"},
     "cli.replay.unknown": {
         "en": "How it would have ended is unknown: the history does not hold",
         "zh": "结果未知：历史中没有",

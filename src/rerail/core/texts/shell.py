@@ -8,8 +8,8 @@ SHELL: dict[str, dict[str, str]] = {
         "zh": "在提示符下输入命令，带补全，并显示期间发生的事。",
     },
     "cli.about.shell": {
-        "en": "Type commands at a prompt: every command of the command line, with or without a slash.\n\nTab completes commands, runs, stages, steps and options; what happens to runs meanwhile appears above the prompt. The options given here hold for every line. Lines from a pipe are run in order, without a prompt; the exit code is the worst of theirs.",
-        "zh": "在提示符下输入命令：命令行的所有命令，带不带斜杠都可以。\n\nTab 补全命令、任务、阶段、步骤和选项；期间任务发生的事会显示在提示符上方。此处给出的选项对每一行有效。来自管道的各行依次执行，不显示提示符；退出码是其中最差的一个。",
+        "en": "Type commands at a prompt: every command of the command line but those that want the terminal for themselves (shell, serve, mcp, worker), with or without a slash.\n\nTab completes commands, runs, stages, steps and options; what happens to runs meanwhile appears above the prompt. The options given here hold for every line. Lines from a pipe are run in order, without a prompt; the exit code is the worst of theirs.",
+        "zh": "在提示符下输入命令：命令行的所有命令（独占终端的 shell、serve、mcp、worker 除外），带不带斜杠都可以。\n\nTab 补全命令、任务、阶段、步骤和选项；期间任务发生的事会显示在提示符上方。此处给出的选项对每一行有效。来自管道的各行依次执行，不显示提示符；退出码是其中最差的一个。",
     },
     "refuse.shell.no_extra": {
         "en": "a prompt needs the extra 'shell'; lines from a pipe do without it",
