@@ -230,6 +230,25 @@ def test_a_wrong_gate_is_told_which_ones_wait() -> None:
     assert found.value.hint == "did you mean 'check1'?"
 
 
+def test_why_an_output_is_missing_is_told_as_it_was() -> None:
+    """H9, V8: a step whose effect was found was not skipped; what stands below, however far, says so too."""
+    steps = (
+        Step("c", "t"), Step("d", "t", needs=(Need("c"),)), Step("e", "t", needs=(Need("d"),)),
+        Step("o", "t", critical=False), Step("p", "t", needs=(Need("o"),)),
+    )  # fmt: skip
+    found = (
+        started("c", Effect.ONCE), ev.StepFailed("c", 1, LATE, lost=True), ev.StepVerified("c", 1, "there", hole=True),
+    )  # fmt: skip
+    done = [event for name in "dep" for event in (started(name), ev.StepSucceeded(name, 1, 1, "x"))]
+    state = after(*found, ev.StepSkipped("o", "SKIP_OPTIONAL"), *done, steps=steps)
+    told = {name: row.degraded for name, row in result(state, {}, 200.0).steps.items()}
+    lost = "made without the output of step 'c': its answer was lost, only its effect was found"
+    assert told == {
+        "c": None, "d": lost, "e": lost, "o": None, "p": "made without the output of step 'o', which was skipped",
+    }  # fmt: skip
+    assert "跳过" not in str(result(state, {}, 200.0, "zh").steps["e"].degraded)
+
+
 def test_which_skips_leave_a_hole() -> None:
     """V1, H9: an optional step and one that a person wanted to do without; not one that was only for a failure."""
     steps = (Step("a", "t"), Step("o", "t", critical=False), Step("f", "t", needs=(Need("a", When.FAILURE),)))

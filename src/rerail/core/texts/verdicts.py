@@ -61,6 +61,10 @@ VERDICTS: dict[str, dict[str, str]] = {
         "en": "made without the output of step {step!r}, which was skipped",
         "zh": "缺少已跳过的步骤 {step!r} 的输出",
     },
+    "degraded.lost": {
+        "en": "made without the output of step {step!r}: its answer was lost, only its effect was found",
+        "zh": "缺少步骤 {step!r} 的输出：其结果丢失，仅核实到效果存在",
+    },
     # What may go wrong with a plan that may run.
     "warn.plan.hole": {
         "en": "argument {argument!r} is made from step {other!r}, which may be skipped, and {tool!r} does not accept "
