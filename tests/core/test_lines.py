@@ -29,6 +29,7 @@ from rerail.core.state import State
 from rerail.core.why import Moments, failures, place_of, story
 
 NO = Error("TOOL_FAILED", Category.TOOL, "it broke")
+DECLARED = Error("RESOLVED_FAILED", Category.PERMANENT, "ann declared the step failed")
 STEPS = (Step("a", "t", title="first"), Step("b", "u", needs=(Need("a"), Need("c", When.DONE))), Step("c", "t"))
 
 
@@ -88,6 +89,10 @@ SAID: list[tuple[Event, str, str, str]] = [
     (
         ev.StepFailed("a", 0, NO, called=False),
         "failed", "a", "failed before its tool was called: it broke [TOOL_FAILED, tool_error]",
+    ),
+    (
+        ev.StepFailed("a", 1, DECLARED, called=False),
+        "failed", "a", "attempt 1 failed: ann declared the step failed [RESOLVED_FAILED, permanent_error]",
     ),
     (ev.StepFailed("a", 1, NO, lost=True), "failed", "a", "the answer of attempt 1 is lost: it broke [TOOL_FAILED]"),
     (
@@ -273,6 +278,19 @@ def test_a_lost_answer_is_told_where_it_matters(effect: Effect, lost: bool) -> N
     lines = told(ev.StepStarted("a", 1, "t", effect), ev.StepFailed("a", 1, LOST, lost=True), step="a")
     assert any("attempt 1 was cut off: timed out" in line for line in lines)
     assert any("its answer is lost" in line for line in lines) is lost
+
+
+def test_a_call_that_a_person_declares_failed_was_made() -> None:
+    """E3, X7: its answer was lost; nobody says that it failed before its tool was called."""
+    lines = told(
+        ev.StepStarted("a", 1, "t", Effect.ONCE), ev.StepFailed("a", 1, LOST, 2.0, lost=True),
+        ev.Acted("resolve", "ann", "a", outcome="failed"), ev.StepFailed("a", 1, DECLARED, called=False),
+    )  # fmt: skip
+    assert any(
+        line.endswith("a: attempt 1 failed: ann declared the step failed [RESOLVED_FAILED, permanent_error]")
+        for line in lines
+    )
+    assert "before its tool" not in "\n".join(lines)
 
 
 def test_where_a_step_stands_and_what_to_do_next() -> None:

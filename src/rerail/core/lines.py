@@ -173,7 +173,9 @@ class Lines:
 
     def failed(self, event: ev.StepFailed) -> Said:
         error = event.error
-        key = "lost" if event.lost else "failed" if event.called else "failed_before"
+        # A person's word on a call in doubt is no call itself, and comes after one.
+        called = event.called or error.code == "RESOLVED_FAILED"
+        key = "lost" if event.lost else "failed" if called else "failed_before"
         if event.not_now is not None and not event.lost:
             key = "not_now"
         message = reason_in(self.lang, error.code, error.message, error.data)

@@ -187,9 +187,11 @@ class _Teller:
     def failed(self, event: ev.StepFailed, time: str) -> list[str]:
         error = event.error
         message = reason_in(self.lang, error.code, error.message, error.data)
-        key = (
-            "why.cut_off" if event.lost and not event.elapsed else "why.failed" if event.called else "why.failed_before"
-        )
+        key = "why.failed" if event.called else "why.failed_before"
+        if event.lost and not event.elapsed:
+            key = "why.cut_off"
+        elif error.code == "RESOLVED_FAILED":  # a person's word on a call in doubt: it was made, and took nobody's time
+            key = "why.declared"
         line = self.say(
             key, time=time, who=self.who(event.step), attempt=event.attempt, elapsed=span(event.elapsed),
             message=message, code=error.code, category=error.category,

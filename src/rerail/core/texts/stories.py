@@ -39,6 +39,10 @@ STORIES: dict[str, dict[str, str]] = {
         "en": "{time}  {who}failed before its tool was called: {message} [{code}, {category}]",
         "zh": "{time}  {who}调用工具之前失败：{message} [{code}, {category}]",
     },
+    "why.declared": {
+        "en": "{time}  {who}attempt {attempt} failed: {message} [{code}, {category}]",
+        "zh": "{time}  {who}第 {attempt} 次尝试失败：{message} [{code}, {category}]",
+    },
     "why.place": {"en": "          at {place}", "zh": "          位于 {place}"},
     "why.confirm": {"en": " for a confirmation", "zh": "（等待确认）"},
     "why.lost": {
