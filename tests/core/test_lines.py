@@ -247,7 +247,7 @@ def test_the_story_of_a_step() -> None:
         ev.StepSucceeded("a", 3, {"n": "x" * 300}, elapsed=1.5, unverified=True),
         step="a",
     )
-    assert lines[0] == "Step a calls t (first)." and lines[-1] == "Now: degraded"
+    assert lines[0] == "Step a calls t (first)." and lines[-1] == "Now: degraded: a fallback stood in: no"
     assert lines[1] == '  +2.0 s  attempt 1: called t with {"x":1}'
     assert lines[2] == "  +3.0 s  attempt 1 failed after 1.0 s: no [TOOL_FAILED, parameter_error]"
     assert lines[3] == "          at tools.py:3 (send)"
@@ -353,7 +353,7 @@ def test_the_story_of_a_run() -> None:
         words[4] == "a: looked whether the effect is there: absent" and words[5] == "→ asking for a repair of this step"
     )
     assert words[6].startswith("a: the rules know no remedy") and "(a); a new plan is asked for" in words[7]
-    assert words[8] == "m was asked (repair): 15 tokens, 0.5000, 2.0 s"
+    assert words[8] == "a: m was asked (repair): 15 tokens, 0.5000, 2.0 s"
     assert words[9] == "m was asked (repair) in vain: odd (2 tokens, 2.0 s)"
     assert words[10] == "no repair: no idea" and words[11] == "a change by somebody was refused: x; y"
     assert words[12] == "new plan (revision 2) by m: -" and words[13] == "c: not needed [SKIP_USER]"
@@ -369,6 +369,24 @@ def test_the_story_of_a_run() -> None:
     assert "host" in words[25] and "it ended with 1" in words[26]
     assert words[27].startswith("cancelled: cancelled: 3 of 3") and lines[-1] == "Next: rerail retry r --dry-run"
     assert told(*[record.event for record in begun()][2:])[-1].startswith("Now: running")
+
+
+def test_steps_that_fail_side_by_side_are_told_apart() -> None:
+    """H1: what was done about a failure names its step, unless the line before is about it."""
+    no = {"category": Category.TOOL, "rung": Rung.FAIL}
+    lines = told(
+        *(ev.StepStarted(step, 1, "t") for step in "abc"), *(ev.StepFailed(step, 1, NO) for step in "abc"),
+        ev.RetryScheduled("c", 2, 4, 2, 0.0, 0.0), ev.Recovered("a", 1, Rung.ALTERNATIVE, tool="v"),
+        ev.Reflected("b", 1, **no, by="m", root_cause="odd", refused=("tried",)), ev.Reflected("b", 1, **no),
+        ev.Consulted("reflect", "a", "m", 1, 1), ev.Declined("repair", "c", "no idea"),
+        ev.PlanRejected("m", ("x",), step="a"),
+        steps=(Step("a", "t"), Step("b", "t"), Step("c", "t")),
+    )  # fmt: skip
+    assert [line[10:] for line in lines[4:-1]] == [
+        "→ attempt 2 of 4 at once (2 left after that)", "→ a: another tool: v", "b: m: odd (tool_error, 0 % sure)",
+        "  (not tried: tried)", "→ nothing left to try in this round", "→ nothing left to try in this round",
+        "a: m was asked (reflect): 2 tokens, 0 ms", "c: no repair: no idea", "a: a change by m was refused: x",
+    ]  # fmt: skip
 
 
 def test_only_what_is_about_a_step_is_in_its_story() -> None:
