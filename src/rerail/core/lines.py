@@ -140,8 +140,8 @@ class Lines:
         return "act", event.step, self._said("acted", by=event.by or "?", action=event.action, what=what).rstrip()
 
     def cancelled(self, event: ev.Cancelled) -> Said:
-        reason = self.told(event.reason)
-        return "cancelled", "", self._said("cancelled", by=event.by or "?", reason=reason).rstrip()
+        reason = self.say("why.because", reason=self.told(event.reason)) if event.reason else ""
+        return "cancelled", "", self._said("cancelled", by=event.by or "?", reason=reason)
 
     def stopped(self, event: ev.Stopped) -> Said:
         words, reason = self.say(f"stop.{event.code}"), self.told(event.reason)
@@ -183,7 +183,8 @@ class Lines:
         return ("retry" if key == "not_now" else "failed"), event.step, words
 
     def verified(self, event: ev.StepVerified) -> Said:
-        return "heal", event.step, self._said(f"verified.{event.effect}", reason=self.told(event.reason)).rstrip()
+        reason = self.say("why.and", reason=self.told(event.reason)) if event.reason else ""
+        return "heal", event.step, self._said(f"verified.{event.effect}", reason=reason)
 
     def skipped(self, event: ev.StepSkipped) -> Said:
         track, message = self._state.tracks.get(event.step), self.told(event.message)

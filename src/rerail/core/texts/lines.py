@@ -41,7 +41,7 @@ LINES: dict[str, dict[str, str]] = {
         "zh": "{by} 恢复了任务；结果丢失：{lost}",
     },
     "cli.line.acted": {"en": "{by}: {action} {what}", "zh": "{by}：{action} {what}"},
-    "cli.line.cancelled": {"en": "cancelled by {by} {reason}", "zh": "{by} 取消了任务 {reason}"},
+    "cli.line.cancelled": {"en": "cancelled by {by}{reason}", "zh": "{by} 取消了任务{reason}"},
     "cli.line.stopped": {
         "en": "no more steps are started: {words} ({reason}) [{code}]",
         "zh": "不再启动步骤：{words}（{reason}）[{code}]",
@@ -67,9 +67,9 @@ LINES: dict[str, dict[str, str]] = {
         "zh": "第 {attempt} 次的结果丢失：{message} [{code}]",
     },
     "cli.line.not_now": {"en": "'not now': {message}", "zh": "暂时不可用：{message}"},
-    "cli.line.verified.there": {"en": "looked: the effect is there {reason}", "zh": "已核实：效果存在 {reason}"},
-    "cli.line.verified.absent": {"en": "looked: the effect is not there {reason}", "zh": "已核实：效果不存在 {reason}"},
-    "cli.line.verified.unknown": {"en": "looked: nobody can tell {reason}", "zh": "无法核实 {reason}"},
+    "cli.line.verified.there": {"en": "looked: the effect is there{reason}", "zh": "已核实：效果存在{reason}"},
+    "cli.line.verified.absent": {"en": "looked: the effect is not there{reason}", "zh": "已核实：效果不存在{reason}"},
+    "cli.line.verified.unknown": {"en": "looked: nobody can tell{reason}", "zh": "无法核实{reason}"},
     "cli.line.skipped": {"en": "{message} [{code}]", "zh": "{message} [{code}]"},
     "cli.line.kept": {"en": "kept: its inputs did not change", "zh": "保留：输入没有变化"},
     "cli.line.kept_needless": {
