@@ -111,14 +111,20 @@ SAID: list[tuple[Event, str, str, str]] = [
         "succeeded", "a", "kept, and out of date: a step it was made from was not needed this time",
     ),
     (ev.StepRenewed("a"), "retry", "a", "its inputs changed, so it runs again"),
-    (ev.RetryScheduled("a", 2, 4, 2, 3.0, 9.0), "retry", "a", "attempt 2 of 4 in 3.0 s (2 left after that)"),
-    (ev.RetryScheduled("a", 2, 4, 2, 0.0, 9.0), "retry", "a", "attempt 2 of 4 at once (2 left after that)"),
+    (ev.RetryScheduled("a", 2, 4, 2, 3.0, 9.0), "retry", "a", "retry 1 of 3 in 3.0 s (2 left after that)"),
+    (ev.RetryScheduled("a", 2, 4, 2, 0.0, 9.0), "retry", "a", "retry 1 of 3 at once (2 left after that)"),
     (ev.RetryScheduled("a", 2, 4, 2, 3.0, 9.0, not_now=True), "retry", "a", "waits 3.0 s, as its tool asked"),
     (
-        ev.RetryScheduled("a", 2, 4, 2, 3.0, 9.0, not_now=True, crashed=True),
-        "retry", "a", "attempt 2 of 4 in 3.0 s (2 left after that)",
+        ev.RetryScheduled("a", 1, 4, 3, 0.0, 9.0, not_now=True, crashed=True),
+        "retry", "a", "called again, at no cost: that its process died was not its fault",
     ),
     (ev.Reflected("a", 1, Category.TOOL, Rung.FAIL), "failed", "a", "nothing left to try in this round (tool_error)"),
+    (
+        ev.Reflected("a", 1, Category.TOOL, Rung.FAIL, refused=("x", "y")),
+        "failed", "a", "nothing left to try in this round (tool_error); x; y",
+    ),
+    (ev.Reflected("a", 1, Category.TOOL, Rung.SKIP, refused=("x",)), "say", "a", "nothing more was tried: x"),
+    (ev.Reflected("a", 1, Category.TOOL, Rung.FALLBACK, refused=("x",)), "say", "a", "nothing more was tried: x"),
     (ev.Recovered("a", 1, Rung.ALTERNATIVE, tool="v"), "heal", "a", "another tool: v"),
     (ev.Asked("reflect", "a", 1), "say", "a", "a mind is asked what to make of it"),
     (ev.Asked("replan", reason="a, b"), "say", "", "a new plan is asked for (a, b)"),
@@ -255,9 +261,9 @@ def test_the_story_of_a_step() -> None:
     assert lines[4:6] == ["          m: wrong unit (parameter_error, 70 % sure)", "            (not tried: tried)"]
     assert lines[6] == '          → adjusted arguments: {"x":2}'
     assert sum("tools.py" in line for line in lines) == 1  # said once
-    assert "          → attempt 3 of 4 at once (1 left after that)" in lines
+    assert "          → retry 2 of 3 at once (1 left after that)" in lines
     assert any("'not now': waiting 2.0 s" in line for line in lines) and any("at no cost" in line for line in lines)
-    assert "          → attempt 3 of 4 in 2.0 s (1 left after that)" in lines
+    assert "          → retry 2 of 3 in 2.0 s (1 left after that)" in lines
     assert any("called the fallback tool v" in line for line in lines)
     succeeded = next(line for line in lines if "succeeded in 1.5 s" in line)
     assert succeeded.endswith("x…") and len(succeeded.partition(": {")[2]) + 1 == 160
@@ -384,7 +390,7 @@ def test_steps_that_fail_side_by_side_are_told_apart() -> None:
         steps=(Step("a", "t"), Step("b", "t"), Step("c", "t")),
     )  # fmt: skip
     assert [line[10:] for line in lines[4:-1]] == [
-        "→ attempt 2 of 4 at once (2 left after that)", "→ a: another tool: v", "b: m: odd (tool_error, 0 % sure)",
+        "→ retry 1 of 3 at once (2 left after that)", "→ a: another tool: v", "b: m: odd (tool_error, 0 % sure)",
         "  (not tried: tried)", "→ nothing left to try in this round", "→ nothing left to try in this round",
         "a: m was asked (reflect): 2 tokens, 0 ms", "c: no repair: no idea", "a: a change by m was refused: x",
     ]  # fmt: skip

@@ -203,14 +203,22 @@ class Lines:
         return "retry", event.step, self._said("renewed")
 
     def scheduled(self, event: ev.RetryScheduled) -> Said:
-        key = "wait" if event.asked else "retry_now" if at_once(event.delay) else "retry"
-        words = self._said(key, attempt=event.attempt, of=event.of, delay=span(event.delay), left=event.retries_left)
+        if event.crashed:
+            return "retry", event.step, self._said("again")
+        key, (number, most) = "retry_now" if at_once(event.delay) else "retry", event.retry
+        key = "wait" if event.asked else key
+        words = self._said(key, number=number, most=most, delay=span(event.delay), left=event.retries_left)
         return "retry", event.step, words
 
     def reflected(self, event: ev.Reflected) -> Said | None:
-        if event.rung is not Rung.FAIL:
-            return None
-        return "failed", event.step, self._said("give_up", category=event.category)
+        # What was left of a budget may not be used (H5): where a step ends, its log says why not.
+        refused = "; ".join(map(self.told, event.refused))
+        if event.rung is Rung.FAIL:
+            reason = self.say("why.and", reason=refused) if refused else ""
+            return "failed", event.step, self._said("give_up", category=event.category, reason=reason)
+        if refused and event.rung in (Rung.SKIP, Rung.FALLBACK):
+            return "say", event.step, self._said("not_tried", reason=refused)
+        return None
 
     def recovered(self, event: ev.Recovered) -> Said:
         return "heal", event.step, rung_said(event, self.lang)

@@ -246,8 +246,8 @@ class _Teller:
         if event.not_now:
             return [self.say("why.not_now", who=who, delay=span(event.delay))]
         key = "why.retry_now" if at_once(event.delay) else "why.retry"
-        counts = {"attempt": event.attempt, "of": event.of, "left": event.retries_left}
-        return [self.say(key, who=who, delay=span(event.delay), **counts)]
+        number, most = event.retry
+        return [self.say(key, who=who, delay=span(event.delay), number=number, most=most, left=event.retries_left)]
 
     def reflected(self, event: ev.Reflected, time: str) -> list[str]:
         facts: list[tuple[str, dict[str, Any]]] = []

@@ -82,18 +82,23 @@ LINES: dict[str, dict[str, str]] = {
     },
     "cli.line.renewed": {"en": "its inputs changed, so it runs again", "zh": "输入已变化，重新执行"},
     "cli.line.retry": {
-        "en": "attempt {attempt} of {of} in {delay} ({left} left after that)",
-        "zh": "{delay} 后第 {attempt}/{of} 次尝试（之后还剩 {left} 次）",
+        "en": "retry {number} of {most} in {delay} ({left} left after that)",
+        "zh": "{delay} 后第 {number}/{most} 次重试（之后还剩 {left} 次）",
     },
     "cli.line.retry_now": {
-        "en": "attempt {attempt} of {of} at once ({left} left after that)",
-        "zh": "立即第 {attempt}/{of} 次尝试（之后还剩 {left} 次）",
+        "en": "retry {number} of {most} at once ({left} left after that)",
+        "zh": "立即第 {number}/{most} 次重试（之后还剩 {left} 次）",
+    },
+    "cli.line.again": {
+        "en": "called again, at no cost: that its process died was not its fault",
+        "zh": "重新调用，不计次数：进程中断不是它的错",
     },
     "cli.line.wait": {"en": "waits {delay}, as its tool asked", "zh": "按工具要求等待 {delay}"},
     "cli.line.give_up": {
-        "en": "nothing left to try in this round ({category})",
-        "zh": "本轮没有可尝试的办法了（{category}）",
+        "en": "nothing left to try in this round ({category}){reason}",
+        "zh": "本轮没有可尝试的办法了（{category}）{reason}",
     },
+    "cli.line.not_tried": {"en": "nothing more was tried: {reason}", "zh": "不再尝试：{reason}"},
     "cli.line.asked.reflect": {"en": "a mind is asked what to make of it", "zh": "请求反思"},
     "cli.line.asked.replan": {"en": "a new plan is asked for ({reason})", "zh": "请求重新规划（{reason}）"},
     "cli.line.consulted": {

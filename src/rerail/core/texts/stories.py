@@ -68,12 +68,12 @@ STORIES: dict[str, dict[str, str]] = {
     },
     "why.renewed": {"en": "{time}  its inputs changed, so it runs again", "zh": "{time}  输入已变化，重新执行"},
     "why.retry": {
-        "en": "          → {who}attempt {attempt} of {of} in {delay} ({left} left after that)",
-        "zh": "          → {who}{delay} 后第 {attempt}/{of} 次尝试（之后还剩 {left} 次）",
+        "en": "          → {who}retry {number} of {most} in {delay} ({left} left after that)",
+        "zh": "          → {who}{delay} 后第 {number}/{most} 次重试（之后还剩 {left} 次）",
     },
     "why.retry_now": {
-        "en": "          → {who}attempt {attempt} of {of} at once ({left} left after that)",
-        "zh": "          → {who}立即第 {attempt}/{of} 次尝试（之后还剩 {left} 次）",
+        "en": "          → {who}retry {number} of {most} at once ({left} left after that)",
+        "zh": "          → {who}立即第 {number}/{most} 次重试（之后还剩 {left} 次）",
     },
     "why.again": {
         "en": "          → {who}called again, at no cost: that its process died was not its fault",
