@@ -275,7 +275,9 @@ def test_a_summary_says_what_is_missing_and_nothing_of_what_is_not(kinds: str, l
         "k": (ev.StepSkipped("k", "SKIP_USER", by="ann"),),
         "s": (started("s"), ev.StepSucceeded("s", 1, 1, "x"), ev.Resumed("ann", stale=("s",))),
     }
-    state = after(*(event for name in "a" + kinds for event in ends[name]), steps=tuple(Step(n, "t") for n in "a" + kinds))
+    state = after(
+        *(event for name in "a" + kinds for event in ends[name]), steps=tuple(Step(n, "t") for n in "a" + kinds)
+    )
     said = summary(state, verdict(state))
     assert said == f"done, but not whole: {less}"
     assert summary(state, verdict(state), "zh") == retold(said, "zh") == f"已完成但不完整：{zh}"

@@ -87,14 +87,23 @@ STORIES: dict[str, dict[str, str]] = {
         "en": "          → {who}adjusted arguments: {args}",
         "zh": "          → {who}调整参数：{args}",
     },
-    "why.rung.alternative_tool": {"en": "          → {who}another tool: {tool}", "zh": "          → {who}换用工具：{tool}"},
+    "why.rung.alternative_tool": {
+        "en": "          → {who}another tool: {tool}",
+        "zh": "          → {who}换用工具：{tool}",
+    },
     "why.rung.producer": {
         "en": "          → {who}the step that made its input runs again",
         "zh": "          → {who}重新执行产生其输入的步骤",
     },
-    "why.rung.repair": {"en": "          → {who}repaired by {by}: {reason}", "zh": "          → {who}由 {by} 修复：{reason}"},
+    "why.rung.repair": {
+        "en": "          → {who}repaired by {by}: {reason}",
+        "zh": "          → {who}由 {by} 修复：{reason}",
+    },
     "why.rung.fallback": {"en": "          → {who}fallback: {what}", "zh": "          → {who}降级：{what}"},
-    "why.ask.repair": {"en": "          → {who}asking for a repair of this step", "zh": "          → {who}请求修复此步骤"},
+    "why.ask.repair": {
+        "en": "          → {who}asking for a repair of this step",
+        "zh": "          → {who}请求修复此步骤",
+    },
     "why.ask.replan": {"en": "          → {who}asking for a new plan", "zh": "          → {who}请求重新规划"},
     "why.give_up": {
         "en": "          → {who}nothing left to try in this round{because}",
