@@ -114,5 +114,5 @@ def test_a_retry_without_a_wait_is_at_once(here: Here) -> None:
     """H3: as the log and the story tell it."""
     plan = here.place.plan({"id": "a", "tool": "fail", "args": {"category": "transient_error"}, "retries": 1})
     run = here("run", plan, "--tools", "toolbox.py", "--json", "-q", code=1).json["run_id"]
-    assert "attempt 2 of 2 at once (0 left after that)" in here("logs", run, code=0).out
-    assert "attempt 2 of 2 at once (0 left after that)" in here("why", run, "a", code=0).out
+    assert "retry 1 of 1 at once (0 left after that)" in here("logs", run, code=0).out
+    assert "retry 1 of 1 at once (0 left after that)" in here("why", run, "a", code=0).out

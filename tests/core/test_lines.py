@@ -29,6 +29,7 @@ from rerail.core.state import State
 from rerail.core.why import Moments, failures, place_of, story
 
 NO = Error("TOOL_FAILED", Category.TOOL, "it broke")
+DECLARED = Error("RESOLVED_FAILED", Category.PERMANENT, "ann declared the step failed")
 STEPS = (Step("a", "t", title="first"), Step("b", "u", needs=(Need("a"), Need("c", When.DONE))), Step("c", "t"))
 
 
@@ -73,7 +74,7 @@ SAID: list[tuple[Event, str, str, str]] = [
     (ev.Acted("skip", "ann", "a", "not needed"), "act", "a", "ann: skip not needed"),
     (ev.Acted("confirm", "ann", "b", files=(FileMade("f.md", "d"),)), "act", "b", "ann: confirm (with another f.md)"),
     (ev.Acted("resolve", "ann", "b", files=(FileMade("f.md", "d"),)), "act", "b", "ann: resolve"),
-    (ev.Cancelled("ann", "late"), "cancelled", "", "cancelled by ann late"),
+    (ev.Cancelled("ann", "late"), "cancelled", "", "cancelled by ann: late"),
     (ev.Cancelled(), "cancelled", "", "cancelled by ?"),
     (ev.StepStarted("a", 1, "t"), "running", "a", "calls t"),
     (ev.StepStarted("a", 2, "t"), "running", "a", "calls t (attempt 2)"),
@@ -89,6 +90,10 @@ SAID: list[tuple[Event, str, str, str]] = [
         ev.StepFailed("a", 0, NO, called=False),
         "failed", "a", "failed before its tool was called: it broke [TOOL_FAILED, tool_error]",
     ),
+    (
+        ev.StepFailed("a", 1, DECLARED, called=False),
+        "failed", "a", "attempt 1 failed: ann declared the step failed [RESOLVED_FAILED, permanent_error]",
+    ),
     (ev.StepFailed("a", 1, NO, lost=True), "failed", "a", "the answer of attempt 1 is lost: it broke [TOOL_FAILED]"),
     (
         ev.StepFailed("a", 1, NO, lost=True, not_now=0.0),
@@ -96,7 +101,8 @@ SAID: list[tuple[Event, str, str, str]] = [
     ),
     (ev.StepFailed("a", 1, NO, not_now=5.0), "retry", "a", "'not now': it broke"),
     (ev.StepVerified("a", 1, "there"), "heal", "a", "looked: the effect is there"),
-    (ev.StepVerified("a", 1, "absent", reason="empty"), "heal", "a", "looked: the effect is not there empty"),
+    (ev.StepVerified("a", 1, "absent", reason="empty"), "heal", "a", "looked: the effect is not there; empty"),
+    (ev.StepVerified("a", 1, "unknown", reason="odd"), "heal", "a", "looked: nobody can tell; odd"),
     (ev.StepSkipped("a", "SKIP_USER", "because"), "skipped", "a", "because [SKIP_USER]"),
     (ev.StepKept("a"), "succeeded", "a", "kept: its inputs did not change"),
     (ev.StepKept("a", "once"), "succeeded", "a", "kept although its inputs changed: its effect must not happen twice"),
@@ -105,14 +111,20 @@ SAID: list[tuple[Event, str, str, str]] = [
         "succeeded", "a", "kept, and out of date: a step it was made from was not needed this time",
     ),
     (ev.StepRenewed("a"), "retry", "a", "its inputs changed, so it runs again"),
-    (ev.RetryScheduled("a", 2, 4, 2, 3.0, 9.0), "retry", "a", "attempt 2 of 4 in 3.0 s (2 left after that)"),
-    (ev.RetryScheduled("a", 2, 4, 2, 0.0, 9.0), "retry", "a", "attempt 2 of 4 at once (2 left after that)"),
+    (ev.RetryScheduled("a", 2, 4, 2, 3.0, 9.0), "retry", "a", "retry 1 of 3 in 3.0 s (2 left after that)"),
+    (ev.RetryScheduled("a", 2, 4, 2, 0.0, 9.0), "retry", "a", "retry 1 of 3 at once (2 left after that)"),
     (ev.RetryScheduled("a", 2, 4, 2, 3.0, 9.0, not_now=True), "retry", "a", "waits 3.0 s, as its tool asked"),
     (
-        ev.RetryScheduled("a", 2, 4, 2, 3.0, 9.0, not_now=True, crashed=True),
-        "retry", "a", "attempt 2 of 4 in 3.0 s (2 left after that)",
+        ev.RetryScheduled("a", 1, 4, 3, 0.0, 9.0, not_now=True, crashed=True),
+        "retry", "a", "called again, at no cost: that its process died was not its fault",
     ),
     (ev.Reflected("a", 1, Category.TOOL, Rung.FAIL), "failed", "a", "nothing left to try in this round (tool_error)"),
+    (
+        ev.Reflected("a", 1, Category.TOOL, Rung.FAIL, refused=("x", "y")),
+        "failed", "a", "nothing left to try in this round (tool_error); x; y",
+    ),
+    (ev.Reflected("a", 1, Category.TOOL, Rung.SKIP, refused=("x",)), "say", "a", "nothing more was tried: x"),
+    (ev.Reflected("a", 1, Category.TOOL, Rung.FALLBACK, refused=("x",)), "say", "a", "nothing more was tried: x"),
     (ev.Recovered("a", 1, Rung.ALTERNATIVE, tool="v"), "heal", "a", "another tool: v"),
     (ev.Asked("reflect", "a", 1), "say", "a", "a mind is asked what to make of it"),
     (ev.Asked("replan", reason="a, b"), "say", "", "a new plan is asked for (a, b)"),
@@ -242,16 +254,16 @@ def test_the_story_of_a_step() -> None:
         ev.StepSucceeded("a", 3, {"n": "x" * 300}, elapsed=1.5, unverified=True),
         step="a",
     )
-    assert lines[0] == "Step a calls t (first)." and lines[-1] == "Now: degraded"
+    assert lines[0] == "Step a calls t (first)." and lines[-1] == "Now: degraded: a fallback stood in: no"
     assert lines[1] == '  +2.0 s  attempt 1: called t with {"x":1}'
     assert lines[2] == "  +3.0 s  attempt 1 failed after 1.0 s: no [TOOL_FAILED, parameter_error]"
     assert lines[3] == "          at tools.py:3 (send)"
     assert lines[4:6] == ["          m: wrong unit (parameter_error, 70 % sure)", "            (not tried: tried)"]
     assert lines[6] == '          → adjusted arguments: {"x":2}'
     assert sum("tools.py" in line for line in lines) == 1  # said once
-    assert "          → attempt 3 of 4 at once (1 left after that)" in lines
+    assert "          → retry 2 of 3 at once (1 left after that)" in lines
     assert any("'not now': waiting 2.0 s" in line for line in lines) and any("at no cost" in line for line in lines)
-    assert "          → attempt 3 of 4 in 2.0 s (1 left after that)" in lines
+    assert "          → retry 2 of 3 in 2.0 s (1 left after that)" in lines
     assert any("called the fallback tool v" in line for line in lines)
     succeeded = next(line for line in lines if "succeeded in 1.5 s" in line)
     assert succeeded.endswith("x…") and len(succeeded.partition(": {")[2]) + 1 == 160
@@ -273,6 +285,19 @@ def test_a_lost_answer_is_told_where_it_matters(effect: Effect, lost: bool) -> N
     lines = told(ev.StepStarted("a", 1, "t", effect), ev.StepFailed("a", 1, LOST, lost=True), step="a")
     assert any("attempt 1 was cut off: timed out" in line for line in lines)
     assert any("its answer is lost" in line for line in lines) is lost
+
+
+def test_a_call_that_a_person_declares_failed_was_made() -> None:
+    """E3, X7: its answer was lost; nobody says that it failed before its tool was called."""
+    lines = told(
+        ev.StepStarted("a", 1, "t", Effect.ONCE), ev.StepFailed("a", 1, LOST, 2.0, lost=True),
+        ev.Acted("resolve", "ann", "a", outcome="failed"), ev.StepFailed("a", 1, DECLARED, called=False),
+    )  # fmt: skip
+    assert any(
+        line.endswith("a: attempt 1 failed: ann declared the step failed [RESOLVED_FAILED, permanent_error]")
+        for line in lines
+    )
+    assert "before its tool" not in "\n".join(lines)
 
 
 def test_where_a_step_stands_and_what_to_do_next() -> None:
@@ -335,7 +360,7 @@ def test_the_story_of_a_run() -> None:
         words[4] == "a: looked whether the effect is there: absent" and words[5] == "→ asking for a repair of this step"
     )
     assert words[6].startswith("a: the rules know no remedy") and "(a); a new plan is asked for" in words[7]
-    assert words[8] == "m was asked (repair): 15 tokens, 0.5000, 2.0 s"
+    assert words[8] == "a: m was asked (repair): 15 tokens, 0.5000, 2.0 s"
     assert words[9] == "m was asked (repair) in vain: odd (2 tokens, 2.0 s)"
     assert words[10] == "no repair: no idea" and words[11] == "a change by somebody was refused: x; y"
     assert words[12] == "new plan (revision 2) by m: -" and words[13] == "c: not needed [SKIP_USER]"
@@ -351,6 +376,24 @@ def test_the_story_of_a_run() -> None:
     assert "host" in words[25] and "it ended with 1" in words[26]
     assert words[27].startswith("cancelled: cancelled: 3 of 3") and lines[-1] == "Next: rerail retry r --dry-run"
     assert told(*[record.event for record in begun()][2:])[-1].startswith("Now: running")
+
+
+def test_steps_that_fail_side_by_side_are_told_apart() -> None:
+    """H1: what was done about a failure names its step, unless the line before is about it."""
+    no = {"category": Category.TOOL, "rung": Rung.FAIL}
+    lines = told(
+        *(ev.StepStarted(step, 1, "t") for step in "abc"), *(ev.StepFailed(step, 1, NO) for step in "abc"),
+        ev.RetryScheduled("c", 2, 4, 2, 0.0, 0.0), ev.Recovered("a", 1, Rung.ALTERNATIVE, tool="v"),
+        ev.Reflected("b", 1, **no, by="m", root_cause="odd", refused=("tried",)), ev.Reflected("b", 1, **no),
+        ev.Consulted("reflect", "a", "m", 1, 1), ev.Declined("repair", "c", "no idea"),
+        ev.PlanRejected("m", ("x",), step="a"),
+        steps=(Step("a", "t"), Step("b", "t"), Step("c", "t")),
+    )  # fmt: skip
+    assert [line[10:] for line in lines[4:-1]] == [
+        "→ retry 1 of 3 at once (2 left after that)", "→ a: another tool: v", "b: m: odd (tool_error, 0 % sure)",
+        "  (not tried: tried)", "→ nothing left to try in this round", "→ nothing left to try in this round",
+        "a: m was asked (reflect): 2 tokens, 0 ms", "c: no repair: no idea", "a: a change by m was refused: x",
+    ]  # fmt: skip
 
 
 def test_only_what_is_about_a_step_is_in_its_story() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 import rerail
 from rerail.adapters.stores.memory import MemoryStore
+from rerail.core import events as ev
 from rerail.core.plan import Step
 from rerail.errors import ToolError
 from rerail.testing.scripted import ScriptedMind, Took, World
@@ -770,6 +771,15 @@ def test_the_text_of_an_optional_skip() -> None:
     assert "down" in result.steps["a"].error["message"]
     result, _ = history(World(a=[ToolError("no key", category="permanent_error")]), one(critical=False))
     assert result.steps["a"].error["message"] == "optional step skipped without a retry: no key"
+
+
+def test_retries_are_told_by_the_round_and_attempts_by_the_life_of_a_step() -> None:
+    """H4, R6: a new round has a budget of its own; the number of a call goes on."""
+    _, records = history(World(a=[ConnectionRefusedError("down")]), one(retries=1))
+    events = [record.event for record in records]
+    scheduled = [event for event in events if isinstance(event, ev.RetryScheduled)]
+    assert [event.retry for event in scheduled] == [(1, 1), (1, 1)]
+    assert [event.attempt for event in events if isinstance(event, ev.StepStarted)] == [1, 2, 3, 4]
 
 
 def test_verified_after_a_lost_answer_without_the_output_is_a_hole() -> None:

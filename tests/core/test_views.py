@@ -25,6 +25,7 @@ from rerail.core.refs import BadReference, MissingPath, Names, compile_args, res
 from rerail.core.scrub import Scrub
 from rerail.core.state import State
 from rerail.core.suspect import suspect
+from rerail.core.texts import retold
 from rerail.core.tool_messages import ToolMessages
 from rerail.core.tools import ToolSpec
 from rerail.core.tries import tries
@@ -164,6 +165,11 @@ def test_summaries_of_every_end() -> None:
     """V7: the sentence follows from the verdict, in the language of the reader where the state is still that one."""
     kept = after(*DONE_A, ev.Cancelled("ann"), steps=(Step("a", "t"),))
     assert summary(kept, verdict(kept)) == "1 of 1 step done before that, and kept"
+    cut = ev.StepFailed("a", 1, LATE, lost=True)
+    doubt = after(started("a", Effect.ONCE), cut, ev.Cancelled("ann"), steps=(Step("a", "t"),))
+    assert summary(doubt, verdict(doubt)) == "no step was done before that: a (late)"
+    nothing = after(ev.StepSkipped("a", "SKIP_USER", by="ann"), ev.Cancelled("ann"), steps=(Step("a", "t"),))
+    assert summary(nothing, verdict(nothing)) == "no step was done before that"
     running = after(started("a"))
     assert "0" in summary(running, verdict(running))
     rested = after(*failed("a", LATE_FOR_GOOD))
@@ -245,6 +251,53 @@ def test_a_wrong_gate_is_told_which_ones_wait() -> None:
     with pytest.raises(Refusal) as found:
         commands.confirm(after(steps=(Step("check1", "t"),)), "check2", "ann")
     assert found.value.hint == "did you mean 'check1'?"
+
+
+def test_why_an_output_is_missing_is_told_as_it_was() -> None:
+    """H9, V8: a step whose effect was found was not skipped; what stands below, however far, says so too."""
+    steps = (
+        Step("c", "t"), Step("d", "t", needs=(Need("c"),)), Step("e", "t", needs=(Need("d"),)),
+        Step("o", "t", critical=False), Step("p", "t", needs=(Need("o"),)),
+    )  # fmt: skip
+    found = (
+        started("c", Effect.ONCE), ev.StepFailed("c", 1, LATE, lost=True), ev.StepVerified("c", 1, "there", hole=True),
+    )  # fmt: skip
+    done = [event for name in "dep" for event in (started(name), ev.StepSucceeded(name, 1, 1, "x"))]
+    state = after(*found, ev.StepSkipped("o", "SKIP_OPTIONAL"), *done, steps=steps)
+    told = {name: row.degraded for name, row in result(state, {}, 200.0).steps.items()}
+    lost = "made without the output of step 'c': its answer was lost, only its effect was found"
+    assert told == {
+        "c": None, "d": lost, "e": lost, "o": None, "p": "made without the output of step 'o', which was skipped",
+    }  # fmt: skip
+    assert "跳过" not in str(result(state, {}, 200.0, "zh").steps["e"].degraded)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "less", "zh"),
+    [
+        ("d", "1 of 2 steps degraded", "2 步中 1 步降级"),
+        ("k", "1 of 2 steps skipped", "2 步中 1 步跳过"),
+        ("s", "1 of 2 steps out of date", "2 步中 1 步结果可能过时"),
+        ("dk", "1 step degraded and 1 skipped of 3", "3 步中 1 步降级、1 步跳过"),
+        ("ds", "1 step degraded and 1 out of date of 3", "3 步中 1 步降级、1 步结果可能过时"),
+        ("ks", "1 step skipped and 1 out of date of 3", "3 步中 1 步跳过、1 步结果可能过时"),
+        ("dks", "1 step degraded, 1 skipped and 1 out of date of 4", "4 步中 1 步降级、1 步跳过、1 步结果可能过时"),
+    ],
+)
+def test_a_summary_says_what_is_missing_and_nothing_of_what_is_not(kinds: str, less: str, zh: str) -> None:
+    """V7, T12: of what there is none of, no word."""
+    ends: dict[str, tuple[Event, ...]] = {
+        "a": (started("a"), ev.StepSucceeded("a", 1, 1, "x")),
+        "d": (ev.StepStarted("d", 1, "t", rung=Rung.FALLBACK), ev.StepSucceeded("d", 1, 1, "x")),
+        "k": (ev.StepSkipped("k", "SKIP_USER", by="ann"),),
+        "s": (started("s"), ev.StepSucceeded("s", 1, 1, "x"), ev.Resumed("ann", stale=("s",))),
+    }
+    state = after(
+        *(event for name in "a" + kinds for event in ends[name]), steps=tuple(Step(n, "t") for n in "a" + kinds)
+    )
+    said = summary(state, verdict(state))
+    assert said == f"done, but not whole: {less}"
+    assert summary(state, verdict(state), "zh") == retold(said, "zh") == f"已完成但不完整：{zh}"
 
 
 def test_which_skips_leave_a_hole() -> None:

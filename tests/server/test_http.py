@@ -6,6 +6,7 @@ import asyncio
 import json
 import signal
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from urllib.parse import quote
 
 import pytest
@@ -364,6 +365,13 @@ async def test_the_rest_of_what_the_command_line_shows(web: Web) -> None:
         assert "echoing" in [line["text"] for line in lines] and lines[0]["kind"] == "act"
         last = (await client.get(f"/runs/{run}/logs", params={"tail": 2})).json()["lines"]
         assert last == lines[-2:]
+        log = web.place.folder / ".rerail" / "work" / run / "worker.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        stamp = datetime.fromtimestamp(lines[-1]["at"] + 1, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        log.write_text(f"{stamp} worker {run}: here\nby a tool\n")
+        said, by_a_tool = (await client.get(f"/runs/{run}/logs", params={"tail": 2})).json()["lines"]
+        assert said["text"] == "here" and said["at"] > lines[-1]["at"]
+        assert by_a_tool["text"] == "by a tool" and by_a_tool["at"] is None  # nobody knows when it was printed
         tools = (await client.get("/tools")).json()["tools"]
         assert {one["name"] for one in tools} >= {"echo", "send"} and "list" not in {one["name"] for one in tools}
         assert next(one for one in tools if one["name"] == "send")["effect"] == "once"

@@ -362,6 +362,7 @@ def test_logs_show_what_was_printed_where_it_was_printed(here: Here) -> None:
         next(n for n, line in enumerate(lines) if word in line) for word in ("p  calls", "hello", "p  succeeded", "x␛")
     ]
     assert at == sorted(at)
+    assert [bool(lines[n].split()[0].startswith("+")) for n in at] == [True, False, True, False]  # nobody knows when
     assert here("logs", said["run_id"], "--tail", "3", code=0).out.splitlines() == lines[-3:]
     assert not [line for line in lines if " event " in line]
     events = here("logs", said["run_id"], "--json", code=0).json

@@ -267,8 +267,9 @@ class _Log:
 
     def _lines(self, one: Record | Printed) -> list[Text]:
         if isinstance(one, Printed):
-            words = self._out.told(one.text) if one.worker else one.text
-            return [self._teller.beside(one.at, "act" if one.worker else "say", words)]
+            if one.worker:
+                return [self._teller.beside(one.at, "act", self._out.told(one.text))]
+            return [self._teller.beside(None, "say", one.text)]
         line = self._teller.line(one)
         details = self._teller.details(one) if self._out.verbose else []
         return [line, *details] if line is not None else []

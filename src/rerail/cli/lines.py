@@ -19,6 +19,8 @@ from rerail.core.why import Moments
 # What people do not care about while a run is under way; `logs` shows it too.
 QUIET = (ev.PlanAccepted, ev.StepKept, ev.StepRenewed, ev.ArtifactCreated, ev.Evaluation, ev.RetryDone)
 
+CLOCK = 12  # columns that a moment takes at the beginning of a line
+
 
 def is_quiet(event: ev.Event) -> bool:
     """Whether an event is left out of the progress of a run: what a tool logs is shown, how far it is is not."""
@@ -28,7 +30,7 @@ def is_quiet(event: ev.Event) -> bool:
 def _clock(seconds: float) -> Text:
     """How long after the run's start, as lines begin."""
     clock = f"+{span(seconds)}"
-    return Text(f"{clock:>10}  ", "dim")
+    return Text(f"{clock:>{CLOCK - 2}}  ", "dim")
 
 
 class Teller(Lines):
@@ -60,11 +62,12 @@ class Teller(Lines):
         line.append(one_line(words, 1000) if sign != "say" else clean(words))
         return line
 
-    def beside(self, at: float, sign: str, words: str) -> Text:
-        """A line that no event holds, as events are told."""
-        # Only the events say when: what was printed is no earlier than what was told before it.
-        since = max(self._latest, at - (self._state.created_at or at))
-        return Text.assemble(_clock(since), icon(sign, fancy=self._out.fancy), " ", clean(words))
+    def beside(self, at: float | None, sign: str, words: str) -> Text:
+        """A line that no event holds, as events are told; without a time, where nobody knows it."""
+        # Only the events say when: what was said is no earlier than what was told before it.
+        since = max(self._latest, at - (self._state.created_at or at)) if at is not None else None
+        clock = Text(" " * CLOCK) if since is None else _clock(since)
+        return Text.assemble(clock, icon(sign, fancy=self._out.fancy), " ", clean(words))
 
     def details(self, record: Record) -> list[Text]:
         """What `log.verbose` adds to an event: the retry chain, step by step, and each failed need of a skip."""

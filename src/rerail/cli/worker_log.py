@@ -4,7 +4,7 @@ Rules of this file:
 - The log is a plain file, and a worker's stdout and stderr are that file: what a tool prints is there however the
   worker ends. Nothing reads it back as truth.
 - A worker's own lines begin with a time, what they are, and the run; a line without that is a tool's, and belongs to
-  the time and the run of the last line that has them. Runs may share a log.
+  the run of the last line that has one. Runs may share a log.
 """
 
 from __future__ import annotations

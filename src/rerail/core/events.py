@@ -195,6 +195,12 @@ class RetryScheduled(_Event, frozen=True, tag="retry_scheduled"):
         """Whether the tool itself said "not now"."""
         return self.not_now and not self.crashed
 
+    @property
+    def retry(self) -> tuple[int, int]:
+        """Which retry it is, of how many: of this round (R6), while attempts are counted over the life of the step."""
+        most = self.of - 1
+        return most - self.retries_left, most
+
 
 class Reflected(_Event, frozen=True, tag="reflected"):
     step: str

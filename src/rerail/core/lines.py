@@ -140,8 +140,8 @@ class Lines:
         return "act", event.step, self._said("acted", by=event.by or "?", action=event.action, what=what).rstrip()
 
     def cancelled(self, event: ev.Cancelled) -> Said:
-        reason = self.told(event.reason)
-        return "cancelled", "", self._said("cancelled", by=event.by or "?", reason=reason).rstrip()
+        reason = self.say("why.because", reason=self.told(event.reason)) if event.reason else ""
+        return "cancelled", "", self._said("cancelled", by=event.by or "?", reason=reason)
 
     def stopped(self, event: ev.Stopped) -> Said:
         words, reason = self.say(f"stop.{event.code}"), self.told(event.reason)
@@ -173,7 +173,9 @@ class Lines:
 
     def failed(self, event: ev.StepFailed) -> Said:
         error = event.error
-        key = "lost" if event.lost else "failed" if event.called else "failed_before"
+        # A person's word on a call in doubt is no call itself, and comes after one.
+        called = event.called or error.code == "RESOLVED_FAILED"
+        key = "lost" if event.lost else "failed" if called else "failed_before"
         if event.not_now is not None and not event.lost:
             key = "not_now"
         message = reason_in(self.lang, error.code, error.message, error.data)
@@ -181,7 +183,8 @@ class Lines:
         return ("retry" if key == "not_now" else "failed"), event.step, words
 
     def verified(self, event: ev.StepVerified) -> Said:
-        return "heal", event.step, self._said(f"verified.{event.effect}", reason=self.told(event.reason)).rstrip()
+        reason = self.say("why.and", reason=self.told(event.reason)) if event.reason else ""
+        return "heal", event.step, self._said(f"verified.{event.effect}", reason=reason)
 
     def skipped(self, event: ev.StepSkipped) -> Said:
         track, message = self._state.tracks.get(event.step), self.told(event.message)
@@ -200,14 +203,22 @@ class Lines:
         return "retry", event.step, self._said("renewed")
 
     def scheduled(self, event: ev.RetryScheduled) -> Said:
-        key = "wait" if event.asked else "retry_now" if at_once(event.delay) else "retry"
-        words = self._said(key, attempt=event.attempt, of=event.of, delay=span(event.delay), left=event.retries_left)
+        if event.crashed:
+            return "retry", event.step, self._said("again")
+        key, (number, most) = "retry_now" if at_once(event.delay) else "retry", event.retry
+        key = "wait" if event.asked else key
+        words = self._said(key, number=number, most=most, delay=span(event.delay), left=event.retries_left)
         return "retry", event.step, words
 
     def reflected(self, event: ev.Reflected) -> Said | None:
-        if event.rung is not Rung.FAIL:
-            return None
-        return "failed", event.step, self._said("give_up", category=event.category)
+        # What was left of a budget may not be used (H5): where a step ends, its log says why not.
+        refused = "; ".join(map(self.told, event.refused))
+        if event.rung is Rung.FAIL:
+            reason = self.say("why.and", reason=refused) if refused else ""
+            return "failed", event.step, self._said("give_up", category=event.category, reason=reason)
+        if refused and event.rung in (Rung.SKIP, Rung.FALLBACK):
+            return "say", event.step, self._said("not_tried", reason=refused)
+        return None
 
     def recovered(self, event: ev.Recovered) -> Said:
         return "heal", event.step, rung_said(event, self.lang)

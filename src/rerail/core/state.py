@@ -210,21 +210,25 @@ class State:
 
     def tainted(self, track: Track) -> str:
         """The id of a step whose missing output this one had to do without, if there is one (H9)."""
-        return next(self.holes(track), "")
+        return next((step for step, _ in self.holes(track)), "")
 
-    def holes(self, track: Track) -> Iterator[str]:
-        """The steps whose outputs are missing from what a step is made from: needs, or what these did without."""
+    def holes(self, track: Track) -> Iterator[tuple[str, str]]:
+        """The steps whose outputs are missing from what a step is made from: needs, or what these did without.
+
+        Each with why it is missing: a `hole` was skipped; what is `lost` has had its effect, and its answer is gone.
+        """
         for need, when in track.needs:
             if need.phase is SUCCEEDED:
                 result = need.result
                 if result is None or when is When.FAILURE:
                     continue
+                why, _, step = result.degraded.partition(":")
                 if result.hole:
-                    yield need.id
-                elif result.degraded.startswith("hole:"):
-                    yield result.degraded[5:]
+                    yield need.id, "lost"
+                elif why in ("hole", "lost"):
+                    yield step, why
             elif need.phase is SKIPPED and when is not When.FAILURE:
-                yield need.id
+                yield need.id, "hole"
 
     def tool_of(self, track: Track) -> str:
         """The tool that the step's next call would use."""
@@ -550,8 +554,8 @@ class State:
     def settle(self, track: Track, result: Result) -> None:
         """A step has a good result: it ends, unless its inputs changed while it ran."""
         result.inputs = track.inputs
-        if not result.degraded and (hole := self.tainted(track)):
-            result.degraded = f"hole:{hole}"
+        if not result.degraded and (hole := next(self.holes(track), None)) is not None:
+            result.degraded = f"{hole[1]}:{hole[0]}"
         track.result = result
         track.again = track.root = False
         track.stale = ""

@@ -296,7 +296,8 @@ def _summary(state: State, found: Verdict, lang: str) -> str:
         return say("summary.waiting", lang, on=on)
     if state.stopped == "RUN_CANCELLED":
         if not found.never:  # what it was to do again, or had done before, is kept
-            return say("summary.cancelled_kept", lang, done=done, total=total)
+            key = "cancelled_kept" if done else "cancelled_open" if names else "cancelled_undone"
+            return say(f"summary.{key}", lang, done=done, total=total, names=names)
         return say("summary.cancelled", lang, never=len(found.never), total=total)
     if found.success:
         if not found.complete:
@@ -307,9 +308,9 @@ def _summary(state: State, found: Verdict, lang: str) -> str:
             return say("summary.forgone", lang, total=total, names=", ".join(list(state.forgone)[:5]))
         if found.degraded:
             stale = sum(bool(stale_of(state, track)) for track in state.tracks.values())
-            skipped, degraded = counts[Status.SKIPPED], counts[Status.DEGRADED]
-            key = "summary.stale" if stale else "summary.degraded"
-            return say(key, lang, total=total, degraded=degraded, skipped=skipped, stale=stale)
+            less = {"degraded": counts[Status.DEGRADED], "skipped": counts[Status.SKIPPED], "stale": stale}
+            key = ".".join(name for name, count in less.items() if count)
+            return say(f"summary.less.{key}", lang, total=total, **less)
         retries = state.calls - found.attempted
         key = "summary.healed" if retries > 0 else "summary.success"
         return say(key, lang, total=total, done=done, retries=retries)

@@ -219,7 +219,8 @@ def _informed(
         except MissingPath:
             args = None
     poor = {need.id: "fallback" for need, _ in track.needs if need.result and need.result.degraded[:9] == "fallback:"}
-    poor |= dict.fromkeys(state.holes(track), "hole")  # by the step whose output is missing, however far above it is
+    # By the step whose output is missing, however far above it is, and whatever became of it.
+    poor |= {step: "hole" for step, _ in state.holes(track)}
     files = [path for need, _ in track.needs if need.result is not None for path in need.result.files]
     informed = {**item, "tool": state.tool_of(track), "args": args, "made_from_degraded": poor}
     return {**informed, "files": files} if files else informed

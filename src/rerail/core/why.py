@@ -17,6 +17,7 @@ from rerail.core.state import State
 from rerail.core.texts import at_once, reason_in, retold, say, span
 from rerail.core.track import RunStatus
 from rerail.core.verdict import done_summary, error_of, run_status, skip_message, status_of, summary, swapped, verdict
+from rerail.core.views import degraded_said
 
 MAX_SHOWN = 160
 
@@ -80,6 +81,7 @@ class _Teller:
     def __init__(self, state: State, step: str | None, lang: str) -> None:
         self.state, self.step, self.lang = state, step, lang
         self.moments = Moments(state.created_at)
+        self.about = ""  # the step that the last line is about
         self.place = ""  # where the last error happened: said once, not at every attempt
 
     def say(self, key: str, **values: Any) -> str:
@@ -122,7 +124,9 @@ class _Teller:
         status, code = status_of(self.state, track)
         error = error_of(self.state, track, status, code, self.lang)
         detail = f" [{error['code']}]: {error['message']}" if error else ""
-        if code == "confirm":
+        if status == "degraded":
+            detail = self.say("why.because", reason=degraded_said(track, self.lang))
+        elif code == "confirm":
             question = track.step.confirm if isinstance(track.step.confirm, str) else ""
             detail = self.say("why.confirm") + (f": {question}" if question else "")
         lines = [self.say("why.now", status=self.status(status), detail=detail)]
@@ -149,7 +153,10 @@ class _Teller:
         teller = TELL.get(type(event))
         if teller is None or (self.step is not None and not self._about(event)):
             return []
-        return teller(self, event, _clock(moment))
+        lines = teller(self, event, _clock(moment))
+        if lines:
+            self.about = getattr(event, "step", "")
+        return lines
 
     def _about(self, event: Any) -> bool:
         if isinstance(event, ev.RetryBegin):
@@ -187,9 +194,11 @@ class _Teller:
     def failed(self, event: ev.StepFailed, time: str) -> list[str]:
         error = event.error
         message = reason_in(self.lang, error.code, error.message, error.data)
-        key = (
-            "why.cut_off" if event.lost and not event.elapsed else "why.failed" if event.called else "why.failed_before"
-        )
+        key = "why.failed" if event.called else "why.failed_before"
+        if event.lost and not event.elapsed:
+            key = "why.cut_off"
+        elif error.code == "RESOLVED_FAILED":  # a person's word on a call in doubt: it was made, and took nobody's time
+            key = "why.declared"
         line = self.say(
             key, time=time, who=self.who(event.step), attempt=event.attempt, elapsed=span(event.elapsed),
             message=message, code=error.code, category=error.category,
@@ -207,8 +216,12 @@ class _Teller:
         """The step's name, where the story is not about one step."""
         return f"{step}: " if self.step is None else ""
 
+    def named(self, step: str) -> str:
+        """The step's name, where the line before is not about it: steps fail side by side, and so do their words."""
+        return self.who(step) if step and step != self.about else ""
+
     def verified(self, event: ev.StepVerified, time: str) -> list[str]:
-        reason = f"; {self.told(event.reason)}" if event.reason else ""
+        reason = self.say("why.and", reason=self.told(event.reason)) if event.reason else ""
         effect = self.say(f"why.effect.{event.effect}")
         return [self.say("why.verified", time=time, who=self.who(event.step), effect=effect, reason=reason)]
 
@@ -227,31 +240,36 @@ class _Teller:
         return [self.say("why.renewed", time=time)] if self.step else []
 
     def scheduled(self, event: ev.RetryScheduled, time: str) -> list[str]:
+        who = self.named(event.step)
         if event.crashed:
-            return [self.say("why.again")]
+            return [self.say("why.again", who=who)]
         if event.not_now:
-            return [self.say("why.not_now", delay=span(event.delay))]
+            return [self.say("why.not_now", who=who, delay=span(event.delay))]
         key = "why.retry_now" if at_once(event.delay) else "why.retry"
-        return [self.say(key, attempt=event.attempt, of=event.of, delay=span(event.delay), left=event.retries_left)]
+        number, most = event.retry
+        return [self.say(key, who=who, delay=span(event.delay), number=number, most=most, left=event.retries_left)]
 
     def reflected(self, event: ev.Reflected, time: str) -> list[str]:
-        lines = [self.say("why.refused", reason=self.told(reason)) for reason in event.refused]
+        facts: list[tuple[str, dict[str, Any]]] = []
         if event.by != "rules":
             cause = self.told(event.root_cause) or "-"
-            thought = self.say("why.thought", by=event.by, cause=cause, category=event.category, sure=event.confidence)
-            lines.insert(0, thought)
+            thought = {"by": event.by, "cause": cause, "category": event.category, "sure": event.confidence}
+            facts.append(("why.thought", thought))
+        facts += [("why.refused", {"reason": self.told(reason)}) for reason in event.refused]
         if event.rung is Rung.FAIL:
             because = self.say("why.permanent") if event.category == "permanent_error" else ""
-            return [*lines, self.say("why.give_up", because=because)]
-        if event.rung in (Rung.REPAIR, Rung.REPLAN):
-            return [*lines, self.say(f"why.ask.{event.rung}")]
-        return lines
+            facts.append(("why.give_up", {"because": because}))
+        elif event.rung in (Rung.REPAIR, Rung.REPLAN):
+            facts.append((f"why.ask.{event.rung}", {}))
+        who = self.named(event.step)
+        return [self.say(key, who="" if n else who, **values) for n, (key, values) in enumerate(facts)]
 
     def recovered(self, event: ev.Recovered, time: str) -> list[str]:
         what = event.tool or _shown(event.output)
         key = f"why.rung.{event.rung}"
         reason = self.told(event.reason)
-        return [self.say(key, args=_shown(event.args), tool=event.tool, by=event.by, reason=reason, what=what)]
+        facts = {"args": _shown(event.args), "tool": event.tool, "by": event.by, "reason": reason, "what": what}
+        return [self.say(key, who=self.named(event.step), **facts)]
 
     def asked(self, event: ev.Asked, time: str) -> list[str]:
         reason = self.told(event.reason)
@@ -263,17 +281,18 @@ class _Teller:
         key = "why.consulted_in_vain" if event.problem else "why.consulted"
         return [
             self.say(
-                key, time=time, model=event.model, question=event.question, tokens=tokens, cost=cost,
-                elapsed=span(event.elapsed), problem=self.told(event.problem),
+                key, time=time, who=self.named(event.step), model=event.model, question=event.question, tokens=tokens,
+                cost=cost, elapsed=span(event.elapsed), problem=self.told(event.problem),
             )
         ]  # fmt: skip
 
     def declined(self, event: ev.Declined, time: str) -> list[str]:
-        return [self.say("why.declined", time=time, question=event.question, reason=self.told(event.reason))]
+        who, reason = self.named(event.step), self.told(event.reason)
+        return [self.say("why.declined", time=time, who=who, question=event.question, reason=reason)]
 
     def rejected(self, event: ev.PlanRejected, time: str) -> list[str]:
         by, faults = event.by or self.say("why.somebody"), "; ".join(map(self.told, event.faults))
-        return [self.say("why.rejected", time=time, by=by, faults=faults)]
+        return [self.say("why.rejected", time=time, who=self.named(event.step), by=by, faults=faults)]
 
     def replanned(self, event: ev.Replanned, time: str) -> list[str]:
         reason = self.told(event.reason) or "-"
@@ -314,7 +333,7 @@ class _Teller:
         return [self.say("why.stopped", time=time, words=words, code=event.code, reason=self.told(event.reason))]
 
     def cancelled(self, event: ev.Cancelled, time: str) -> list[str]:
-        reason = f": {self.told(event.reason)}" if event.reason else ""
+        reason = self.say("why.because", reason=self.told(event.reason)) if event.reason else ""
         return [self.say("why.cancelled", time=time, by=event.by or self.say("why.person"), reason=reason)]
 
     def waiting(self, event: ev.Waiting, time: str) -> list[str]:

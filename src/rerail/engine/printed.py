@@ -2,7 +2,8 @@
 
 Rules of this file:
 - A worker's own lines begin with a time, what they are, and the run; a line without that is a tool's, and belongs to
-  the time and the run of the last line that has them. Runs may share a log.
+  the run of the last line that has one. Runs may share a log.
+- When a tool printed is not written: the time of the last line before it says where it stands, and is told to nobody.
 - Nothing of it is truth: the history is.
 """
 
@@ -32,7 +33,7 @@ def log_file(folder: Path) -> Path:
 class Printed:
     """A line of the log that no event holds: what a tool printed, or a worker's own word."""
 
-    at: float
+    at: float  # where it stands between the events; of what a tool printed it is the earliest moment, not the one
     text: str
     worker: bool
 

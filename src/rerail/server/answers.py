@@ -93,7 +93,7 @@ GRAPH = shape(
     "", nodes=each(shape("id:s tool:s title:s? status:s layer:i")), edges=each(shape("from:s to:s when:s"))
 )  # fmt: skip
 REVISIONS = shape("run_id:s", revisions=each(shape("revision:i seq:i at:n by:s reason:s kind:s steps:a")))
-LOGS = shape("run_id:s", lines=each(shape("at:n seq:i? kind:s step:s? text:s")))
+LOGS = shape("run_id:s", lines=each(shape("at:n? seq:i? kind:s step:s? text:s")))
 TOOLS = shape(
     "",
     tools=each(

@@ -223,18 +223,18 @@ async def log_lines(engine: Engine, run: str, step: str | None, lang: str) -> li
     records = await engine.events(run)
     state = await engine.state(run)
     teller, latest = Lines(state, lang), 0.0
-    found: list[dict[str, Any]] = []
+    found: list[tuple[float, dict[str, Any]]] = []
     for record in records:
         told = teller.words(record.event) if step is None or getattr(record.event, "step", "") == step else None
         if told is not None:
             line = {"at": record.at, "seq": record.seq, "kind": told.sign, "step": told.step or None}
-            found.append({**line, "text": clean(told.words, lines=True)})
+            found.append((record.at, {**line, "text": clean(told.words, lines=True)}))
     if step is None:
         for one in LogReader(log_file(engine.workspace(state.home)), run).read(last=True):
             latest = max(latest, one.at)
-            kind = "act" if one.worker else "say"
-            found.append({"at": latest, "seq": None, "kind": kind, "step": None, "text": clean(one.text)})
-    return sorted(found, key=lambda line: float(line["at"]))
+            kind, at = ("act", latest) if one.worker else ("say", None)
+            found.append((latest, {"at": at, "seq": None, "kind": kind, "step": None, "text": clean(one.text)}))
+    return [line for _, line in sorted(found, key=lambda placed: placed[0])]
 
 
 # -- Steps ----------------------------------------------------------------------------------------------------------

@@ -239,7 +239,7 @@ export interface PlanStep {
 }
 
 export interface LogLine {
-  at: number;
+  at: number | null; // nobody knows when a tool printed
   kind: string;
   text: string;
   step?: string;

@@ -36,7 +36,7 @@ export function FilesTab(): ReactNode {
         {lines?.length === 0 && <Empty title={t("files.no_logs")} />}
         <div className="log-box" ref={box} tabIndex={0} role="log" aria-label={t("files.logs")}>
           {lines?.map((line, index) => (
-            <p key={index} className={`log-line k-${line.kind}`}><span className="muted">{clock(line.at)}</span> {line.step && <b>{line.step}</b>} <span>{line.text}</span></p>
+            <p key={index} className={`log-line k-${line.kind}`}><span className="muted">{line.at === null ? "" : clock(line.at)}</span> {line.step && <b>{line.step}</b>} <span>{line.text}</span></p>
           ))}
         </div>
       </section>

@@ -41,7 +41,7 @@ LINES: dict[str, dict[str, str]] = {
         "zh": "{by} 恢复了任务；结果丢失：{lost}",
     },
     "cli.line.acted": {"en": "{by}: {action} {what}", "zh": "{by}：{action} {what}"},
-    "cli.line.cancelled": {"en": "cancelled by {by} {reason}", "zh": "{by} 取消了任务 {reason}"},
+    "cli.line.cancelled": {"en": "cancelled by {by}{reason}", "zh": "{by} 取消了任务{reason}"},
     "cli.line.stopped": {
         "en": "no more steps are started: {words} ({reason}) [{code}]",
         "zh": "不再启动步骤：{words}（{reason}）[{code}]",
@@ -67,9 +67,9 @@ LINES: dict[str, dict[str, str]] = {
         "zh": "第 {attempt} 次的结果丢失：{message} [{code}]",
     },
     "cli.line.not_now": {"en": "'not now': {message}", "zh": "暂时不可用：{message}"},
-    "cli.line.verified.there": {"en": "looked: the effect is there {reason}", "zh": "已核实：效果存在 {reason}"},
-    "cli.line.verified.absent": {"en": "looked: the effect is not there {reason}", "zh": "已核实：效果不存在 {reason}"},
-    "cli.line.verified.unknown": {"en": "looked: nobody can tell {reason}", "zh": "无法核实 {reason}"},
+    "cli.line.verified.there": {"en": "looked: the effect is there{reason}", "zh": "已核实：效果存在{reason}"},
+    "cli.line.verified.absent": {"en": "looked: the effect is not there{reason}", "zh": "已核实：效果不存在{reason}"},
+    "cli.line.verified.unknown": {"en": "looked: nobody can tell{reason}", "zh": "无法核实{reason}"},
     "cli.line.skipped": {"en": "{message} [{code}]", "zh": "{message} [{code}]"},
     "cli.line.kept": {"en": "kept: its inputs did not change", "zh": "保留：输入没有变化"},
     "cli.line.kept_needless": {
@@ -82,18 +82,23 @@ LINES: dict[str, dict[str, str]] = {
     },
     "cli.line.renewed": {"en": "its inputs changed, so it runs again", "zh": "输入已变化，重新执行"},
     "cli.line.retry": {
-        "en": "attempt {attempt} of {of} in {delay} ({left} left after that)",
-        "zh": "{delay} 后第 {attempt}/{of} 次尝试（之后还剩 {left} 次）",
+        "en": "retry {number} of {most} in {delay} ({left} left after that)",
+        "zh": "{delay} 后第 {number}/{most} 次重试（之后还剩 {left} 次）",
     },
     "cli.line.retry_now": {
-        "en": "attempt {attempt} of {of} at once ({left} left after that)",
-        "zh": "立即第 {attempt}/{of} 次尝试（之后还剩 {left} 次）",
+        "en": "retry {number} of {most} at once ({left} left after that)",
+        "zh": "立即第 {number}/{most} 次重试（之后还剩 {left} 次）",
+    },
+    "cli.line.again": {
+        "en": "called again, at no cost: that its process died was not its fault",
+        "zh": "重新调用，不计次数：进程中断不是它的错",
     },
     "cli.line.wait": {"en": "waits {delay}, as its tool asked", "zh": "按工具要求等待 {delay}"},
     "cli.line.give_up": {
-        "en": "nothing left to try in this round ({category})",
-        "zh": "本轮没有可尝试的办法了（{category}）",
+        "en": "nothing left to try in this round ({category}){reason}",
+        "zh": "本轮没有可尝试的办法了（{category}）{reason}",
     },
+    "cli.line.not_tried": {"en": "nothing more was tried: {reason}", "zh": "不再尝试：{reason}"},
     "cli.line.asked.reflect": {"en": "a mind is asked what to make of it", "zh": "请求反思"},
     "cli.line.asked.replan": {"en": "a new plan is asked for ({reason})", "zh": "请求重新规划（{reason}）"},
     "cli.line.consulted": {

@@ -39,6 +39,10 @@ STORIES: dict[str, dict[str, str]] = {
         "en": "{time}  {who}failed before its tool was called: {message} [{code}, {category}]",
         "zh": "{time}  {who}调用工具之前失败：{message} [{code}, {category}]",
     },
+    "why.declared": {
+        "en": "{time}  {who}attempt {attempt} failed: {message} [{code}, {category}]",
+        "zh": "{time}  {who}第 {attempt} 次尝试失败：{message} [{code}, {category}]",
+    },
     "why.place": {"en": "          at {place}", "zh": "          位于 {place}"},
     "why.confirm": {"en": " for a confirmation", "zh": "（等待确认）"},
     "why.lost": {
@@ -64,42 +68,51 @@ STORIES: dict[str, dict[str, str]] = {
     },
     "why.renewed": {"en": "{time}  its inputs changed, so it runs again", "zh": "{time}  输入已变化，重新执行"},
     "why.retry": {
-        "en": "          → attempt {attempt} of {of} in {delay} ({left} left after that)",
-        "zh": "          → {delay} 后第 {attempt}/{of} 次尝试（之后还剩 {left} 次）",
+        "en": "          → {who}retry {number} of {most} in {delay} ({left} left after that)",
+        "zh": "          → {who}{delay} 后第 {number}/{most} 次重试（之后还剩 {left} 次）",
     },
     "why.retry_now": {
-        "en": "          → attempt {attempt} of {of} at once ({left} left after that)",
-        "zh": "          → 立即第 {attempt}/{of} 次尝试（之后还剩 {left} 次）",
+        "en": "          → {who}retry {number} of {most} at once ({left} left after that)",
+        "zh": "          → {who}立即第 {number}/{most} 次重试（之后还剩 {left} 次）",
     },
     "why.again": {
-        "en": "          → called again, at no cost: that its process died was not its fault",
-        "zh": "          → 重新调用，不计次数：进程中断不是它的错",
+        "en": "          → {who}called again, at no cost: that its process died was not its fault",
+        "zh": "          → {who}重新调用，不计次数：进程中断不是它的错",
     },
     "why.not_now": {
-        "en": "          → the tool said 'not now': waiting {delay} (counts neither as failure nor as retry)",
-        "zh": "          → 工具表示“暂时不可用”：等待 {delay}（既不算失败也不算重试）",
+        "en": "          → {who}the tool said 'not now': waiting {delay} (counts neither as failure nor as retry)",
+        "zh": "          → {who}工具表示“暂时不可用”：等待 {delay}（既不算失败也不算重试）",
     },
     "why.rung.adjusted_arguments": {
-        "en": "          → adjusted arguments: {args}",
-        "zh": "          → 调整参数：{args}",
+        "en": "          → {who}adjusted arguments: {args}",
+        "zh": "          → {who}调整参数：{args}",
     },
-    "why.rung.alternative_tool": {"en": "          → another tool: {tool}", "zh": "          → 换用工具：{tool}"},
+    "why.rung.alternative_tool": {
+        "en": "          → {who}another tool: {tool}",
+        "zh": "          → {who}换用工具：{tool}",
+    },
     "why.rung.producer": {
-        "en": "          → the step that made its input runs again",
-        "zh": "          → 重新执行产生其输入的步骤",
+        "en": "          → {who}the step that made its input runs again",
+        "zh": "          → {who}重新执行产生其输入的步骤",
     },
-    "why.rung.repair": {"en": "          → repaired by {by}: {reason}", "zh": "          → 由 {by} 修复：{reason}"},
-    "why.rung.fallback": {"en": "          → fallback: {what}", "zh": "          → 降级：{what}"},
-    "why.ask.repair": {"en": "          → asking for a repair of this step", "zh": "          → 请求修复此步骤"},
-    "why.ask.replan": {"en": "          → asking for a new plan", "zh": "          → 请求重新规划"},
+    "why.rung.repair": {
+        "en": "          → {who}repaired by {by}: {reason}",
+        "zh": "          → {who}由 {by} 修复：{reason}",
+    },
+    "why.rung.fallback": {"en": "          → {who}fallback: {what}", "zh": "          → {who}降级：{what}"},
+    "why.ask.repair": {
+        "en": "          → {who}asking for a repair of this step",
+        "zh": "          → {who}请求修复此步骤",
+    },
+    "why.ask.replan": {"en": "          → {who}asking for a new plan", "zh": "          → {who}请求重新规划"},
     "why.give_up": {
-        "en": "          → nothing left to try in this round{because}",
-        "zh": "          → 本轮没有可尝试的办法了{because}",
+        "en": "          → {who}nothing left to try in this round{because}",
+        "zh": "          → {who}本轮没有可尝试的办法了{because}",
     },
-    "why.refused": {"en": "            (not tried: {reason})", "zh": "            （未尝试：{reason}）"},
+    "why.refused": {"en": "            {who}(not tried: {reason})", "zh": "            {who}（未尝试：{reason}）"},
     "why.thought": {
-        "en": "          {by}: {cause} ({category}, {sure} % sure)",
-        "zh": "          {by}：{cause}（{category}，把握 {sure} %）",
+        "en": "          {who}{by}: {cause} ({category}, {sure} % sure)",
+        "zh": "          {who}{by}：{cause}（{category}，把握 {sure} %）",
     },
     "why.asked.reflect": {
         "en": "{time}  {who}the rules know no remedy; a mind is asked what to make of it",
@@ -110,17 +123,20 @@ STORIES: dict[str, dict[str, str]] = {
         "zh": "{time}  不再启动步骤（{reason}）；请求重新规划",
     },
     "why.consulted": {
-        "en": "{time}  {model} was asked ({question}): {tokens} tokens{cost}, {elapsed}",
-        "zh": "{time}  询问了 {model}（{question}）：{tokens} tokens{cost}，{elapsed}",
+        "en": "{time}  {who}{model} was asked ({question}): {tokens} tokens{cost}, {elapsed}",
+        "zh": "{time}  {who}询问了 {model}（{question}）：{tokens} tokens{cost}，{elapsed}",
     },
     "why.consulted_in_vain": {
-        "en": "{time}  {model} was asked ({question}) in vain: {problem} ({tokens} tokens{cost}, {elapsed})",
-        "zh": "{time}  询问 {model}（{question}）没有结果：{problem}（{tokens} tokens{cost}，{elapsed}）",
+        "en": "{time}  {who}{model} was asked ({question}) in vain: {problem} ({tokens} tokens{cost}, {elapsed})",
+        "zh": "{time}  {who}询问 {model}（{question}）没有结果：{problem}（{tokens} tokens{cost}，{elapsed}）",
     },
-    "why.declined": {"en": "{time}  no {question}: {reason}", "zh": "{time}  没有进行 {question}：{reason}"},
+    "why.declined": {
+        "en": "{time}  {who}no {question}: {reason}",
+        "zh": "{time}  {who}没有进行 {question}：{reason}",
+    },
     "why.rejected": {
-        "en": "{time}  a change by {by} was refused: {faults}",
-        "zh": "{time}  {by} 的修改被拒绝：{faults}",
+        "en": "{time}  {who}a change by {by} was refused: {faults}",
+        "zh": "{time}  {who}{by} 的修改被拒绝：{faults}",
     },
     "why.replanned": {
         "en": "{time}  new plan (revision {revision}) by {by}: {reason}",
@@ -144,6 +160,8 @@ STORIES: dict[str, dict[str, str]] = {
     "why.cancelled": {"en": "{time}  cancelled by {by}{reason}", "zh": "{time}  {by} 取消了任务{reason}"},
     "why.waiting": {"en": "{time}  waiting for: {on}", "zh": "{time}  等待：{on}"},
     "why.done": {"en": "{time}  {status}: {summary}", "zh": "{time}  {status}：{summary}"},
+    "why.because": {"en": ": {reason}", "zh": "：{reason}"},
+    "why.and": {"en": "; {reason}", "zh": "；{reason}"},
     "why.now": {"en": "Now: {status}{detail}", "zh": "现在：{status}{detail}"},
     "why.next": {"en": "Next: {command}", "zh": "下一步：{command}"},
     "log.chain": {

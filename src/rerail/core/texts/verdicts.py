@@ -61,6 +61,10 @@ VERDICTS: dict[str, dict[str, str]] = {
         "en": "made without the output of step {step!r}, which was skipped",
         "zh": "缺少已跳过的步骤 {step!r} 的输出",
     },
+    "degraded.lost": {
+        "en": "made without the output of step {step!r}: its answer was lost, only its effect was found",
+        "zh": "缺少步骤 {step!r} 的输出：其结果丢失，仅核实到效果存在",
+    },
     # What may go wrong with a plan that may run.
     "warn.plan.hole": {
         "en": "argument {argument!r} is made from step {other!r}, which may be skipped, and {tool!r} does not accept "
@@ -74,11 +78,31 @@ VERDICTS: dict[str, dict[str, str]] = {
         "en": "{total:step|steps}, all succeeded, after {retries:more attempt|more attempts}",
         "zh": "{total} 步，又尝试 {retries} 次后全部成功",
     },
-    "summary.degraded": {
+    "summary.less.degraded": {
+        "en": "done, but not whole: {degraded} of {total:step|steps} degraded",
+        "zh": "已完成但不完整：{total} 步中 {degraded} 步降级",
+    },
+    "summary.less.skipped": {
+        "en": "done, but not whole: {skipped} of {total:step|steps} skipped",
+        "zh": "已完成但不完整：{total} 步中 {skipped} 步跳过",
+    },
+    "summary.less.stale": {
+        "en": "done, but not whole: {stale} of {total:step|steps} out of date",
+        "zh": "已完成但不完整：{total} 步中 {stale} 步结果可能过时",
+    },
+    "summary.less.degraded.skipped": {
         "en": "done, but not whole: {degraded:step|steps} degraded and {skipped} skipped of {total}",
         "zh": "已完成但不完整：{total} 步中 {degraded} 步降级、{skipped} 步跳过",
     },
-    "summary.stale": {
+    "summary.less.degraded.stale": {
+        "en": "done, but not whole: {degraded:step|steps} degraded and {stale} out of date of {total}",
+        "zh": "已完成但不完整：{total} 步中 {degraded} 步降级、{stale} 步结果可能过时",
+    },
+    "summary.less.skipped.stale": {
+        "en": "done, but not whole: {skipped:step|steps} skipped and {stale} out of date of {total}",
+        "zh": "已完成但不完整：{total} 步中 {skipped} 步跳过、{stale} 步结果可能过时",
+    },
+    "summary.less.degraded.skipped.stale": {
         "en": "done, but not whole: {degraded:step|steps} degraded, {skipped} skipped and {stale} out of date of {total}",
         "zh": "已完成但不完整：{total} 步中 {degraded} 步降级、{skipped} 步跳过、{stale} 步结果可能过时",
     },
@@ -104,6 +128,8 @@ VERDICTS: dict[str, dict[str, str]] = {
         "en": "{done} of {total:step|steps} done before that, and kept",
         "zh": "{total} 步中有 {done} 步此前已完成并保留",
     },
+    "summary.cancelled_undone": {"en": "no step was done before that", "zh": "此前没有步骤完成"},
+    "summary.cancelled_open": {"en": "no step was done before that: {names}", "zh": "此前没有步骤完成：{names}"},
     "summary.stopped": {
         "en": "stopped early, {reason}; failed: {names}; {never} of {total:step|steps} never started",
         "zh": "提前停止，{reason}；失败：{names}；{total} 步中有 {never} 步未启动",
