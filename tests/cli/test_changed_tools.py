@@ -66,7 +66,7 @@ def test_resume_names_the_steps_whose_tool_changed_and_keeps_them(place: Place, 
     done = here("resume", run, code=0)
     assert KEPT in done.err
     assert "Kept, and maybe out of date\n  ◐ a  definition changed" in done.out
-    assert "0 skipped and 1 out of date of 2" in done.out
+    assert "1 of 2 steps out of date" in done.out
     assert stale(here, run) == {"a": "definition changed", "b": None}
     assert here("show", run, "--output", "b", code=0).out.strip() == "2"  # of what was done, not of what would be now
     assert KEPT in here("logs", run, code=0).out and KEPT in here("why", run, code=0).out

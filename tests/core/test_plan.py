@@ -179,7 +179,7 @@ def test_a_step_that_is_no_mapping_is_a_fault(value: Any) -> None:
     """P1, P5: with its place in the list."""
     fault = only(faults([{"id": "a", "tool": "send"}, value]))
     assert fault.code == "BAD_VALUE"
-    assert "step 1" in fault.message
+    assert "steps[1]" in fault.message
 
 
 def test_a_plan_without_steps_is_a_fault() -> None:

@@ -277,7 +277,7 @@ def test_finished_work_that_a_new_plan_gives_to_another_tool_says_so() -> None:
     tale = followed(answer).succeed("a").succeed("b").succeed("c")
     success, degraded, said = done(tale)
     assert (success, degraded) == (True, True), "what was paid was not paid again, and may be out of date"
-    assert said.endswith("out of date of 4; by another tool than planned: a (t → u)")
+    assert said.endswith("1 of 4 steps out of date; by another tool than planned: a (t → u)")
 
 
 def test_a_step_that_was_dropped_and_came_back_is_held_to_the_first_plan() -> None:
