@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rerail.core.texts import reason_in, retold, span, tell
+from rerail.core.texts import has_command, reason_in, retold, span, tell
 
 
 @pytest.mark.parametrize(
@@ -36,3 +36,8 @@ def test_sentences_one_after_the_other() -> None:
     assert retold(f"a ({other}), b (foreign)", "zh") == f"a ({retold(other, 'zh')}), b (foreign)"
     many = "; ".join(["foreign"] * 101)
     assert retold(many, "zh") == many and retold("", "zh") == "" and retold("x" * 9000, "zh") == "x" * 9000
+
+
+def test_sentences_that_suggest_something_to_type_are_known() -> None:
+    """T4: to these, and to no others, the options are added without which a command would not work here."""
+    assert has_command("hint.run.see_run") and not has_command("refuse.run.lease_lost")
