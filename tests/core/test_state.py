@@ -169,8 +169,8 @@ def test_a_declined_question_is_not_asked_again() -> None:
     assert not stopped.breaker and not stopped.replan_wanted
 
 
-def test_nobody_wants_a_new_plan_for_a_step_that_a_person_does_without() -> None:
-    """H8, X7: unless another one waits for it, too."""
+def both_want_a_new_plan() -> State:
+    """Two steps failed, and each waits for a new plan."""
     wants = tuple(
         event for step in ("a", "x")
         for event in (
@@ -178,21 +178,19 @@ def test_nobody_wants_a_new_plan_for_a_step_that_a_person_does_without() -> None
             ev.Reflected(step, 1, Category.DECOMPOSITION, Rung.REPLAN),
         )
     )  # fmt: skip
-    state = begun(*wants, steps=(Step("a", "t"), Step("x", "t")), policy=Policy(minds=("replan",)))
+    return begun(*wants, steps=(Step("a", "t"), Step("x", "t")), policy=Policy(minds=("replan",)))
+
+
+def test_nobody_wants_a_new_plan_for_a_step_that_a_person_does_without() -> None:
+    """H8, X7: unless another one waits for it, too."""
+    state = both_want_a_new_plan()
     assert then(state, ev.StepSkipped("a", "SKIP_USER")).replan_wanted
     assert not then(state, ev.StepSkipped("x", "SKIP_USER")).replan_wanted
 
 
 def test_a_step_outside_the_retry_set_still_waits_for_its_new_plan() -> None:
     """R2, H8, T5: a run whose process died is retried by naming one of its steps; nobody waits for ever."""
-    wants = tuple(
-        event for step in ("a", "x")
-        for event in (
-            ev.StepStarted(step, 1, "t"), ev.StepFailed(step, 1, NO),
-            ev.Reflected(step, 1, Category.DECOMPOSITION, Rung.REPLAN),
-        )
-    )  # fmt: skip
-    state = begun(*wants, steps=(Step("a", "t"), Step("x", "t")), policy=Policy(minds=("replan",)))
+    state = both_want_a_new_plan()
     then(state, ev.RetryBegin(1, "ann", ("a",), ("a",), 1, automatic=False, course=Course(("a",))))
     assert decide(state, TOOLS, state.at) == [Ask("replan", "", state.acted_at)]
     then(state, ev.Declined("replan"))
