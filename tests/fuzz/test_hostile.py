@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import rerail
 from rerail.core import codec
 from rerail.core import events as ev
 from rerail.core.dialects import MOST_FOLLOWING, MOST_STEPS
@@ -117,6 +118,21 @@ def test_a_million_steps_are_refused() -> None:
     """E7: before each is looked at; so many as one run takes are read."""
     assert f"{MOST_STEPS:,}" in refused({"steps": [{"tool": "t"}] * 1_000_000})
     assert f"{MOST_STEPS:,}" in refused('{"steps": [' + ",".join(["{}"] * (MOST_STEPS + 1)) + "]}")
+
+
+@pytest.mark.parametrize("where", ["args", "fallback", "verify"])
+def test_arguments_that_contain_themselves_are_a_fault(where: str) -> None:
+    """P1, P5: a plan that is built in Python may be such a thing; one that only has the same part twice is fine."""
+
+    def faults(args: dict[str, Any]) -> list[str]:
+        step = {"id": "a", "tool": "t", where: args if where == "args" else {"tool": "t", "args": args}}
+        return [fault.code for fault in Plan.load({"steps": [step]}).check([rerail.tool(name="t")(lambda **_: 1)])]
+
+    endless: dict[str, Any] = {"x": ["${b}"]}
+    endless["x"].append(endless)
+    assert "BAD_VALUE" in faults(endless) and "UNKNOWN_REFERENCE" in faults(endless)
+    part = {"y": "z"}
+    assert "BAD_VALUE" not in faults({"x": part, "w": [part, part]})
 
 
 def test_bad_references_without_end_are_all_found_and_few_are_shown() -> None:

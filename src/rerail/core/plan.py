@@ -394,13 +394,13 @@ def _check_files(steps: Sequence[Step], tools: Mapping[str, ToolShape] | None) -
 
 def _refuse_odd(value: Any) -> None:
     """Only what JSON knows: an encoder would turn bytes and sets into something else, and nobody would notice."""
-    stack = [value]
+    stack, seen = [value], set[int]()
     while stack:
         item = stack.pop()
-        if isinstance(item, dict):
-            stack.extend(item.values())
-        elif isinstance(item, list | tuple):
-            stack.extend(item)
+        if isinstance(item, dict | list | tuple):
+            if id(item) not in seen:  # what contains itself is found to be too deep by whoever writes it
+                seen.add(id(item))
+                stack.extend(item.values() if isinstance(item, dict) else item)
         elif item is not None and not isinstance(item, str | int | float):
             raise NotJson(tell("reason.no_value", name=type(item).__name__))
 

@@ -228,16 +228,15 @@ def plain(value: Any) -> Any:
 
 
 def strings(value: Any) -> Iterator[str]:
-    """Every string inside a JSON value."""
-    stack = [value]
+    """Every string inside a JSON value; what stands in several places, or in itself, is looked through once."""
+    stack, seen = [value], set[int]()
     while stack:
         item = stack.pop()
         if isinstance(item, str):
             yield item
-        elif type(item) is dict or isinstance(item, Mapping):
-            stack.extend(item.values())
-        elif isinstance(item, list | tuple):
-            stack.extend(item)
+        elif isinstance(item, Mapping | list | tuple) and id(item) not in seen:
+            seen.add(id(item))
+            stack.extend(item.values() if isinstance(item, Mapping) else item)
 
 
 def resolve(template: Template, lookup: Callable[[str], Any], hole: Any = None) -> Any:
