@@ -397,11 +397,14 @@ def _refuse_odd(value: Any) -> None:
     stack, seen = [value], set[int]()
     while stack:
         item = stack.pop()
-        if isinstance(item, dict | list | tuple):
-            if id(item) not in seen:  # what contains itself is found to be too deep by whoever writes it
-                seen.add(id(item))
-                stack.extend(item.values() if isinstance(item, dict) else item)
-        elif item is not None and not isinstance(item, str | int | float):
+        if item is None or isinstance(item, str | int | float) or id(item) in seen:
+            continue  # what contains itself is found to be too deep by whoever writes it
+        seen.add(id(item))
+        if isinstance(item, dict):
+            stack.extend(item.values())
+        elif isinstance(item, list | tuple):
+            stack.extend(item)
+        else:
             raise NotJson(tell("reason.no_value", name=type(item).__name__))
 
 

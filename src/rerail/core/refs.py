@@ -19,6 +19,7 @@ import msgspec
 from rerail.core.texts import say
 from rerail.core.values import plain_text
 
+_PLAIN = frozenset({int, float, bool, type(None)})  # has nothing inside
 _DELIMITER = re.compile(r"[.\[}]")
 _INDEX = re.compile(r"\[(-?\d+)\]")
 _NAME = re.compile(r"[^.\[\]}]+")
@@ -234,9 +235,14 @@ def strings(value: Any) -> Iterator[str]:
         item = stack.pop()
         if isinstance(item, str):
             yield item
-        elif isinstance(item, Mapping | list | tuple) and id(item) not in seen:
+        elif type(item) in _PLAIN or id(item) in seen:
+            continue
+        elif isinstance(item, list | tuple):
             seen.add(id(item))
-            stack.extend(item.values() if isinstance(item, Mapping) else item)
+            stack.extend(item)
+        elif type(item) is dict or isinstance(item, Mapping):
+            seen.add(id(item))
+            stack.extend(item.values())
 
 
 def resolve(template: Template, lookup: Callable[[str], Any], hole: Any = None) -> Any:
