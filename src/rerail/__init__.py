@@ -16,7 +16,7 @@ from rerail.core.codes import Category
 from rerail.core.plan import Effect, Fault, Need, Step, When
 from rerail.core.policy import Rung
 from rerail.core.track import RunStatus, Status
-from rerail.errors import PlanError, RateLimited, Refused, RerailError, SettingsError, StoreError, ToolError
+from rerail.errors import NotDone, PlanError, RateLimited, Refused, RerailError, SettingsError, StoreError, ToolError
 from rerail.version import __version__
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rerail.context import Context
     from rerail.core.events import Record as Event
     from rerail.core.views import RunResult, RunRow, StepRow
-    from rerail.engine.perform import Verified
+    from rerail.engine.looks import NotYet, Partial, Verified
     from rerail.plans import Plan
     from rerail.settings import Settings
     from rerail.wiring import Engine, run
@@ -39,6 +39,9 @@ __all__ = [
     "Event",
     "Fault",
     "Need",
+    "NotDone",
+    "NotYet",
+    "Partial",
     "Plan",
     "PlanError",
     "RateLimited",
@@ -74,7 +77,9 @@ _LATER = {
     "Settings": "rerail.settings",
     "RunRow": "rerail.core.views",
     "StepRow": "rerail.core.views",
-    "Verified": "rerail.engine.perform",
+    "NotYet": "rerail.engine.looks",
+    "Partial": "rerail.engine.looks",
+    "Verified": "rerail.engine.looks",
     "http": "rerail.adapters.tools.http",
     "run": "rerail.wiring",
     "shell": "rerail.adapters.tools.shell",

@@ -26,10 +26,7 @@ _LOCK = threading.Lock()
 
 
 class CallCancelled(Exception):
-    """The call was cancelled and the tool, asking, was told so."""
-
-    # What the tool did until then is not known, so a `once` tool is in doubt (X4).
-    lost = True
+    """The call was cancelled and the tool, asking, was told so; what it did until then is not known (X4)."""
 
 
 class FileOutside(ValueError):
@@ -75,6 +72,7 @@ class Context:
 
     __slots__ = (
         "_files",
+        "_owner",
         "_sink",
         "_staging",
         "_workspace",
@@ -102,6 +100,7 @@ class Context:
         staging: Path | str | None = None,
         files: Collection[str] = (),
         fence: int = 0,
+        owner: Callable[[], None] | None = None,
     ) -> None:
         """Everything has a default, so that a tool's own unit tests can say `Context()`.
 
@@ -121,6 +120,7 @@ class Context:
         self._workspace_made = False
         self._sink = sink
         self._staging, self._files = staging, files
+        self._owner = owner
 
     def __repr__(self) -> str:
         return f"Context(run={self.run!r}, step={self.step!r}, attempt={self.attempt!r}, key={self.key!r})"
@@ -198,6 +198,14 @@ class Context:
         with _LOCK:
             self.tokens += tokens
             self.cost += cost
+
+    def ensure_owner(self) -> None:
+        """Raise *not done* if this process may not own the run any more; call it right before an effect (E11).
+
+        A process that was frozen, or cut off from the store, may have been replaced without knowing it.
+        """
+        if self._owner is not None:
+            self._owner()
 
     def check_cancelled(self) -> None:
         """Raise `CallCancelled` if the call has been cancelled; for loops in threads, which nobody can stop."""

@@ -6,7 +6,7 @@
     ├── Refused             a wish the run's state does not allow
     └── SettingsError       a setting is unknown or has a wrong value
 
-Tools raise `ToolError` and `RateLimited`; any other exception is classified. What goes wrong in the world is data in
+Tools raise `ToolError`, `RateLimited` and `NotDone`; any other exception is classified. What goes wrong in the world is data in
 an event, never one of these: they are for a caller's mistake, or for a store that cannot be trusted any more.
 """
 
@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rerail.core.codes import Category
+from rerail.core.outcome import Certainty, handled_lost
 from rerail.core.plan import Fault
 from rerail.core.texts import retold, say
 
@@ -81,9 +82,14 @@ class SettingsError(RerailError):
 
 
 class ToolError(Exception):
-    """A tool's failure in its own words: code, category, and arguments that would work, if it knows them."""
+    """A tool's failure in its own words: code, category, and arguments that would work, if it knows them.
 
-    lost = False
+    It says that nothing happened (contract X4), unless it was raised from, or while handling, an exception that does
+    not say so. ``lost=True`` says that the effect is unknown, ``lost=False`` that nothing happened in any case.
+    """
+
+    lost: bool | None = None
+    ended = True  # the call is over; False: what was asked for may still be under way elsewhere
 
     def __init__(
         self,
@@ -93,20 +99,39 @@ class ToolError(Exception):
         suggest: Mapping[str, Any] | None = None,
         *,
         status: int | None = None,
-        lost: bool = False,
+        lost: bool | None = None,
     ) -> None:
-        """``lost`` says that nobody knows whether it happened: a `once` step is then in doubt, and not called again."""
         super().__init__(message)
         self.message = message
-        self.lost = lost or type(self).lost
+        self.lost = type(self).lost if lost is None else lost
         self.code = code
         self.category = Category(category) if category is not None else None
         self.suggest = dict(suggest) if suggest is not None else None
         self.status = status
 
+    @property
+    def certainty(self) -> Certainty:
+        """What the call came to: not done, or lost."""
+        lost = handled_lost(self) if self.lost is None else self.lost
+        return Certainty.LOST if lost else Certainty.NOT_DONE
+
+
+class NotDone(Exception):
+    """Nothing happened, whatever the cause looks like: `raise rerail.NotDone(error) from error`."""
+
+    certainty = Certainty.NOT_DONE
+    error: BaseException | None = None  # the cause, which is what is classified and told
+
+    def __init__(self, cause: BaseException | str = "") -> None:
+        super().__init__(str(cause))
+        if isinstance(cause, BaseException):
+            self.error = cause
+
 
 class RateLimited(ToolError):
     """Not now: come back after that many seconds. Counts neither as a failure nor as a retry."""
+
+    lost = False
 
     def __init__(self, message: str = "", retry_after: float = 1.0, code: str = "RATE_LIMITED") -> None:
         super().__init__(message or say("error.rate_limited", retry_after=retry_after), code, Category.TRANSIENT)

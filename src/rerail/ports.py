@@ -31,6 +31,10 @@ class Clock(Protocol):
         """Seconds since the epoch."""
         ...
 
+    def uptime(self) -> float:
+        """Seconds of a clock that never jumps, and also counts while the process or the machine is suspended."""
+        ...
+
     def external(self) -> AbstractContextManager[None]:
         """A thread or process is at work: a virtual clock must not jump ahead of it."""
         ...

@@ -34,6 +34,7 @@ class RunTable(_Table, frozen=True):
     max_tokens: int | None = None
     max_cost: float | None = None
     max_seconds: float | None = None
+    on_doubt: Literal["wait", "fail"] | None = None  # where neither the step nor its tool says; see the contract, E3
 
 
 class RetryTable(_Table, frozen=True):
@@ -75,6 +76,7 @@ class EvaluationTable(_Table, frozen=True):
     judge: bool = True
     shortcut: bool = True
     history_window: tuple[int, int] = (5, 12)
+    settle: float | Literal["never"] = 5.0  # seconds until the effect of a `once` tool can be read by a look
 
 
 class ArtifactsTable(_Table, frozen=True):
@@ -95,6 +97,10 @@ class WorkerTable(_Table, frozen=True):
     grace: float = 30.0  # seconds that calls under way get to end, when a worker is told to stop
 
 
+class WorkersTable(_Table, frozen=True):
+    silent_is_dead: bool = False  # a supervisor makes sure that a worker that falls silent acts no more
+
+
 class RayTable(_Table, frozen=True):
     steps: bool = False  # calls of tools are tasks of the cluster
     address: str | None = None  # none: the one of RAY_ADDRESS, or of this machine, else one for this process alone
@@ -111,6 +117,7 @@ class ToolsTable(_Table, frozen=True):
     max_output: int = 64 * 1024 * 1024
     shell: dict[str, Any] = {}
     http: dict[str, Any] = {}
+    idempotent_for: dict[str, float] = {}  # tool → seconds for which its service remembers an idempotency key
 
 
 class McpTable(_Table, frozen=True):
@@ -183,12 +190,13 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "reflection.mode": ("hybrid", "rules", "model"),
     "reflection.replan": ("keep", "full"),
     "store.durability": ("full", "normal"),
+    "run.on_doubt": ("wait", "fail"),
 }
 # Lowest value that makes sense; 0 switches a limit off where the contract says so.
 LOWEST: dict[str, float] = {
     "run.concurrency": 0, "run.tool_concurrency": 0, "run.provider_concurrency": 0, "run.step_timeout": 0.001,
     "run.max_attempts": 0, "run.max_tokens": 0, "run.max_cost": 0,
-    "run.max_seconds": 0, "retry.backoff_base": 0, "retry.backoff_factor": 1, "retry.backoff_cap": 0,
+    "run.max_seconds": 0, "evaluation.settle": 0, "tools.idempotent_for": 0, "retry.backoff_base": 0, "retry.backoff_factor": 1, "retry.backoff_cap": 0,
     "retry.max_wait": 0, "retry.max_retry_rounds": 0, "retry.max_retries": 0, "reflection.max_step_retries": 0,
     "reflection.max_single_step_repairs": 0, "reflection.max_task_replanning_attempts": 0,
     "reflection.max_consecutive_failures": 0, "artifacts.memory": 0, "artifacts.ttl_hours": 0,
@@ -215,6 +223,7 @@ RECORDED: Final[dict[str, str]] = {
     "reflection.mode": "reflection_mode",
     "evaluation.judge": "judge",
     "evaluation.shortcut": "shortcut",
+    "evaluation.settle": "settle",
 }
 
 
@@ -230,6 +239,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     artifacts: ArtifactsTable = ArtifactsTable()
     store: StoreTable = StoreTable()
     worker: WorkerTable = WorkerTable()
+    workers: WorkersTable = WorkersTable()
     ray: RayTable = RayTable()
     tools: ToolsTable = ToolsTable()
     mcp: McpTable = McpTable()
@@ -271,7 +281,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The part that governs a run and is recorded with it."""
         run, retry, reflection = self.run, self.retry, self.reflection
         return Policy(
-            **{name: getattr(run, name) for name in run.__struct_fields__},
+            **{name: getattr(run, name) for name in run.__struct_fields__ if name != "on_doubt"},
+            on_doubt=run.on_doubt or "",
+            settle=self.evaluation.settle,
             **{name: getattr(retry, name) for name in retry.__struct_fields__},
             reflect=reflection.enable_step_level_reflection,
             reflection_mode=reflection.mode,

@@ -42,6 +42,9 @@ if TYPE_CHECKING:
     from rerail.adapters.tools.mcp import McpServer, McpTool
 
 
+_UPTIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)
+
+
 class SystemClock:
     """The machine's clock."""
 
@@ -50,6 +53,10 @@ class SystemClock:
     def now(self) -> float:
         """Seconds since the epoch."""
         return time.time()
+
+    def uptime(self) -> float:
+        """Seconds since the machine started, suspension included where the system counts it."""
+        return time.clock_gettime(_UPTIME) if _UPTIME is not None else time.monotonic()
 
     @contextlib.contextmanager
     def external(self) -> Iterator[None]:

@@ -184,23 +184,25 @@ def resolve_succeeded(
 
 
 def resolve_failed(state: State, step: str, by: str) -> list[Event]:
-    """Declare that the effect in doubt did not happen, and that the step has failed."""
+    """Declare that the effect in doubt did not happen, and that the step has failed; one that has ended stays so."""
     track = _in_doubt(state, step)
     error = _said_no("RESOLVED_FAILED", by)
     acted = ev.Acted("resolve", by, step, outcome="failed")
+    if track.phase is not Phase.DOUBT:
+        return [*_reopened(state, [], by, "resolve"), acted]
     return [acted, ev.StepFailed(step, track.attempt, error, called=False), *_reopened(state, [], by, "resolve")]
 
 
 def resolve_rerun(state: State, step: str, by: str) -> list[Event]:
-    """Call a step in doubt again, under a new idempotency key: a person takes the responsibility."""
+    """Make the call in doubt again, under its own key and without a look: a person takes the responsibility."""
     _in_doubt(state, step)
-    course = Course((step,), automatic=False, fresh=(step,))
+    course = Course((step,), automatic=False)
     return [*_reopened(state, [step], by, "resolve"), ev.Acted("resolve", by, step, outcome="rerun", course=course)]
 
 
 def _in_doubt(state: State, step: str) -> Track:
     track = _track(state, step)
-    if track.phase is not Phase.DOUBT:
+    if not _is_doubtful(state, track):
         status, _ = status_of(state, track)
         raise Refusal(
             "STEP_NOT_WAITING",
@@ -208,6 +210,11 @@ def _in_doubt(state: State, step: str) -> Track:
             tell("hint.run.not_in_doubt", run=state.run),
         )
     return track
+
+
+def _is_doubtful(state: State, track: Track) -> bool:
+    """Whether only a person's answer, or a look, lets a step be called again (E3)."""
+    return track.phase is Phase.DOUBT or (track.id in state.unsettled and track.phase is not Phase.RUNNING)
 
 
 def _reopened(state: State, steps: list[str], by: str, operation: str) -> list[Event]:
@@ -244,7 +251,7 @@ def repair(state: State, step: str, changes: Mapping[str, Any], tools: Tools, by
     status, _ = status_of(state, track)
     if status in ENDED_WELL or track.phase is Phase.RUNNING:
         raise Refusal("STEP_ENDED", tell("refuse.run.step_is", step=step, status=tell(f"status.{status}")))
-    if track.phase is Phase.DOUBT:
+    if _is_doubtful(state, track):
         refuse_doubt(state, step)
     new = _repaired(state, track, changes, tools)
     course = Course((step,), (new,), automatic=False)
@@ -465,7 +472,7 @@ def _refuse_by_status(state: State, steps: Sequence[str] | None, *, clean: bool,
 
 def refuse_doubt(state: State, step: str | None = None) -> None:
     """Say that somebody has to answer a doubt first."""
-    step = step or next(iter(state.doubts.values())).id
+    step = step or next(iter((*state.doubts.values(), *state.unsettled.values()))).id
     # Where somebody can look whether it happened, that comes first: whoever goes on with the run will (E3).
     key = "hint.run.look_first" if state.tracks[step].question == "verify" else "hint.run.run_in_doubt"
     raise Refusal("RUN_IN_DOUBT", tell("refuse.run.run_in_doubt", step=step), tell(key, run=state.run, step=step))
@@ -502,7 +509,7 @@ def _roots(
     roots = [track.id for track in state.tracks.values() if _is_root(state, track) or track.id in changed]
     if roots or state.rest is None or state.rest.status != RunStatus.COMPLETED:
         if not roots and not spoils:
-            if state.doubts:
+            if state.doubts or (state.unsettled and state.rest is not None):
                 refuse_doubt(state)
             if state.rest is not None and state.rest.status == RunStatus.CANCELLED:
                 return []  # every step was done when it was cancelled: all that is left is to say so
@@ -514,6 +521,8 @@ def _roots(
 def _is_root(state: State, track: Track) -> bool:
     """Failed on its own account, or never got to run because the run was stopped or its process died."""
     status = status_of(state, track)[0]
+    if track.id in state.unsettled:
+        return False
     if track.phase is Phase.FAILED or status is Status.CANCELLED:
         return True
     under_way = (Phase.HURT, Phase.BACKOFF, Phase.HELD)
@@ -525,7 +534,8 @@ def _completed_roots(state: State) -> list[str]:
     holes = [
         track.id
         for track in state.tracks.values()
-        if track.phase is Phase.SKIPPED or status_of(state, track)[0] is Status.DEGRADED or stale_of(state, track)
+        if track.id not in state.unsettled
+        and (track.phase is Phase.SKIPPED or status_of(state, track)[0] is Status.DEGRADED or stale_of(state, track))
     ]
     if holes:
         return holes
@@ -575,7 +585,7 @@ def _all_permanent(state: State, roots: list[str]) -> bool:
 def _refuse_doubtful(state: State, roots: Sequence[str]) -> None:
     """A step in doubt is never called again by a retry, forced or not: somebody has to answer first (T5)."""
     for step_id in (*roots, *unsatisfied_above(state, roots)):
-        if state.tracks[step_id].phase is Phase.DOUBT:
+        if _is_doubtful(state, state.tracks[step_id]):
             refuse_doubt(state, step_id)
 
 

@@ -17,7 +17,7 @@ from rerail.core.codes import Category
 from rerail.core.events import Course, Event
 from rerail.core.plan import Effect, When
 from rerail.core.policy import Rung
-from rerail.core.recover import heal
+from rerail.core.recover import answer_doubt, heal, lapsed
 from rerail.core.state import State, downstream, unsatisfied_above
 from rerail.core.texts import say
 from rerail.core.tools import Tools
@@ -53,7 +53,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Ask whether the effect of an attempt whose answer was lost is there."""
+    """Ask whether the effect of an attempt that did not succeed is there."""
 
     step: str
     attempt: int
@@ -76,7 +76,7 @@ def decide(state: State, tools: Tools, now: float) -> list[Action]:
     if state.rest is not None:
         return []
     state.tick(now)
-    if state.hurt or state.announce or state.keepers or state.stopped or state.row:
+    if state.hurt or state.announce or state.keepers or state.stopped or state.row or state.doubts:
         notes = _notes(state, tools, now)
         if notes:
             return [Note(tuple(notes))]
@@ -87,7 +87,7 @@ def decide(state: State, tools: Tools, now: float) -> list[Action]:
         over = _over_budget(state, now) if state.ready else ""
         if over:
             return [Note((ev.Stopped("BUDGET_EXCEEDED", over),))]
-        actions += _calls(state, tools)
+        actions += _calls(state, tools, now)
     return actions or _close(state, now)
 
 
@@ -110,6 +110,9 @@ def _notes(state: State, tools: Tools, now: float) -> list[Event]:
             return heal(state, tools, track, now)
     elif 0 < state.policy.max_consecutive_failures <= len(state.row) and not state.breaker:
         return [_breaker(state)]
+    for track in state.doubts.values() if not state.stopped else ():
+        if not track.question and (answered := answer_doubt(state, tools, track, now)):
+            return answered
     notes: list[Event] = []
     for track in state.announce.values():
         code = "SKIP_UPSTREAM_FAILED" if track.dead else "SKIP_CONDITION"
@@ -151,7 +154,10 @@ def _kept(state: State, track: Track) -> Event | None:
 # -- Calls --------------------------------------------------------------------------------------------------------
 
 
-def _calls(state: State, tools: Tools) -> list[Action]:
+LOOK_FRESH = 0.1  # seconds for which what a look found holds; older ones are asked again before a call is repeated
+
+
+def _calls(state: State, tools: Tools, now: float) -> list[Action]:
     policy = state.policy
     room = policy.concurrency - len(state.running) if policy.concurrency else len(state.ready)
     if policy.max_attempts is not None:
@@ -161,11 +167,25 @@ def _calls(state: State, tools: Tools) -> list[Action]:
     started: dict[str, int] = {}
     calls: list[Action] = []
     for track in state.ready.first(_free(state, tools, started), room):
+        if track.effects is not None and (first := _before_repeat(state, tools, track, now)) is not None:
+            calls.append(first)
+            continue
         tool = state.tool_of(track)
         rung = Rung.FALLBACK if track.heal is not None and track.heal.fallback else None
         calls.append(Call(track.id, track.attempt + 1, tool, rung))
         started[tool] = started.get(tool, 0) + 1
     return calls
+
+
+def _before_repeat(state: State, tools: Tools, track: Track, now: float) -> Action | None:
+    """What comes before a call whose effect may be there already: a look, or the word that it is in doubt (V8, E2)."""
+    effects, call = track.effects, track.call
+    if effects is None or call is None or effects.rerun:
+        return None
+    if effects.lost and not track.is_covered(now):
+        return Note(tuple(lapsed(state, tools, track, now)))
+    stale = 0 <= effects.looked_at and not 0 <= now - effects.looked_at <= LOOK_FRESH
+    return Look(track.id, track.attempt) if call.verifiable and stale else None
 
 
 def _free(state: State, tools: Tools, started: dict[str, int]) -> Callable[[str], bool] | None:
@@ -211,11 +231,12 @@ def _over_budget(state: State, now: float, *, asking: bool = False) -> str:
 
 
 def _questions(state: State) -> list[Action]:
-    # Looking costs nothing; after a stop only what somebody looks behind, and is not lost, is still cleared up.
+    # A cancelled run waits for no effect to show; `resume` and `retry` look for it.
+    cancelled = state.stopped == "RUN_CANCELLED"
     looks: list[Action] = [
         Look(track.id, track.attempt)
         for track in state.doubts.values()
-        if track.question == "verify" and not (state.stopped and (track.heal is None or track.heal.lost))
+        if track.question == "verify" and not (cancelled and track.id in state.unsettled)
     ]
     if state.stopped or state.paused:
         return looks

@@ -214,6 +214,15 @@ class _Reader:
         good = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < LONGEST
         return float(value) if good else self.fault(name, tell("plan.kind.seconds"), value)
 
+    def settle(self, name: str, value: Any) -> Any:
+        good = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < LONGEST
+        if not good and value != "never":
+            return self.fault(name, tell("plan.kind.settle"), value)
+        return float(value) if good else value
+
+    def on_doubt(self, name: str, value: Any) -> Any:
+        return value if value in ("wait", "fail") else self.fault(name, tell("plan.kind.on_doubt"), value)
+
     def mapping(self, name: str, value: Any) -> Any:
         if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
             return dict(value)
@@ -361,6 +370,9 @@ STEP_FIELDS: Mapping[str, Callable[[_Reader, str, Any], Any]] = {
     "trust_output": _Reader.trust,
     "priority": _Reader.whole,
     "resources": _Reader.amounts,
+    "on_doubt": _Reader.on_doubt,
+    "settle": _Reader.settle,
+    "idempotent_for": _Reader.seconds,
 }
 
 

@@ -104,6 +104,9 @@ class StepStarted(_Event, frozen=True, tag="step_started"):
     before: Any = None  # what `probe` saw
     verifiable: bool = False  # somebody can look whether the effect is there
     staged: str = ""  # the folder that this attempt alone writes its declared files to
+    timeout: float = 0.0  # seconds; of calls whose effect may have to be looked for
+    probed: bool = False  # `before` is what a probe saw, be it nothing
+    idempotent_for: float = 0.0  # seconds for which the service remembers the call's key, from the first intent
 
 
 class StepProgress(_Event, frozen=True, tag="step_progress"):
@@ -129,6 +132,7 @@ class StepSucceeded(_Event, frozen=True, tag="step_succeeded"):
     by: str = ""
     files: dict[str, str] = {}  # path → digest of what it left in the workspace
     given: dict[str, Any] = {}  # of an output that is kept elsewhere: the short values that it has under one name alone
+    waited: float = 0.0  # seconds until a look found the effect
 
 
 class StepFailed(_Event, frozen=True, tag="step_failed"):
@@ -136,12 +140,16 @@ class StepFailed(_Event, frozen=True, tag="step_failed"):
     attempt: int
     error: Error
     elapsed: float = 0.0
-    lost: bool = False  # nobody knows whether the effect happened
+    lost: bool = False  # whether the effect happened is unknown
     called: bool = True  # false: it failed before its tool was called
     not_now: float | None = None  # seconds the tool asked us to wait
     tokens: int = 0
     cost: float = 0.0
-    look: bool = False  # it failed, but its effect may be there all the same: somebody looks before it is called again
+    look: bool = False  # its effect is looked for before anything else follows
+    until: float = 0.0  # when the call is over at the latest, if its end cannot be seen
+    acting: bool = False  # the call may still act, for all that is known: its absence proves nothing
+    looks: int = 0  # looks at the effect that came before
+    waited: float = 0.0  # seconds for which these waited for it
 
 
 class StepVerified(_Event, frozen=True, tag="step_verified"):
@@ -149,7 +157,7 @@ class StepVerified(_Event, frozen=True, tag="step_verified"):
 
     step: str
     attempt: int
-    effect: str  # there, absent, unknown
+    effect: str  # there, absent, partial, unknown
     output: Any = None
     digest: str = ""
     size: int = 0
@@ -157,6 +165,8 @@ class StepVerified(_Event, frozen=True, tag="step_verified"):
     hole: bool = False
     reason: str = ""
     files: dict[str, str] = {}
+    looks: int = 0  # how often it was looked for; 0 in histories of versions that looked once
+    waited: float = 0.0  # seconds that this took
 
 
 class StepSkipped(_Event, frozen=True, tag="step_skipped"):

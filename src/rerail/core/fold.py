@@ -13,12 +13,13 @@ from typing import Any
 
 from rerail.core import events as ev
 from rerail.core.events import Course, Error, Event
+from rerail.core.outcome import Case, Certainty, Follows, Saw, follows
 from rerail.core.pipeline import resume_stage
 from rerail.core.plan import Effect, Step, definition, servers_of
 from rerail.core.policy import LEAST_WAIT, Rung
 from rerail.core.recover import failed_args
 from rerail.core.state import State
-from rerail.core.track import PENDING, RUNNING, SKIPPED, SUCCEEDED, Heal, Phase, Result, Track
+from rerail.core.track import PENDING, RUNNING, SKIPPED, SUCCEEDED, EffectState, Heal, Phase, Result, Track
 
 MAX_FAILURES = 8  # failed attempts of a step that a mind gets to see
 
@@ -78,7 +79,21 @@ def _step_started(state: State, event: ev.StepStarted, at: float) -> None:
         state.round_calls[event.step] = state.round_calls.get(event.step, 0) + 1
     state.by_tool[event.tool] = state.by_tool.get(event.tool, 0) + 1
     _happened(state, track)  # it may, from now on
+    if event.verifiable or event.effect is Effect.ONCE:
+        _intended(state, track, event, at)
     state.move(track, RUNNING)
+
+
+def _intended(state: State, track: Track, call: ev.StepStarted, at: float) -> None:
+    """The intent of a call whose effect may have to be looked for: the first of its kind sets what others go by."""
+    effects = track.effects
+    if effects is None and not (call.probed or call.verifiable or call.idempotent_for):
+        return  # made once its answer is lost: most never are
+    name = f"{call.tool} {state.signature(track)}"
+    if effects is None or (effects.signature != name and not effects.lost):
+        effects = track.effects = EffectState(name, at)
+        effects.before, effects.probed = call.before, call.probed or call.before is not None
+    effects.rerun = False
 
 
 def _step_succeeded(state: State, event: ev.StepSucceeded, at: float) -> None:
@@ -141,8 +156,7 @@ def _step_failed(state: State, event: ev.StepFailed, at: float) -> None:
         return
     track.error = event.error
     track.ended_at = at
-    unsafe = track.call is not None and track.call.effect is Effect.ONCE
-    if event.error.code == "RUN_CANCELLED" and not (unsafe and _doubtful(track, event)):
+    if event.error.code == "RUN_CANCELLED" and not _doubtful(track, event):
         state.move(track, PENDING)
         return
     if track.heal is not None:
@@ -160,16 +174,63 @@ def _step_failed(state: State, event: ev.StepFailed, at: float) -> None:
     if event.not_now is None and state.policy.minds:
         _remember(state, track, event)
     if event.error.code == "RESOLVED_FAILED":
-        _not_happened(state, track)  # a person says so
-    if _doubtful(track, event):
-        track.healing().lost = event.lost
+        _settled(state, track)  # a person says so
+    if event.called and track.call is not None:
+        _came_to(state, track, track.call, event, at)
+    else:
+        state.move(track, Phase.HURT)
+
+
+def _came_to(state: State, track: Track, call: ev.StepStarted, event: ev.StepFailed, at: float) -> None:
+    """A call failed: its effect is looked for, or what follows is clear at once (X4, V8)."""
+    effects = track.effects
+    if call.effect is Effect.ONCE and (event.lost or effects is not None):
+        effects = effects or EffectState(f"{call.tool} {state.signature(track)}", track.started_at)
+        effects.lost = effects.lost or event.lost
+        effects.acting = effects.acting or event.acting
+    if effects is not None:
+        effects.settles_at = max(event.until, at)
+        effects.looked_at = at if event.looks else 0.0
+        state.settle_effect(track, effects)
+    if call.verifiable and not event.looks and (event.look or event.lost):
+        track.question = "verify"
         _happened(state, track)
-        track.question = "verify" if track.call is not None and track.call.verifiable else ""
         state.move(track, Phase.DOUBT)
     else:
-        if event.called:
-            _not_happened(state, track)
+        saw = Saw.UNKNOWN if event.looks else Saw.NONE
+        _follow(state, track, follows(_case(track, call, saw, at, lost=event.lost)))
+
+
+def _case(track: Track, call: ev.StepStarted, saw: Saw, at: float, *, lost: bool = False, output: bool = False) -> Case:
+    """What is known of the latest call, as a row of the table."""
+    effects = track.effects
+    before = effects is not None and effects.lost
+    return Case(
+        call.effect, Certainty.LOST if lost or before else Certainty.NOT_DONE, saw, before,
+        covered=track.is_covered(at), probed=effects is not None and effects.probed, output=output,
+        acting=effects is not None and effects.acting,
+    )  # fmt: skip
+
+
+def _follow(state: State, track: Track, what: Follows) -> None:
+    """Take a step to where the outcome table says that it goes."""
+    track.question = ""
+    if what is Follows.DOUBT:
+        _happened(state, track)
+        state.move(track, Phase.DOUBT)
+        return
+    if what is Follows.LADDER:
+        _settled(state, track)
+    if track.phase is not PENDING:  # else it was looked at right before its call, which may be made
         state.move(track, Phase.HURT)
+
+
+def _settled(state: State, track: Track) -> None:
+    """No attempt of a step has had its effect: not known otherwise, looked for, or by a person's word."""
+    _not_happened(state, track)
+    if track.effects is not None:
+        track.effects.lost = track.effects.acting = False
+        state.settle_effect(track, track.effects)
 
 
 def _remember(state: State, track: Track, event: ev.StepFailed) -> None:
@@ -185,28 +246,27 @@ def _remember(state: State, track: Track, event: ev.StepFailed) -> None:
 
 
 def _doubtful(track: Track, event: ev.StepFailed) -> bool:
-    """Whether the effect may have happened, and repeating the call could repeat it (or somebody can look)."""
-    call = track.call
-    if event.look and event.called and call is not None and call.verifiable:
-        return True
-    return event.lost and event.called and call is not None and (call.effect is Effect.ONCE or call.verifiable)
+    """Whether the effect of a cancelled call may have happened, and repeating the call could repeat it."""
+    return event.called and event.lost and track.call is not None and track.call.effect is Effect.ONCE
 
 
 def _step_verified(state: State, event: ev.StepVerified, at: float) -> None:
-    track = state.current(event.step, event.attempt, Phase.DOUBT)
-    if track is None or track.call is None:
+    track = state.current(event.step, event.attempt, Phase.DOUBT, PENDING)
+    if track is None or track.call is None or (track.phase is PENDING and track.effects is None):
         return
-    track.question = ""
-    if event.effect == "there":
-        result = Result(event.output, event.digest, event.size, event.blob, event.attempt)
-        result.effect, result.hole, result.by = track.call.effect, event.hole, "verify"
-        result.files = event.files
-        state.settle(track, result)
+    call, saw = track.call, Saw(event.effect)
+    if track.effects is not None:
+        track.effects.looked_at = at
+    what = follows(_case(track, call, saw, at, output=not event.hole))
+    if not event.looks and saw is Saw.THERE:
+        what = Follows.SUCCEED  # so said versions that looked once
+    if what is not Follows.SUCCEED:
+        _follow(state, track, what)
         return
-    if event.effect == "absent":
-        _not_happened(state, track)
-    if event.effect == "absent" or track.call.effect is not Effect.ONCE or not track.healing().lost:
-        state.move(track, Phase.HURT)
+    result = Result(event.output, event.digest, event.size, event.blob, event.attempt)
+    result.effect, result.hole, result.by = call.effect, event.hole, "verify"
+    result.files = event.files
+    state.settle(track, result)
 
 
 def _step_skipped(state: State, event: ev.StepSkipped, at: float) -> None:
@@ -263,7 +323,9 @@ def _retry_scheduled(state: State, event: ev.RetryScheduled, at: float) -> None:
 
 def _reflected(state: State, event: ev.Reflected, at: float) -> None:
     track = state.tracks.get(event.step)
-    if track is None or track.phase not in (Phase.HURT, Phase.HELD, Phase.BACKOFF):
+    if track is None or track.phase not in (Phase.HURT, Phase.HELD, Phase.BACKOFF, Phase.DOUBT, PENDING):
+        return
+    if (track.phase is PENDING and event.rung is not Rung.DOUBT) or (track.phase is Phase.DOUBT and track.question):
         return
     heal = track.healing()
     heal.category = event.category
@@ -278,7 +340,9 @@ def _reflected(state: State, event: ev.Reflected, at: float) -> None:
             track.error.code, event.category, track.error.message, track.error.type, track.error.traceback,
             track.error.status, track.error.suggest, track.error.data,
         )  # fmt: skip
-    if event.rung is Rung.FAIL:
+    if event.rung is Rung.DOUBT:
+        state.move(track, Phase.DOUBT)
+    elif event.rung is Rung.FAIL:
         track.ended_at = at
         state.row[track.id] = None
         state.move(track, Phase.FAILED)
@@ -491,6 +555,8 @@ def _acted(state: State, event: ev.Acted, at: float) -> None:
         state.redirect(event.course, new_round=event.action in ("retry", "resolve", "repair"))
         if event.action == "repair":
             _rewritten(state, event.course)
+    if event.action == "resolve" and track is not None:
+        _resolved(state, track, event.outcome)
     if event.action == "confirm" and track is not None:
         track.confirmed = True
         state.refresh(track)
@@ -508,6 +574,18 @@ def _acted(state: State, event: ev.Acted, at: float) -> None:
         track.ended_at = at
         track.inputs = state.inputs(track)
         state.settle(track, result)
+
+
+def _resolved(state: State, track: Track, outcome: str) -> None:
+    """A person answers a doubt: nothing happened, or the same call is to be made again."""
+    if outcome == "failed":
+        _settled(state, track)
+    elif outcome == "rerun" and track.effects is not None and track.call is not None:
+        track.effects.rerun = True
+        heal = track.healing()
+        heal.fallback = track.call.rung is Rung.FALLBACK
+        heal.tool = track.call.tool if track.call.tool != track.step.tool else None
+        state.refresh(track)
 
 
 def _edited(state: State, event: ev.Acted) -> None:

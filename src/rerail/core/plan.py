@@ -134,6 +134,9 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     trust_output: bool | Trust | None = None
     priority: int = 0
     resources: dict[str, float] = {}
+    on_doubt: str = ""  # wait or fail, if its effect is in doubt (E3)
+    settle: float | str | None = None  # seconds until its effect can be read by a look; "never": not to rely on (V8)
+    idempotent_for: float | None = None  # seconds for which the service remembers the step's key (E2)
 
     def __post_init__(self) -> None:
         # People write needs=["a", {"step": "b", "when": "done"}] and fallback={"value": 1}; inside there are values.
@@ -246,6 +249,8 @@ class ToolShape(Protocol):
     def schema(self) -> Schema: ...
     @property
     def effect(self) -> Effect | None: ...
+    @property
+    def keyed(self) -> bool: ...
 
 
 # -- Needs, implied ones included ---------------------------------------------------------------------------------
@@ -474,6 +479,8 @@ def _check_tools(step: Step, names: Names, tools: Mapping[str, ToolShape]) -> li
         )
     else:
         faults += _check_args(step, step.args, tools[step.tool], names)
+        if step.idempotent_for is not None and not tools[step.tool].keyed:
+            faults.append(Fault("BAD_VALUE", tell("refuse.plan.no_key", name=step.tool), step.id))
     for other in step.alternatives:
         if other not in tools:
             faults.append(
@@ -638,5 +645,6 @@ def _circle(group: set[str], edges: Mapping[str, Iterable[str]]) -> list[str]:
 def definition(step: Step) -> Step:
     """What decides whether a finished step is still the same work: cosmetic and scheduling keys are left out."""
     return msgspec.structs.replace(
-        step, title="", stage="", timeout=None, retries=None, priority=0, resources={}, confirm=False
-    )
+        step, title="", stage="", timeout=None, retries=None, priority=0, resources={}, confirm=False,
+        on_doubt="", settle=None, idempotent_for=None,
+    )  # fmt: skip

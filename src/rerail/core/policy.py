@@ -27,6 +27,7 @@ class Rung(StrEnum):
     SKIP = "skip"
     REPLAN = "replan"
     FAIL = "fail"
+    DOUBT = "doubt"  # the effect may have happened: nothing more is tried, and a person is asked
 
 
 _LAST = (Rung.FALLBACK, Rung.SKIP, Rung.REPLAN)
@@ -75,6 +76,8 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True):
     replan: str = "keep"
     judge: bool = True
     shortcut: bool = True
+    settle: float | str = 5.0  # seconds until an effect that must not happen twice can be read; "never"
+    on_doubt: str = ""  # wait or fail, where neither the step nor its tool says
     minds: tuple[str, ...] = ()  # which questions somebody is there to answer: reflect, repair, replan, judge
 
 

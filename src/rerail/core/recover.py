@@ -90,6 +90,8 @@ def heal(state: State, tools: Tools, track: Track, now: float) -> list[Event]:
             return [waited]
     reflection = _thought(track) or reflect(state, tools, track, error)
     case = Case(state, tools, track, error, reflection, now)
+    if track.effects is not None and track.effects.lost:
+        return _same_key(case)
     if asks_a_mind(case):
         return [ev.Asked("reflect", track.id, track.attempt)]
     return choose(case)
@@ -106,6 +108,39 @@ def choose(case: Case) -> list[Event]:
         if taken is not None:
             return [_reflected(case, rung), *taken]
     return [_reflected(case, Rung.FAIL)]
+
+
+def _same_key(case: Case) -> list[Event]:
+    """An effect that may have happened: the same call under the same key while the service knows it, else doubt."""
+    if case.error.code == "IN_DOUBT":
+        return [_reflected(case, Rung.FAIL)]
+    taken = _retry(case) if case.track.is_covered(case.now) and not case.state.stopped else None
+    return [_reflected(case, Rung.DOUBT)] if taken is None else [_reflected(case, Rung.RETRY), *taken]
+
+
+def lapsed(state: State, tools: Tools, track: Track, now: float) -> list[Event]:
+    """A call that was to be repeated under its key, which the service does not know any more: it is in doubt."""
+    error = track.error or Error("ANSWER_LOST", Category.TRANSIENT, say("error.ANSWER_LOST"))
+    return [_reflected(Case(state, tools, track, error, reflect(state, tools, track, error), now), Rung.DOUBT)]
+
+
+def answer_doubt(state: State, tools: Tools, track: Track, now: float) -> list[Event]:
+    """What a run does about a doubt that only a person can end: go on without the step, fail it, or wait (E3)."""
+    spec = tools.get(track.call.tool) if track.call is not None else None
+    wanted = track.step.on_doubt or (spec.on_doubt if spec is not None else "") or state.policy.on_doubt
+    if wanted == "wait":
+        return []
+    error = track.error or Error("ANSWER_LOST", Category.TRANSIENT, say("error.ANSWER_LOST"))
+    case = Case(state, tools, track, error, reflect(state, tools, track, error), now)
+    if track.step.fallback is not None and track.step.fallback.tool is None:
+        return [_reflected(case, Rung.FALLBACK), *(_fallback(case) or ())]
+    if not track.step.critical:
+        message = say("skip.SKIP_OPTIONAL_DOUBT", reason=error.message)
+        return [_reflected(case, Rung.SKIP), ev.StepSkipped(track.id, "SKIP_OPTIONAL", message, "rules")]
+    if wanted != "fail":
+        return []
+    doubt = Error("IN_DOUBT", Category.PERMANENT, say("error.IN_DOUBT", reason=error.message), data={"reason": error.message})
+    return [ev.StepFailed(track.id, track.attempt, doubt, called=False)]
 
 
 def asks_a_mind(case: Case) -> bool:

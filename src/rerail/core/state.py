@@ -34,6 +34,7 @@ from rerail.core.track import (
     UNDECIDED,
     VOID,
     WORTH,
+    EffectState,
     Phase,
     Place,
     Ready,
@@ -92,6 +93,7 @@ class State:
         self.hurt: dict[int, Track] = {}
         self.held: dict[int, Track] = {}
         self.doubts: dict[int, Track] = {}
+        self.unsettled: dict[str, Track] = {}  # whose effect may have happened, whatever they are now: open doubts
         self.announce: dict[int, Track] = {}  # skipped as a consequence, and not yet said so
         self.by_tool: dict[str, int] = {}
         self._phases = {
@@ -424,6 +426,7 @@ class State:
                     self.forgone[step_id] = None
                 self._unlink(track)
                 self.move(track, Phase.FAILED)  # out of every index; it is in no graph any more
+                self.unsettled.pop(step_id, None)
                 track.out = ()
 
     def _renumber(self, order: Iterable[str]) -> None:
@@ -481,6 +484,7 @@ class State:
         for step_id in course.fresh:
             if step_id in self.tracks:
                 self.tracks[step_id].generation += 1
+                self.settle_effect(self.tracks[step_id], None)
         roots = dict.fromkeys([*course.touched, *(track.id for track in changed)])
         touched = [self.tracks[step_id] for step_id in roots if step_id in self.tracks]
         below = [self.tracks[step_id] for step_id in course.below if step_id in self.tracks]
@@ -509,6 +513,8 @@ class State:
         return found
 
     def _resettable(self, track: Track, automatic: bool) -> bool:
+        if track.effects is not None and track.effects.lost:
+            return False  # only a person's word, or a look, moves a step whose effect is in doubt (E3)
         if track.phase is PENDING:
             return track.result is not None and not track.again
         if track.phase is SKIPPED:
@@ -520,8 +526,8 @@ class State:
         if track.phase is RUNNING and not root:
             track.redo, track.automatic = True, automatic  # let it end; then it is checked against the new inputs
             return
-        if automatic and track.phase is Phase.DOUBT:
-            return  # nobody knows whether its effect happened; nothing automatic may repeat it
+        if automatic and (track.phase is Phase.DOUBT or (track.effects is not None and track.effects.lost)):
+            return  # nothing automatic repeats an effect that may have happened
         if automatic and track.phase is SKIPPED and track.skip is not None and track.skip.code == "SKIP_USER":
             return  # a person wanted to do without it; a mind's new plan changes nothing about that
         done_once = track.result is not None and track.result.effect is Effect.ONCE and track.phase is not Phase.FAILED
@@ -538,8 +544,6 @@ class State:
             track.wanted = True
         if new_round:
             track.heal, track.calls = None, 0
-        if root or new_round:
-            track.probe = None
         if not (waits and waits == self.tool_of(track)):  # a tool that asked for time gets it, whatever else changes
             self.move(track, PENDING)
 
@@ -563,11 +567,21 @@ class State:
         track.error = None
         track.question = ""
         self.row.clear()
+        if track.effects is not None and not (track.effects.lost and result.degraded.startswith("fallback:")):
+            self.settle_effect(track, None)  # a value that stands in says nothing of what the call did
         if track.redo:
             track.redo, track.again = False, True
             self.move(track, PENDING)
         else:
             self.move(track, SUCCEEDED)
+
+    def settle_effect(self, track: Track, effects: EffectState | None) -> None:
+        """What is known of a step's effect from now on: nothing open, unless an attempt of it is lost."""
+        track.effects = effects
+        if effects is not None and effects.lost:
+            self.unsettled[track.id] = track
+        else:
+            self.unsettled.pop(track.id, None)
 
     def current(self, step: str, attempt: int, *phases: Phase) -> Track | None:
         """The step's track, if this attempt is the one it is waiting to hear from."""

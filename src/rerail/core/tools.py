@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
+from rerail.core.outcome import Errors
 from rerail.core.plan import Check, Effect, Trust
 from rerail.core.schema import Schema
 
 ANYTHING = Schema(True)
+
+# loop: on the event loop, ends when cancelled · thread: goes on when cancelled · process: is killed, and ends with its
+# owner · request: nothing can be seen of it once it was sent
+Runs = Literal["loop", "thread", "process", "request"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +34,13 @@ class ToolSpec:
     probes: bool = False
     secrets: tuple[str, ...] = ()  # environment variables whose values it knows, and nobody else may see
     fingerprint: str = ""
+    runs: Runs = "loop"  # where a call is at work, and so what can be seen of its end
+    errors: Errors = ""  # how its errors are read (X4)
+    settle: float | str | None = None  # seconds until its effect can be read by whoever looks; "never": not to rely on
+    idempotent_for: float | None = None  # seconds for which the service remembers an idempotency key (E2)
+    keyed: bool = False  # it can hand its idempotency key on
+    fenced: bool = False  # it makes sure that its process still owns the run, right before its effect (E11)
+    on_doubt: str = ""  # wait or fail, if its effect is in doubt (E3)
 
     def to_dict(self, source: str | None = None) -> dict[str, Any]:
         """The tool as plain data; ``source`` is where it comes from."""

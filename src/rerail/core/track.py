@@ -57,7 +57,7 @@ class Phase(IntEnum):
     BACKOFF = 2
     HURT = 3  # an attempt failed and nobody has chosen yet what to do about it
     HELD = 4  # a question about it is open: a repair, or a replan of the whole task
-    DOUBT = 5  # its answer was lost and its effect may have happened
+    DOUBT = 5  # its effect is looked for, or only a person can tell whether it happened
     SUCCEEDED = 6
     FAILED = 7
     SKIPPED = 8  # an accepted skip: met for its dependents, with a hole for an output
@@ -137,7 +137,6 @@ class Heal:
         "crashes",
         "failures",
         "fallback",
-        "lost",
         "minded",
         "not_now",
         "producer",
@@ -166,9 +165,28 @@ class Heal:
         self.failures: list[dict[str, Any]] = []  # the latest failed attempts, as a mind gets to see them
         self.before = 0  # failures before the call, since the last one
         self.asked = -1  # the attempt that a mind was asked to think about
-        self.lost = False  # the answer of the latest call is lost, rather than a failure somebody looks behind
         self.thought: ev.Reflected | None = None  # what a mind, not the rules, made of the latest failure
         self.minded = False  # the other tool or arguments are a mind's choice
+
+
+class EffectState:
+    """What is known of the effect of a step's calls until one of them succeeds (V8); only for calls that need it.
+
+    It lasts from round to round, and ends with a success, or where the step begins anew under a new key.
+    """
+
+    __slots__ = ("acting", "before", "key_at", "looked_at", "lost", "probed", "rerun", "settles_at", "signature")
+
+    def __init__(self, signature: str, at: float) -> None:
+        self.signature = signature  # of the call: tool and arguments
+        self.key_at = at  # the first intent of that call, and so of its key
+        self.before: Any = None  # what the first probe saw, which all later looks are compared with
+        self.probed = False
+        self.lost = False  # an attempt of it may have had its effect, and nothing has settled that
+        self.acting = False  # and may have it yet, whatever is found absent
+        self.settles_at = 0.0  # when the latest call was over; absence counts from there
+        self.looked_at = -1.0  # when the effect was last looked for; before 0: nothing to look for
+        self.rerun = False  # a person wants the same call again, without a look
 
 
 class Track(msgspec.Struct, eq=False):
@@ -209,7 +227,7 @@ class Track(msgspec.Struct, eq=False):
     wanted: bool = False  # a person wants its call, although it repeats an effect
     generation: int = 0
     announced: str = ""
-    probe: Any = None
+    effects: EffectState | None = None
     started_at: float = 0.0
     ended_at: float = 0.0
     elapsed: float = 0.0
@@ -226,6 +244,11 @@ class Track(msgspec.Struct, eq=False):
     def id(self) -> str:
         """The step's id."""
         return self.step.id
+
+    def is_covered(self, now: float) -> bool:
+        """Whether the service still remembers the key of a call that is lost, so that it may be repeated (E2)."""
+        call, effects = self.call, self.effects
+        return call is not None and effects is not None and effects.lost and now < effects.key_at + call.idempotent_for
 
     def __repr__(self) -> str:
         return f"Track({self.id!r}, {self.phase.name}, {self.standing.name})"

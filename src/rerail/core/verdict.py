@@ -92,6 +92,8 @@ def skip_message(state: State, track: Track, code: str, lang: str = "en") -> str
         if lang == "en" or code not in ("SKIP_OPTIONAL", "SKIP_USER"):
             return track.skip.message
         retries, reason = max(0, track.calls - 1), _reason(track.error, lang) if track.error else ""
+        if code == "SKIP_OPTIONAL" and track.id in state.unsettled:
+            return say("skip.SKIP_OPTIONAL_DOUBT", lang, reason=reason)
         key = f"skip.{code}" if retries or code != "SKIP_OPTIONAL" else "skip.SKIP_OPTIONAL_UNTRIED"
         return say(key, lang, retries=retries, reason=reason, by=track.skip.by)
     begun = track.call is not None and has(f"begun.{code}")
@@ -140,6 +142,7 @@ class Verdict:
     well: int  # of these, how many ended succeeded or degraded
     judge: str
     missing: tuple[str, ...]
+    in_doubt: tuple[str, ...] = ()  # steps whose effect may have happened, those that the run went on without included
 
 
 def verdict(state: State) -> Verdict:
@@ -155,8 +158,19 @@ def verdict(state: State) -> Verdict:
     other_plan = bool(state.fallback or state.forgone)  # not the plan that was wanted, or not all of it
     return Verdict(
         success, complete, degraded or other_plan, failed, consequences, never, counts, attempted, well,
-        judged.judge if judged else "none", judged.missing if judged else (),
+        judged.judge if judged else "none", judged.missing if judged else (), doubts_of(state),
     )  # fmt: skip
+
+
+def doubts_of(state: State) -> tuple[str, ...]:
+    """The steps whose effect only a person can tell, in plan order (E3)."""
+    if not state.doubts and not state.unsettled:
+        return ()
+    settled = (Phase.PENDING, Phase.RUNNING, Phase.BACKOFF, Phase.HURT)  # a call under the same key is under way
+    open_ = {name for name, track in state.unsettled.items() if track.phase not in settled}
+    return tuple(
+        track.id for track in state.tracks.values() if track.phase is Phase.DOUBT and not track.question or track.id in open_
+    )
 
 
 def _tally(state: State) -> tuple[Any, ...]:
@@ -265,8 +279,11 @@ def round_statistics(state: State) -> dict[str, Any]:
 
 
 def summary(state: State, found: Verdict, lang: str = "en") -> str:
-    """One sentence made from the verdict (V7), and what was done by another tool than the plan names."""
+    """One sentence made from the verdict (V7), what is in doubt, and what another tool than the plan's did."""
     said = _summary(state, found, lang)
+    passed = [name for name in found.in_doubt if state.tracks[name].phase is not Phase.DOUBT]
+    if passed:
+        said = say("summary.in_doubt", lang, summary=said, names=", ".join(passed[:5]))
     tracks = (track for step_id in state.planned if (track := state.tracks.get(step_id)) is not None)
     parts = [
         f"{track.id} ({tools['planned']} → {tools['tool']})"

@@ -16,7 +16,7 @@ from rerail.engine.files import told
 from rerail.engine.outputs import Contents
 
 
-class NotYet(Exception):
+class InputsNotLoaded(Exception):
     """Some outputs have to be brought from the store first."""
 
     def __init__(self, names: dict[str, str]) -> None:

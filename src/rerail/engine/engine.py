@@ -245,7 +245,7 @@ class Engine(Foreseer):
         """Take a run that somebody made and did not live to give a plan, to start it again; `Refused` for any other."""
         if not (await self.head(run)).seq:
             with contextlib.suppress(Refused):  # somebody is about to give it one
-                return await self._claim(run, None)
+                return (await self._claim(run, None))[0]
         raise Refused(tell("refuse.run.id_taken", run=run), "RUN_LIVE", hint=tell("hint.run.id_taken", run=run))
 
     async def equip(self, servers: Mapping[str, Any]) -> None:

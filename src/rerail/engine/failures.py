@@ -10,24 +10,21 @@ from typing import Any
 from rerail.core.classify import Evidence, classify
 from rerail.core.codes import Category, category_of
 from rerail.core.events import Error
+from rerail.core.outcome import NEVER_SENT, Certainty, Errors, by_status, certainty_of, status_of
 from rerail.core.texts import say
 from rerail.core.values import NotJson, pack, unpack
+from rerail.errors import NotDone
 
 MAX_MESSAGE = 4_000
 MAX_TRACEBACK = 8_000
 MAX_HINT = 16_000  # bytes; a hint that is larger is left out: it would be written again with every try
-# A connection that broke in the middle: the request may have arrived. A refused one never did.
-LOST_TYPES = frozenset({
-    "TimeoutError", "ConnectionResetError", "BrokenPipeError", "ConnectionAbortedError", "IncompleteReadError",
-    "EOFError", "IncompleteRead", "RemoteDisconnected", "ReadTimeout", "ReadError", "WriteError", "RemoteProtocolError",
-    "ServerDisconnectedError", "WriteTimeout", "ChunkedEncodingError", "ProtocolError", "timeout", "ConnectionError",
-    "SSLError",
+# A connection that broke in the middle, by the names of its types and of its causes' types: only its code follows.
+BROKE = frozenset({
+    "ConnectionResetError", "BrokenPipeError", "ConnectionAbortedError", "IncompleteReadError", "EOFError",
+    "IncompleteRead", "RemoteDisconnected", "ReadError", "WriteError", "RemoteProtocolError",
+    "ServerDisconnectedError", "ChunkedEncodingError", "ProtocolError", "ConnectionError", "SSLError",
 })  # fmt: skip
-# It never got as far as the other side, whatever else its type is.
-NEVER_SENT = frozenset({
-    "ConnectionRefusedError", "gaierror", "ConnectError", "ConnectTimeout", "NewConnectionError",
-    "NameResolutionError", "ClientConnectorError", "SSLCertVerificationError", "InvalidURL",
-})  # fmt: skip
+TIMED_OUT = frozenset({"TimeoutError", "ReadTimeout", "WriteTimeout", "timeout"})
 MAX_CAUSES = 8
 
 Patterns = Mapping[Category, Sequence[str]]
@@ -35,11 +32,12 @@ Patterns = Mapping[Category, Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failed attempt: the error, whether its effect may have happened, and how long it asked us to wait."""
+    """A failed attempt: the error, what is known of its effect, and how long the tool asked to wait."""
 
     error: Error
-    lost: bool = False
+    certainty: Certainty = Certainty.NOT_DONE
     not_now: float | None = None
+    ended: bool = True  # the call is over; False: what it asked for may still be under way elsewhere
 
 
 def from_code(code: str, text: str | None = None, category: Category | None = None, **values: Any) -> Error:
@@ -49,26 +47,31 @@ def from_code(code: str, text: str | None = None, category: Category | None = No
     return Error(code, category or category_of(code) or Category.UNKNOWN, say(f"error.{key}", **values), data=data)
 
 
-def from_exception(error: BaseException, patterns: Patterns) -> Failure:
-    """An exception that a tool raised; what it says of itself beats what we make of it."""
+def from_exception(error: BaseException, patterns: Patterns, errors: Errors = "") -> Failure:
+    """An exception that a tool raised; what it says of itself beats what we make of it.
+
+    ``errors`` is what the tool declares of all its errors (contract X4).
+    """
+    certainty = certainty_of(error)
+    if isinstance(error, NotDone) and error.error is not None:
+        error = error.error
     message = _message(error)
     code = getattr(error, "code", None)
     code = code if isinstance(code, str) and code else None
-    status, exit_code = _number(getattr(error, "status", None)), _number(getattr(error, "exit_code", None))
-    if status is None:
-        status = _number(getattr(error, "status_code", None)) or _response_status(error)
+    status, exit_code = status_of(error), _number(getattr(error, "exit_code", None))
     suggest = getattr(error, "suggest", None)
     suggest = dict(suggest) if isinstance(suggest, Mapping) else None
-    names = _type_names(error)
-    lost = bool(getattr(error, "lost", False)) or _broke_in_the_middle(error)
+    names, broke = _type_names(error), _broke(error)
     category = getattr(error, "category", None)
     if not isinstance(category, Category):
         category = classify(Evidence(message, code, names, status, exit_code, suggest is not None), patterns)
-    known = code or (
-        "CONNECTION_LOST" if lost and "TimeoutError" not in names else "TIMEOUT" if lost else "TOOL_FAILED"
-    )
-    data = Error(known, category, message, names[0] if names else "", _trace(error), status, suggest)
-    return Failure(_storable(data), lost, _retry_after(error, code, status))
+    data = Error(code or broke or "TOOL_FAILED", category, message, names[0] if names else "", _trace(error), status, suggest)
+    wait = _retry_after(error, code, status)
+    if errors == "not_done":
+        certainty = Certainty.NOT_DONE
+    elif errors == "by_status":
+        certainty = by_status(error, status, retry_after=wait is not None)
+    return Failure(_storable(data), certainty, wait, bool(getattr(error, "ended", True)))
 
 
 def _storable(error: Error) -> Error:
@@ -89,7 +92,10 @@ def _text(words: str) -> str:
 
 
 def from_returned(output: Mapping[str, Any], patterns: Patterns) -> Failure:
-    """An answer that says itself that it failed (`success: false`): the same failure as one that was thrown (X3)."""
+    """An answer that says itself that it failed (`success: false`): classified as one that was thrown (X3).
+
+    It tells nothing of the effect, which may have come before: lost, unless it is one of our own words for "not now".
+    """
     told = output.get("error")
     inner = told if isinstance(told, Mapping) else {}
     message = _first_text(
@@ -110,7 +116,8 @@ def from_returned(output: Mapping[str, Any], patterns: Patterns) -> Failure:
         else None
     )
     data = Error(code or "TOOL_FAILED", category, message[:MAX_MESSAGE], status=status, suggest=suggest)
-    return Failure(_storable(data), False, not_now)
+    told_off = code == "COOLDOWN_ACTIVE" and not_now is not None
+    return Failure(_storable(data), Certainty.NOT_DONE if told_off else Certainty.LOST, not_now)
 
 
 def says_failed(output: Any) -> bool:
@@ -171,22 +178,23 @@ def _trace(error: BaseException) -> str:
     return text if len(text) <= MAX_TRACEBACK else "…" + text[-MAX_TRACEBACK:]
 
 
-def _broke_in_the_middle(error: BaseException) -> bool:
-    """Whether a request may have arrived although its answer did not, by the types of the error and of its causes.
+def _broke(error: BaseException) -> str:
+    """The code of a connection that broke, or timed out, by the types of the error and of its causes.
 
-    Libraries wrap what happened (`requests`, `urllib`): a wrapped reset is as good a reason to doubt as a bare one.
+    Libraries wrap what happened (`requests`, `urllib`): the deepest link that is known counts.
     """
-    lost, left = False, [error]
+    code, left = "", [error]
     for _ in range(MAX_CAUSES):
         if not left:
             break
         link = left.pop(0)
         kinds = {name.rpartition(".")[2] for name in _type_names(link)}
-        if kinds & (NEVER_SENT | LOST_TYPES):
-            # What lies deepest happened first: a reset is not undone by a reconnect that was refused.
-            lost = not kinds & NEVER_SENT
+        if kinds & NEVER_SENT:
+            code = ""
+        elif kinds & (TIMED_OUT | BROKE):
+            code = "TIMEOUT" if kinds & TIMED_OUT else "CONNECTION_LOST"
         left += _causes(link)
-    return lost
+    return code
 
 
 def _causes(error: BaseException) -> list[BaseException]:
@@ -200,14 +208,14 @@ def _number(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _response_status(error: BaseException) -> int | None:
-    response = getattr(error, "response", None)
-    return _number(getattr(response, "status_code", None)) or _number(getattr(response, "status", None))
-
-
 def _retry_after(error: BaseException, code: str | None, status: int | None) -> float | None:
+    """The seconds after which to come back, if the error says "not now" (X8)."""
+    if code not in ("RATE_LIMITED", "COOLDOWN_ACTIVE") and status not in (429, 503):
+        return None
     value = getattr(error, "retry_after", None)
-    if isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
-        told = code in ("RATE_LIMITED", "COOLDOWN_ACTIVE") or status in (429, 503)
-        return float(value) if told else None
-    return None
+    if value is None:
+        headers = getattr(getattr(error, "response", error), "headers", None)
+        value = headers.get("Retry-After") if isinstance(headers, Mapping) or hasattr(headers, "get") else None
+        value = float(value) if isinstance(value, str) and value.strip().isdecimal() else None
+    good = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+    return float(value) if good else None  # type: ignore[arg-type]  # a number, as seen

@@ -14,6 +14,7 @@ import copy
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,19 +26,22 @@ from rerail.core.commands import Faulty, FileDamage, Refusal
 from rerail.core.decide import Action, Ask, Call, Look, Note, decide
 from rerail.core.events import Event, Record
 from rerail.core.fold import evolve
+from rerail.core.plan import Effect
 from rerail.core.policy import Rung
 from rerail.core.refs import HOLE, MissingPath, Template, compile_args, resolve
 from rerail.core.state import State
 from rerail.core.texts import say, tell
 from rerail.core.tools import ToolSpec
-from rerail.core.track import Phase, Track
+from rerail.core.track import Phase, Track, signature
 from rerail.core.values import pack, unpack
 from rerail.core.verdict import run_status
-from rerail.engine.arguments import Before, Lookup, NotYet, files_damaged, holes_in, nulled, path_missing, with_args
+from rerail.engine.arguments import Before, InputsNotLoaded, Lookup, files_damaged, holes_in, nulled, path_missing, with_args
 from rerail.engine.asking import Answered, Inquiry, conclusions
 from rerail.engine.failures import from_code
 from rerail.engine.files import Wanted, damaged, declared, files_read, place
+from rerail.engine.lease_term import LeaseTerm
 from rerail.engine.limits import Limits, wanted
+from rerail.engine.looks import Patience
 from rerail.engine.outputs import INLINE, Contents, Gone
 from rerail.engine.pace import EXECUTOR, REFLECTOR, Pace
 from rerail.engine.perform import GRACE, Launch, Outcome, Performer
@@ -64,11 +68,13 @@ from rerail.ports import (
 from rerail.workspace import stage_for
 
 T = TypeVar("T")
-CALLED, NOT_CALLED = (Phase.RUNNING, Phase.DOUBT), (Phase.PENDING, Phase.BACKOFF)  # who waits for an outcome
+# The phases that wait for an outcome: of a call, of what comes before one, of a look.
+CALLED, NOT_CALLED, LOOKED = (Phase.RUNNING,), (Phase.PENDING, Phase.BACKOFF), (Phase.DOUBT, Phase.PENDING)
 MAX_FAULTS = 50  # of a change that was refused, in its event; whoever asked is told all of them
-STALLED = 1.0  # seconds between deciding on a call and making it, after which the lease is looked at again
+STALLED = 1.0  # seconds since the store confirmed the lease, after which it is asked again before a call
 BREATH = 256  # calls that are started in one go
 MAX_LOG = 8_000  # characters of log that one event holds
+SETTLE = 5.0  # seconds that an effect is looked for whose absence is never believed, if nothing else says how long
 
 
 @dataclass(slots=True)
@@ -97,6 +103,14 @@ class Host:
         return self.given(state.mcp, state.brought) if state.mcp and self.given is not None else self.specs
 
 
+class Predecessor(StrEnum):
+    """What is known of the process that drove a run before, and so of its calls (contract E11)."""
+
+    LEFT = "left"  # it gave the run back: it may live, and threads of it go on
+    DEAD = "dead"  # its process is gone
+    SILENT = "silent"  # it was not heard of, and may go on at any moment
+
+
 class Ended(StoreError):
     """The loop ended before it could take a wish; somebody else has to."""
 
@@ -106,10 +120,12 @@ class RunLoop:
 
     def __init__(self, host: Host, lease: Lease, state: State) -> None:
         self.host, self.lease, self.state = host, lease, state
+        self.term = LeaseTerm(host.clock)
         self._scrub = host.performer.scrub
         self.contents = Contents(host.store, host.memory)
         self._specs: Mapping[str, ToolSpec] | None = None  # those of a plan with servers are looked up once
         self.begun = state.seq  # what this loop found there
+        self.predecessor = Predecessor.LEFT
         self._seq = state.seq  # the last sequence number that is durable
         self._rows: list[tuple[float, bytes]] = []
         self._unseen: list[Record] = []
@@ -200,6 +216,7 @@ class RunLoop:
     def broken(self, error: BaseException) -> None:
         """Stop as soon as possible: the run may not be written any more."""
         self._broken = error
+        self.term.lost = True
         self._wake.set()
 
     def leave(self) -> None:
@@ -228,9 +245,8 @@ class RunLoop:
                         launches = self._advance()
                 else:
                     launches = self._advance()
-                begun = asyncio.get_running_loop().time()
                 await self._commit()
-                if launches and asyncio.get_running_loop().time() - begun > STALLED:
+                if launches and self.term.age > STALLED:
                     await self._hold()
                 self._begin_due()
                 if len(launches) > BREATH:
@@ -253,6 +269,9 @@ class RunLoop:
     async def _left(self) -> bool:
         """Whether the calls under way are over, and this loop may leave the run to somebody else."""
         await self._commit()
+        for key, task in self._tasks.items():
+            if key[0] == "verify":
+                task.cancel()  # the next owner looks; it may take as long as a call does
         if not self._launched and not self._tasks:
             return True
         if not self._outcomes and not self._wishes:
@@ -367,7 +386,8 @@ class RunLoop:
         if launch is not None and launch.attempt == outcome.attempt:
             del self._launched[outcome.step]
             self._over(launch)
-        if self.state.current(outcome.step, outcome.attempt, *(CALLED if outcome.called else NOT_CALLED)) is None:
+        phases = LOOKED if outcome.look else CALLED if outcome.called else NOT_CALLED
+        if self.state.current(outcome.step, outcome.attempt, *phases) is None:
             return  # a late word from an older attempt
         if outcome.blobs:
             self._blobs.update(outcome.blobs)
@@ -475,17 +495,23 @@ class RunLoop:
             self._settle_wishes(None)
 
     async def _append(self, batch: Batch) -> None:
+        asked = self.term.asked()
         try:
             await self._patiently(lambda: self.host.store.append(batch))
+            self.term.confirmed(asked)
         except (Conflict, Fenced) as error:
+            self.term.lost = True
             code = "LEASE_LOST" if isinstance(error, Fenced) else "SEQ_CONFLICT"
             raise StoreError(tell("refuse.run.taken_over", run=batch.run), code) from error
 
     async def _hold(self) -> None:
-        """Make sure that the run is still ours: a process that was stopped may wake up after it was taken over (T7)."""
+        """Make sure that the run is still ours: a process that was stopped may wake up after it was taken over (E11)."""
+        asked = self.term.asked()
         try:
             await self._patiently(lambda: self.host.store.renew(self.lease, self.host.clock.now()))
+            self.term.confirmed(asked)
         except Fenced as error:
+            self.term.lost = True
             raise StoreError(tell("refuse.run.taken_over", run=self.state.run), "LEASE_LOST") from error
 
     async def _patiently(self, work: Callable[[], Awaitable[T]]) -> T:
@@ -561,7 +587,7 @@ class RunLoop:
             launch = self._launch_of(track, action.attempt, tool, spec, args)
             if self.state.filed and not self._files_are_sound(track):
                 return False  # they are being looked at
-        except NotYet as wait:
+        except InputsNotLoaded as wait:
             self._spawn(("fetch", track.id, track.attempt), self._fetch(track, wait.names))
             return False
         except Before as problem:
@@ -571,10 +597,14 @@ class RunLoop:
             return self._fail_before(track, from_code("ONCE_REPEATED", step=done), now)
         if spec.probes:
             seen = (track.id, action.attempt)
-            if seen not in self._probed:
+            known = baseline(track, action.tool, args)
+            if known is not None:
+                launch.before = known[0]
+            elif seen not in self._probed:
                 self._spawn(("probe", *seen), self._probe(launch))
                 return False
-            launch.before = self._probed[seen]
+            else:
+                launch.before = self._probed[seen]
         if self._limited:
             launch.counts = wanted(self.state.policy, spec)
             if not self.host.limits.take(launch.counts, self._wake):
@@ -615,10 +645,19 @@ class RunLoop:
             else:
                 blob = packed.digest
                 self._blobs[blob] = packed.data
+        traced = launch.effect is Effect.ONCE or launch.verifiable
         return ev.StepStarted(
             track.id, action.attempt, action.tool, launch.effect, inline, blob,
-            action.rung, launch.before, launch.spec.verifiable or track.step.verify is not None, launch.staged,
+            action.rung, launch.before, launch.verifiable, launch.staged,
+            launch.timeout if traced else 0.0, launch.spec.probes, self._key_known_for(track, launch),
         )  # fmt: skip
+
+    def _key_known_for(self, track: Track, launch: Launch) -> float:
+        """For how long the service remembers the key of a call (E2): the step's word, its tool's, the settings'."""
+        if launch.effect is not Effect.ONCE or not launch.spec.keyed:
+            return 0.0
+        own = track.step.idempotent_for if launch.spec.name == track.step.tool else None
+        return own or launch.spec.idempotent_for or 0.0
 
     def _fail_before(self, track: Track, error: ev.Error, now: float) -> bool:
         self._record(ev.StepFailed(track.id, track.attempt, error, called=False), now)
@@ -626,14 +665,17 @@ class RunLoop:
 
     def _args(self, track: Track, action: Call, spec: ToolSpec) -> tuple[dict[str, Any], bool]:
         """The arguments of the next call, and whether they are the plan's own."""
-        if action.rung is Rung.FALLBACK and track.step.fallback is not None:
+        lost = track.effects is not None and track.effects.lost
+        if action.rung is Rung.FALLBACK and track.step.fallback is not None and not lost:
             template, own = compile_args(track.step.fallback.args, self.state.names), False
+        elif track.effects is not None and track.effects.lost and track.call is not None:
+            return self._same_args(track, track.call)
         elif track.heal is not None and track.heal.args is not None:
             if not track.heal.args_blob:
                 return unpack(pack(track.heal.args).data), False  # a fresh value, however deep it is
             data = self._fetched.get(track.id, {}).get(track.heal.args_blob) or self.contents.peek(track.heal.args_blob)
             if data is None:
-                raise NotYet({track.heal.args_blob: track.id})
+                raise InputsNotLoaded({track.heal.args_blob: track.id})
             return unpack(data), False
         else:
             template, own = self.state.template(track), True
@@ -642,6 +684,17 @@ class RunLoop:
         args = self._resolved(track, template, spec)
         return args, False
 
+    def _same_args(self, track: Track, call: ev.StepStarted) -> tuple[dict[str, Any], bool]:
+        """The arguments of a call that may have had its effect: it is repeated as it was, or not at all (E2)."""
+        if call.args is not None:
+            return unpack(pack(call.args).data), False
+        if not call.args_blob:
+            return copy.deepcopy(self.state.template(track).value) or {}, True
+        data = self._fetched.get(track.id, {}).get(call.args_blob) or self.contents.peek(call.args_blob)
+        if data is None:
+            raise InputsNotLoaded({call.args_blob: track.id})
+        return unpack(data), False
+
     def _resolved(self, track: Track, template: Template, spec: ToolSpec) -> dict[str, Any]:
         lookup = Lookup(self.state, self.contents, self._fetched.get(track.id, {}))
         try:
@@ -649,7 +702,7 @@ class RunLoop:
         except MissingPath as missing:
             raise Before(path_missing(missing)) from missing
         if lookup.missing:
-            raise NotYet(lookup.missing)
+            raise InputsNotLoaded(lookup.missing)
         if lookup.holes:
             self._check_holes(template, lookup, spec)
         faults = spec.schema.faults(args)
@@ -685,6 +738,8 @@ class RunLoop:
         timeout = step.timeout or spec.timeout or self.state.policy.step_timeout
         effect = self.state.effect_of(track, spec.name, spec.effect)
         launch = Launch(step, attempt, tool, spec, args, None, timeout, effect)
+        launch.patience = self._patience(track, spec, effect)
+        launch.term, launch.hold = self.term, self._hold
         if step.produces:
             launch.workspace = self.workspace
             launch.leftover = track.call.staged if track.call is not None else ""
@@ -697,6 +752,14 @@ class RunLoop:
         if step.verify is not None:
             launch.verify_args = self._verify_args(track)
         return launch
+
+    def _patience(self, track: Track, spec: ToolSpec, effect: Effect) -> Patience:
+        """How long an absence of the effect is waited for: the step's word, its tool's, the settings' for `once`."""
+        usual = self.state.policy.settle if effect is Effect.ONCE else 0.0
+        settle = next((said for said in (track.step.settle, spec.settle) if said is not None), usual)
+        if settle == "never":
+            return Patience(usual if isinstance(usual, float | int) and usual else SETTLE, believed=False)
+        return Patience(float(settle))
 
     def _context(self, track: Track, attempt: int, args: dict[str, Any], timeout: float, staged: str = "") -> Context:
         run, step = self.state.run, track.id
@@ -711,9 +774,10 @@ class RunLoop:
         folder = self.workspace
         fence = self.lease.fence
         if not staged:
-            return Context(run, step, attempt, key, folder, sink, timeout, fence=fence)
+            return Context(run, step, attempt, key, folder, sink, timeout, fence=fence, owner=self.term.require)
         files = declared(track.step.produces)
-        return Context(run, step, attempt, key, folder, sink, timeout, folder / staged, files, fence)
+        place = folder / staged
+        return Context(run, step, attempt, key, folder, sink, timeout, place, files, fence, self.term.require)
 
     def _hear(self, event: ev.StepProgress) -> None:
         """What a tool says while it works. Of progress the latest word counts; log lines that come at once are one."""
@@ -737,7 +801,7 @@ class RunLoop:
         except MissingPath as missing:
             raise Before(path_missing(missing)) from missing
         if lookup.missing:
-            raise NotYet(lookup.missing)
+            raise InputsNotLoaded(lookup.missing)
         return args
 
     # -- Work beside the calls ------------------------------------------------------------------------------------
@@ -776,7 +840,7 @@ class RunLoop:
                 return
 
     async def _probe(self, launch: Launch) -> None:
-        self._probed[launch.step.id, launch.attempt] = await self.host.performer.probe(launch)
+        self._probed[launch.step.id, launch.attempt] = await self.host.performer.looks.probe(launch)
 
     async def _look(self, action: Look) -> None:
         track = self.state.tracks[action.step]
@@ -786,18 +850,33 @@ class RunLoop:
         tool, spec = self.host.tools.get(call.tool), self.specs.get(call.tool)
         if tool is None or spec is None:
             event = ev.StepVerified(
-                action.step, action.attempt, "unknown", reason=say("reason.no_tool", tool=call.tool)
+                action.step, action.attempt, "unknown", reason=say("reason.no_tool", tool=call.tool), looks=1
             )
-            self._deliver(Outcome(action.step, action.attempt, [event]))
+            self._deliver(Outcome(action.step, action.attempt, [event], look=True))
             return
         try:
             launch = await self._look_with(track, action.attempt, tool, spec, call)
         except (Gone, Before) as problem:
-            event = ev.StepVerified(action.step, action.attempt, "unknown", reason=str(problem))
-            self._deliver(Outcome(action.step, action.attempt, [event]))
+            event = ev.StepVerified(action.step, action.attempt, "unknown", reason=str(problem), looks=1)
+            self._deliver(Outcome(action.step, action.attempt, [event], look=True))
             return
-        launch.before = call.before
-        self._deliver(await self.host.performer.verify_lost(launch))
+        launch.before = track.effects.before if track.effects is not None else call.before
+        launch.patience = self._until_settled(track, launch)
+        self._deliver(await self.host.performer.look_again(launch))
+
+    def _until_settled(self, track: Track, launch: Launch) -> Patience:
+        """How long an absence is waited for from now: only an answer that was lost can show late (V8).
+
+        Absence counts from the end of the call. The wall clock may have jumped since: no wait is longer than a call
+        and what follows it could take.
+        """
+        effects, patience, now = track.effects, launch.patience, self.host.clock.now()
+        if effects is None or (track.call is not None and track.call.effect is Effect.ONCE and not effects.lost):
+            return Patience(0.0, patience.believed)
+        if track.is_covered(now):
+            return Patience(0.0)
+        left = effects.settles_at + patience.seconds - now
+        return Patience(min(max(0.0, left), launch.timeout + patience.seconds), patience.believed)
 
     async def _look_with(self, track: Track, attempt: int, tool: Tool, spec: ToolSpec, call: ev.StepStarted) -> Launch:
         """What a look needs: the arguments of the call, and those of the look itself, wherever they are kept."""
@@ -808,7 +887,7 @@ class RunLoop:
         while True:
             try:
                 return self._launch_of(track, attempt, tool, spec, args)
-            except NotYet as wait:
+            except InputsNotLoaded as wait:
                 found = self._fetched.setdefault(track.id, {})
                 for name in wait.names:
                     found[name] = await self._content(name)
@@ -887,6 +966,13 @@ class RunLoop:
             self.contents.remember(name, data)
         for event in events:
             self._record(event, now)
+
+
+def baseline(track: Track, tool: str, args: Any) -> tuple[Any] | None:
+    """What the first probe before this very call saw: all its attempts are compared with that (V8)."""
+    effects = track.effects
+    same = effects is not None and effects.probed and effects.signature == f"{tool} {signature(args)}"
+    return (effects.before,) if effects is not None and same else None
 
 
 def _plain(message: Any) -> str:

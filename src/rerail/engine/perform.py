@@ -9,11 +9,9 @@ Rules of this file:
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 from collections import deque
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,43 +21,26 @@ import msgspec
 from rerail.core import events as ev
 from rerail.core.codes import Category
 from rerail.core.events import Error, Event
+from rerail.core.outcome import Certainty, Saw, of_status
 from rerail.core.plan import Effect, Produced, Step, Trust
 from rerail.core.scrub import Scrub
 from rerail.core.suspect import suspect
 from rerail.core.texts import say, tell
-from rerail.core.tools import ToolSpec
+from rerail.core.tools import Runs, ToolSpec
 from rerail.core.upstream import singled
-from rerail.core.values import NotJson, Packed, holds, pack, unpack
+from rerail.core.values import NotJson, Packed, pack, unpack
 from rerail.engine.failures import Failure, Patterns, from_code, from_exception, from_returned, says_failed
 from rerail.engine.files import Seen, look, media_of, unmet, written_to
+from rerail.engine.lease_term import LeaseTerm
+from rerail.engine.looks import LOOK_TIMEOUT, NOT_KNOWN, Looker, Patience, Sight
 from rerail.engine.outputs import INLINE
-from rerail.errors import ToolError
+from rerail.errors import NotDone, RerailError, ToolError
 from rerail.mind import words
 from rerail.ports import Answer, Clock, Executor, Mind, NotBegun, Question, Tool, Unanswered
 from rerail.workspace import Outside, inside, put_aside, stamp
 
 GRACE = 2.0  # seconds that a cancelled call gets to clean up before it is left behind
-VERIFY_TIMEOUT = 60.0
 MOST_OVER = 256  # calls that are over and still watched, at least; else they would be looked for too often
-
-
-class _NotKnown:
-    """No output was supplied; one that is null was."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "…"
-
-
-NOT_KNOWN = _NotKnown()
-
-
-@dataclass(frozen=True, slots=True)
-class Verified:
-    """A `verify` function's word that the effect is there, with the output that was lost, if it can tell."""
-
-    output: Any = NOT_KNOWN
 
 
 class Launch(msgspec.Struct, eq=False):
@@ -82,10 +63,25 @@ class Launch(msgspec.Struct, eq=False):
     ended: bool = False  # a late answer after this changes nothing
     cancelled: str = ""  # why it was cancelled, if it was
     started: float = 0.0
+    started_at: float = 0.0  # the same by the wall clock, which later processes can read
+    patience: Patience = Patience()  # how long an absence of its effect is waited for
+    away: bool = False  # it is made elsewhere
+    term: LeaseTerm | None = None  # how sure its process is that it owns the run
+    hold: Callable[[], Awaitable[None]] | None = None  # asks the store, if that is not sure
     task: asyncio.Task[None] | None = None
     deliver: Callable[[Outcome], None] | None = None
     answer: tuple[Any, Packed] | None = None  # what it said, while its effect is being verified
     files: dict[str, Seen] | None = None  # what it left in the workspace
+
+    @property
+    def runs(self) -> Runs:
+        """Where it is at work."""
+        return "request" if self.away else self.spec.runs
+
+    @property
+    def verifiable(self) -> bool:
+        """Whether its effect can be looked at."""
+        return self.spec.verifiable or self.step.verify is not None
 
 
 class Outcome(msgspec.Struct, eq=False, gc=False):
@@ -96,6 +92,7 @@ class Outcome(msgspec.Struct, eq=False, gc=False):
     events: list[Event]
     blobs: dict[str, bytes] | None = None
     called: bool = True  # false: the step failed before its tool was called
+    look: bool = False  # it is what a look found, whatever the step waits for
 
 
 class Deadlines:
@@ -169,16 +166,19 @@ class Performer:
     elsewhere: Executor | None = None  # where calls are made, if not here
     scrub: Scrub = field(default_factory=Scrub)
     deadlines: Deadlines = field(init=False)
+    looks: Looker = field(init=False)
 
     def __post_init__(self) -> None:
+        self.looks = Looker(self.tools, self.clock)
         self.deadlines = Deadlines(lambda launch: self.cancel(launch, "TIMEOUT"))
 
     def launch(self, launch: Launch, deliver: Callable[[Outcome], None]) -> None:
         """Start an attempt; its outcome is delivered exactly once, however it ends."""
         loop = asyncio.get_running_loop()
-        launch.started = loop.time()
+        launch.started, launch.started_at = loop.time(), self.clock.now()
         launch.deliver = deliver
         if self.elsewhere is not None and self.elsewhere.takes(launch.tool):
+            launch.away = True
             launch.task = loop.create_task(self._guarded(launch, self.elsewhere))
         else:
             launch.task = loop.create_task(self._guarded(launch))
@@ -206,6 +206,8 @@ class Performer:
             tool = launch.tool
             if launch.workspace is not None:
                 await self._put_aside(launch, launch.workspace)
+            if launch.term is not None and not launch.term.is_current:
+                await self._hold(launch, launch.term)
             if elsewhere is not None:
                 output = await self._away(launch, elsewhere)
             elif getattr(tool, "direct", False) and getattr(tool, "is_async", False):
@@ -217,7 +219,9 @@ class Performer:
             else:
                 with self.clock.external():
                     output = await tool.call(launch.args, launch.ctx)
-            believed = self._cut_off(launch) if launch.cancelled else self._believe(launch, output)
+            # An answer that comes late is its answer, where the call must not be made again for want of one.
+            late = launch.cancelled and launch.effect is not Effect.ONCE
+            believed = self._cut_off(launch) if late else self._believe(launch, output)
             if launch.workspace is not None and not isinstance(believed, Outcome):
                 believed = await self._left_files(launch, launch.workspace) or believed
             outcome = believed if isinstance(believed, Outcome) else await self._verified(launch, *believed)
@@ -232,11 +236,17 @@ class Performer:
             outcome = self._cut_off(launch) if launch.cancelled else self._thrown(launch, error)
         self._deliver(launch, outcome)
 
+    async def _hold(self, launch: Launch, term: LeaseTerm) -> None:
+        """Ask the store whether this process still owns the run, right before a call; *not done* if it does not."""
+        if launch.hold is not None and not term.lost:
+            try:
+                await launch.hold()
+            except RerailError as error:
+                raise NotDone(error) from error
+        term.require()
+
     def _thrown(self, launch: Launch, error: BaseException) -> Outcome:
-        failure = from_exception(error, self.patterns)
-        # An error that the tool did not word itself may hide an effect; where somebody can look, that comes first.
-        hidden = _once(launch) and not isinstance(error, ToolError) and not failure.lost and failure.not_now is None
-        return self._failed(launch, failure, look=hidden and (launch.spec.verifiable or launch.step.verify is not None))
+        return self._failed(launch, from_exception(error, self.patterns, launch.spec.errors))
 
     def _deliver(self, launch: Launch, outcome: Outcome) -> None:
         if not launch.ended and launch.deliver is not None:  # else it was left behind; its late answer is not news
@@ -245,7 +255,11 @@ class Performer:
             launch.deliver(outcome)
 
     def cancel(self, launch: Launch, why: str) -> None:
-        """Cancel an attempt; if it does not stop in time, it is left behind and its answer counts as lost."""
+        """Cancel an attempt; if it does not stop in time, it is left behind and its answer counts as lost.
+
+        A `once` call that goes on in its thread is waited for, up to twice its timeout: no other may be made meanwhile,
+        and its late answer is its answer (V8).
+        """
         if launch.ended or launch.cancelled or launch.task is None:
             return
         if why == "TIMEOUT" and launch.answer is not None:
@@ -253,20 +267,36 @@ class Performer:
         launch.cancelled = why
         if launch.ctx is not None:
             launch.ctx.cancelled.set()
-        launch.task.cancel()
+        grace = GRACE
+        if why == "TIMEOUT" and launch.effect is Effect.ONCE:
+            grace = max(GRACE, launch.timeout)
+        if grace == GRACE or launch.runs != "thread":  # cancelling a thread would only hide its end
+            launch.task.cancel()
+        asyncio.get_running_loop().call_later(grace, self._leave_behind, launch)
 
-        asyncio.get_running_loop().call_later(GRACE, lambda: self._deliver(launch, self._cut_off(launch)))
+    def _leave_behind(self, launch: Launch) -> None:
+        """Wait no longer for a call that was cancelled and goes on."""
+        if not launch.ended and launch.task is not None:
+            self._deliver(launch, self._cut_off(launch, going_on=True))
+            launch.task.cancel()
 
-    def _cut_off(self, launch: Launch, *, begun: bool = True) -> Outcome:
+    def _cut_off(self, launch: Launch, *, begun: bool = True, going_on: bool = False) -> Outcome:
         if launch.answer is not None:  # it had answered; only the look at its effect was cut short
             return self._succeeded(launch, *launch.answer, unverified=True)
         if launch.cancelled == "RUN_CANCELLED":
             error = from_code("RUN_CANCELLED", category=Category.TRANSIENT)
+        elif launch.cancelled == "TIMEOUT" and going_on and launch.effect is Effect.ONCE:
+            error = from_code("TIMEOUT", "STILL_RUNNING", seconds=launch.timeout)
         elif launch.cancelled == "TIMEOUT":
             error = from_code("TIMEOUT", seconds=launch.timeout)
         else:
             error = from_code("ANSWER_LOST", text=launch.cancelled or "CLOSED")
-        return self._failed(launch, Failure(error, lost=begun))
+        if not begun:
+            return self._failed(launch, Failure(error, Certainty.NOT_DONE))
+        # Of a request that was sent nothing can be seen, nor of a thread that was left before its end.
+        ended = launch.runs in ("loop", "process") or (launch.runs == "thread" and launch.cancelled == "TIMEOUT")
+        failure = Failure(error, Certainty.LOST, ended=ended and not going_on)
+        return self._failed(launch, failure, acting=going_on and launch.cancelled == "TIMEOUT")
 
     def _believe(self, launch: Launch, output: Any) -> Outcome | tuple[Any, Packed]:
         """An answer that says it succeeded, checked before it is believed; what remains to be verified comes back."""
@@ -275,10 +305,10 @@ class Performer:
         except NotJson as odd:
             kind, reason = type(output).__name__, str(odd)[:200]
             told = from_code("OUTPUT_NOT_JSON", type=kind, reason=reason)
-            return self._failed(launch, Failure(told, lost=_once(launch)))
+            return self._failed(launch, Failure(told, Certainty.LOST))
         if len(packed.data) > self.max_output:
             error = from_code("OUTPUT_TOO_LARGE", size=len(packed.data), limit=self.max_output)
-            return self._failed(launch, Failure(error, lost=_once(launch)))
+            return self._failed(launch, Failure(error, Certainty.LOST))
         if output is not None:
             output = unpack(packed.data)  # plain JSON from here on, and nobody else's object
         if output is not None or launch.spec.check is not None or launch.step.check is not None:
@@ -287,7 +317,7 @@ class Performer:
                 return self._failed(launch, failure)
         if launch.workspace is not None:
             return output, packed  # its files are still to be looked at
-        if launch.spec.verifiable or launch.step.verify is not None:
+        if launch.verifiable:
             launch.answer = (output, packed)
             return output, packed
         return self._succeeded(launch, output, packed, unverified=False)
@@ -308,7 +338,8 @@ class Performer:
                 await asyncio.to_thread(put_aside, workspace, names, label, leftover=launch.leftover)
         except (OSError, Outside) as error:
             reason = f"{error}: {say('reason.file.outside')}" if isinstance(error, Outside) else str(error)
-            raise ToolError(say("error.FILE_NOT_ARCHIVED", reason=reason), code="FILE_NOT_ARCHIVED") from error
+            told = say("error.FILE_NOT_ARCHIVED", reason=reason)
+            raise ToolError(told, code="FILE_NOT_ARCHIVED", lost=False) from error
 
     async def _left_files(self, launch: Launch, workspace: Path) -> Outcome | None:
         """Look at the files that the step was to produce; an outcome only if they do not do."""
@@ -325,9 +356,8 @@ class Performer:
             found[file.path] = seen
             faults += [f"{file.path}: {fault}" for fault in said]
         if faults:
-            # It said that it succeeded: a `once` step did what it does, and is not called again for a bad file.
             error = from_code("CHECK_FAILED", "FILES_INVALID", faults="; ".join(faults))
-            return self._failed(launch, Failure(error, lost=_once(launch)))
+            return self._failed(launch, Failure(error, Certainty.LOST))
         launch.files = found
         return None
 
@@ -337,46 +367,74 @@ class Performer:
         if tool is None:
             return [tell("reason.file.checked", tool=file.check, reason=say("error.TOOL_UNKNOWN", tool=file.check))]
         try:
-            async with asyncio.timeout(VERIFY_TIMEOUT):
-                with self._outside(not getattr(tool, "is_async", False)):
+            async with asyncio.timeout(LOOK_TIMEOUT):
+                with self.looks.outside(not getattr(tool, "is_async", False)):
                     said = await tool.call({"path": str(path)}, ctx)
             reason = "" if said or said is None else repr(said)  # no, in whatever way: False, an empty text, 0
             if not reason and (says_failed(said) or (said is not None and suspect(said) is not None)):
                 reason = str(said)
         except TimeoutError:
-            reason = say("error.TIMEOUT", seconds=VERIFY_TIMEOUT)
+            reason = say("error.TIMEOUT", seconds=LOOK_TIMEOUT)
         except (Exception, SystemExit) as error:
             reason = from_exception(error, self.patterns).error.message
         return [tell("reason.file.checked", tool=file.check, reason=reason[:300])] if reason else []
 
     async def _verified(self, launch: Launch, output: Any, packed: Packed) -> Outcome:
-        if not (launch.spec.verifiable or launch.step.verify is not None):
+        """A call that answered, once its effect was looked for where it can be (V8)."""
+        if not launch.verifiable:
             return self._succeeded(launch, output, packed, unverified=False)
         launch.answer = (output, packed)
-        there = await self.look(launch, output)
-        if there is False:
-            return self._failed(launch, Failure(from_code("VERIFY_FAILED")))
-        return self._succeeded(launch, output, packed, unverified=there is None)
+        sight = await self.looks.look(launch, output, launch.patience)
+        if sight.saw is Saw.THERE and output is None and sight.output is not NOT_KNOWN:
+            output, packed = self._supplied(launch, sight)
+        if sight.saw is Saw.ABSENT:
+            return self._failed(launch, Failure(from_code("VERIFY_FAILED"), Certainty.DONE), sight=sight)
+        if sight.saw is Saw.PARTIAL or sight.disbelieved:
+            text = "VERIFY_PARTIAL" if sight.saw is Saw.PARTIAL else "VERIFY_DISBELIEVED"
+            error = from_code("VERIFY_FAILED", text, what=sight.reason)
+            return self._failed(launch, Failure(error, Certainty.LOST), sight=sight)
+        return self._succeeded(launch, output, packed, unverified=sight.saw is Saw.UNKNOWN, sight=sight)
 
-    def _disbelieve(self, launch: Launch, whole: Any) -> Failure | None:
+    def _supplied(self, launch: Launch, sight: Sight) -> tuple[Any, Packed]:
+        """The output that a look brought; null if there is none, or if it does not pass the step's own checks (V6)."""
+        try:
+            packed = self._pack(None if sight.output is NOT_KNOWN else sight.output)
+        except NotJson:
+            packed = pack(None)
+        output = unpack(packed.data)
+        checked = output is not None or launch.spec.check is not None or launch.step.check is not None
+        if checked and sight.output is not NOT_KNOWN and self._disbelieve(launch, output, bare=True) is not None:
+            return None, pack(None)
+        return output, packed
+
+    def _disbelieve(self, launch: Launch, whole: Any, *, bare: bool = False) -> Failure | None:
+        """Why an answer is not believed; ``bare``: it is what the other side said, as a look brought it."""
         output = whole
         answer_of = getattr(launch.tool, "answer_of", None)
-        if answer_of is not None and output is not None:
+        if answer_of is not None and output is not None and not bare:
             output = answer_of(output)  # what the other side said, without what the tool put around it
         if says_failed(output):
-            return from_returned(output, self.patterns)
+            return self._as_declared(launch, from_returned(output, self.patterns))
         trusted = launch.step.trust_output if launch.step.trust_output is not None else launch.spec.trust_output
         if output is not None and trusted is not True:
             signs = (trusted.ignore, trusted.suspect) if isinstance(trusted, Trust) else ()
             seen = suspect(output, *signs)
             if seen is not None:
-                return self._suspected(output, seen)
+                return self._as_declared(launch, self._suspected(output, seen))
         for check in (launch.spec.check, launch.step.check):
             faults = unmet(check, whole) if check is not None else []
             if faults:
-                # It said that it succeeded; what must not happen twice is not done again for a poor answer.
-                return Failure(from_code("CHECK_FAILED", faults="; ".join(faults)), lost=_once(launch))
+                return Failure(from_code("CHECK_FAILED", faults="; ".join(faults)), Certainty.LOST)
         return None
+
+    def _as_declared(self, launch: Launch, failure: Failure) -> Failure:
+        """What an answer that is an error came to, where the tool says how its errors are to be read (X4)."""
+        certainty = failure.certainty
+        if launch.spec.errors == "not_done":
+            certainty = Certainty.NOT_DONE
+        elif launch.spec.errors == "by_status" and failure.error.status is not None:
+            certainty = of_status(failure.error.status, retry_after=failure.not_now is not None)
+        return Failure(failure.error, certainty, failure.not_now)
 
     def _suspected(self, output: Any, seen: str) -> Failure:
         told = from_returned(output, self.patterns).error if isinstance(output, Mapping) else None
@@ -384,103 +442,77 @@ class Performer:
         if category is None:
             thrown = from_exception(Exception(seen), self.patterns).error.category
             category = thrown if thrown is not Category.UNKNOWN else Category.TOOL
-        suggest = told.suggest if told is not None else None
         error = Error(
-            "SUSPECT_OUTPUT", category, say("error.SUSPECT_OUTPUT", seen=seen), suggest=suggest, data={"seen": seen}
-        )
-        return Failure(error)
+            "SUSPECT_OUTPUT", category, say("error.SUSPECT_OUTPUT", seen=seen),
+            status=told.status if told is not None else None,
+            suggest=told.suggest if told is not None else None, data={"seen": seen},
+        )  # fmt: skip
+        return Failure(error, Certainty.LOST)
 
-    def _succeeded(self, launch: Launch, output: Any, packed: Packed, *, unverified: bool) -> Outcome:
+    def _succeeded(
+        self, launch: Launch, output: Any, packed: Packed, *, unverified: bool, sight: Sight | None = None
+    ) -> Outcome:
         if launch.staged and launch.staged.encode() in packed.data:
             output, packed = _told_in_place(launch, packed)
         step, attempt, size = launch.step.id, launch.attempt, len(packed.data)
         elapsed = asyncio.get_running_loop().time() - launch.started
         tokens, cost = _usage(launch)
         if not packed.digest and not launch.files:
-            done = ev.StepSucceeded(step, attempt, elapsed=elapsed, tokens=tokens, cost=cost, unverified=unverified)
+            done = ev.StepSucceeded(
+                step, attempt, elapsed=elapsed, tokens=tokens, cost=cost, unverified=unverified,
+                waited=sight.waited if sight is not None else 0.0,
+            )  # fmt: skip
             return Outcome(step, attempt, [done])
         blob = size > INLINE
         files = {path: seen.digest for path, seen in launch.files.items()} if launch.files else {}
         done = ev.StepSucceeded(
             step, attempt, None if blob else output, packed.digest, size, blob, elapsed, tokens, cost, unverified,
-            files=files, given=singled(output) if blob else {},
+            files=files, given=singled(output) if blob else {}, waited=sight.waited if sight is not None else 0.0,
         )  # fmt: skip
         made = _artifacts(launch, packed.digest, size)
         return Outcome(step, attempt, [*made, done], {packed.digest: packed.data} if blob else None)
 
-    def _failed(self, launch: Launch, failure: Failure, *, look: bool = False) -> Outcome:
+    def _failed(
+        self, launch: Launch, failure: Failure, *, acting: bool = False, sight: Sight | None = None
+    ) -> Outcome:
+        """What happened, as an event: the kernel, which knows the effect, says what follows."""
         elapsed = asyncio.get_running_loop().time() - launch.started
         tokens, cost = _usage(launch)
+        lost = failure.certainty is Certainty.LOST
         event = ev.StepFailed(
-            launch.step.id,
-            launch.attempt,
-            failure.error,
-            elapsed,
-            failure.lost,
-            True,
-            failure.not_now,
-            tokens,
-            cost,
-            look,
-        )
+            launch.step.id, launch.attempt, failure.error, elapsed, lost, True, failure.not_now, tokens, cost,
+            look=launch.verifiable and sight is None,
+            until=0.0 if failure.ended or not lost else launch.started_at + launch.timeout, acting=acting,
+            looks=sight.looks if sight is not None else 0, waited=sight.waited if sight is not None else 0.0,
+        )  # fmt: skip
         return Outcome(launch.step.id, launch.attempt, [event])
 
     # -- Looking at the effect itself (V8) ------------------------------------------------------------------------
 
-    async def look(self, launch: Launch, output: Any) -> bool | Verified | None:
-        """Whether the effect is there: asked once more if it raises or times out, then unknown (None)."""
-        for _ in range(2):
-            try:
-                async with asyncio.timeout(VERIFY_TIMEOUT):
-                    return await self._look_once(launch, output)
-            except (Exception, SystemExit):  # noqa: S112 - a verify that fails says nothing about the effect
-                continue
-        return None
-
-    async def _look_once(self, launch: Launch, output: Any) -> bool | Verified | None:
-        verify = launch.step.verify
-        if verify is not None:
-            tool = self.tools[verify.tool]
-            with self._outside(not getattr(tool, "is_async", False)):
-                seen = await tool.call(launch.verify_args or {}, launch.ctx)
-            if says_failed(seen) or suspect(seen) is not None:
-                raise LookupError(f"the look itself failed: {seen!r:.200}")  # it says nothing about the effect
-            return contains(seen, verify.expect)
-        with self._outside(getattr(launch.tool, "looks_outside", False)):
-            found = await launch.tool.verify(launch.args, output, launch.before, launch.ctx)
-        return found if isinstance(found, Verified) else bool(found) if found is not None else None
-
-    def _outside(self, outside: bool) -> AbstractContextManager[None]:
-        return self.clock.external() if outside else contextlib.nullcontext()
-
-    async def verify_lost(self, launch: Launch) -> Outcome:
-        """The answer was lost: is the effect there?"""
-        found = await self.look(launch, None)
+    async def look_again(self, launch: Launch) -> Outcome:
+        """Whether the effect of a call that did not succeed is there, all the same."""
+        sight = await self.looks.look(launch, None, launch.patience)
         step, attempt = launch.step.id, launch.attempt
-        if found is None:
-            return Outcome(
-                step, attempt, [ev.StepVerified(step, attempt, "unknown", reason=say("reason.verify_unknown"))]
-            )
-        if found is False:
-            return Outcome(step, attempt, [ev.StepVerified(step, attempt, "absent")])
-        if launch.workspace is not None and (unsound := await self._left_files(launch, launch.workspace)) is not None:
-            failed = unsound.events[0]
-            reason = failed.error.message if isinstance(failed, ev.StepFailed) else ""
-            return Outcome(step, attempt, [ev.StepVerified(step, attempt, "unknown", reason=reason)])
-        output = found.output if isinstance(found, Verified) else NOT_KNOWN
-        hole = output is NOT_KNOWN  # a null that was supplied is what the tool answers, and no hole
-        try:
-            packed = self._pack(None if hole else output)
-        except NotJson:
-            packed, hole = pack(None), True
-        output = None if hole else output
+        told = {"looks": sight.looks, "waited": sight.waited}
+        reason = sight.reason
+        if sight.saw is Saw.THERE and launch.workspace is not None:
+            unsound = await self._left_files(launch, launch.workspace)
+            failed = unsound.events[0] if unsound is not None else None
+            if isinstance(failed, ev.StepFailed):
+                sight, reason = Sight(Saw.UNKNOWN), failed.error.message
+        if sight.saw is not Saw.THERE:
+            event = ev.StepVerified(step, attempt, str(sight.saw), reason=reason, **told)
+            return Outcome(step, attempt, [event], look=True)
+        output, packed = self._supplied(launch, sight)
+        # A null that was supplied is what the tool answers, and no hole.
+        hole = sight.output is NOT_KNOWN or (output is None and sight.output is not None)
         blob, size = len(packed.data) > INLINE, len(packed.data)
         event = ev.StepVerified(
             step, attempt, "there", None if blob else output, packed.digest, size, blob, hole,
-            say("reason.not_called_again"), {path: seen.digest for path, seen in (launch.files or {}).items()},
+            say("reason.not_called_again"), {path: seen.digest for path, seen in (launch.files or {}).items()}, **told,
         )  # fmt: skip
         made = _artifacts(launch, packed.digest, size)
-        return Outcome(step, attempt, [*made, event], {packed.digest: packed.data} if blob else None)
+        return Outcome(step, attempt, [*made, event], {packed.digest: packed.data} if blob else None, look=True)
 
     async def ask(self, mind: Mind, question: Question, seconds: float) -> Answer:
         """What a mind answers, or why it did not."""
@@ -504,21 +536,6 @@ class Performer:
             return Answer(failed=say("reason.gave_up"))  # it was not cancelled by us: asking again would not end
         except Exception as error:
             return Answer(None, answer.consultations, from_exception(error, self.patterns).error.message)
-
-    async def probe(self, launch: Launch) -> Any:
-        """A look before the call, to compare with afterwards; None if it fails."""
-        try:
-            async with asyncio.timeout(VERIFY_TIMEOUT):
-                with self._outside(getattr(launch.tool, "looks_outside", False)):
-                    seen = await launch.tool.probe(launch.args, launch.ctx)
-            return unpack(pack(seen).data)
-        except (Exception, SystemExit):
-            return None
-
-
-def _once(launch: Launch) -> bool:
-    """Whether the call did something that must not happen twice: an answer we cannot keep is then a lost one."""
-    return launch.effect is Effect.ONCE
 
 
 def _told_in_place(launch: Launch, packed: Packed) -> tuple[Any, Packed]:
@@ -555,8 +572,3 @@ def _usage(launch: Launch) -> tuple[int, float]:
         return 0, 0.0
     # What a tool says of its spending is data too: no infinity, nothing given back.
     return max(0, int(ctx.tokens)), ctx.cost if 0 <= ctx.cost < math.inf else 0.0
-
-
-def contains(seen: Any, expect: Any) -> bool:
-    """Whether an answer shows what was expected; with nothing said, that it is not empty."""
-    return bool(seen) if expect is None else holds(seen, expect)

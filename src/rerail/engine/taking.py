@@ -23,12 +23,14 @@ from rerail.core.commands import not_moved
 from rerail.core.fold import evolve
 from rerail.core.state import State
 from rerail.core.texts import Told, tell
-from rerail.engine.loop import Host, RunLoop
+from rerail.engine.lease_term import TERM
+from rerail.engine.loop import Host, Predecessor, RunLoop
 from rerail.engine.owner import (
     EXPIRED_AFTER,
     end_residual,
     is_arriving,
     is_dead,
+    is_here,
     is_silent,
     is_this_process,
     this_process,
@@ -151,7 +153,7 @@ class Taker(Reader):
         is folded on instead of anew.
         """
         with store_errors(), reaching(run):
-            lease = await self._claim(run, seen, take_over=take_over)
+            lease, before = await self._claim(run, seen, take_over=take_over)
         try:
             state, moved = known if known is not None else State(run), False
             since = known.seq if known is not None else seen.seq if seen is not None else None
@@ -170,20 +172,24 @@ class Taker(Reader):
             raise
         if state.home != run:
             self._homes[run] = state.home
-        return RunLoop(self._host, lease, state)
+        loop = RunLoop(self._host, lease, state)
+        loop.predecessor = before
+        return loop
 
-    async def _claim(self, run: str, seen: Head | None, *, take_over: bool = False) -> Lease:
+    async def _claim(self, run: str, seen: Head | None, *, take_over: bool = False) -> tuple[Lease, Predecessor]:
+        """Take the lease; with what is known of the process that had it before."""
         clock, waited, told = self._host.clock, 0.0, False
         while True:
             try:
-                return await self._host.store.claim(run, self._owner, clock.now())
+                return await self._host.store.claim(run, self._owner, clock.now()), Predecessor.LEFT
             except Taken as taken:
                 head = taken.head
             seems = is_dead(head, clock.now())
             if self._watch.is_dead(head, clock.now()) or (seems and head.status in AT_REST):
                 lease = await self._take_over(run, head)
                 self.notice(tell("notice.worker.dead", run=run, owner=head.owner))
-                return lease
+                here = head.owner is not None and is_here(head.owner)
+                return lease, Predecessor.DEAD if here else Predecessor.SILENT
             if seems:
                 if not told:
                     self.notice(tell("notice.worker.watched", run=run, owner=head.owner, seconds=int(EXPIRED_AFTER)))
@@ -191,7 +197,7 @@ class Taker(Reader):
                 await asyncio.sleep(WATCH_EVERY)
                 continue
             if self._lost(head, but=1):  # this very attempt counts as well
-                return await self._take_over(run, head)
+                return await self._take_over(run, head), Predecessor.LEFT
             if head.status not in AT_REST and run not in self._noting:
                 if take_over and is_silent(head, clock.now()):
                     return await self._take_away(run, head)
@@ -200,7 +206,7 @@ class Taker(Reader):
                 newer = seen is not None and seen.fence != head.fence  # somebody took it since, and is not residual
                 if newer or not await self._residual_gone(head):
                     raise self._is_live(head, tell("hint.run.run_live", run=run))
-                return await self._take_over(run, head)
+                return await self._take_over(run, head), Predecessor.DEAD
             await asyncio.sleep(0.05)  # it is done, and its owner about to let go of it
             waited += 0.05
 
@@ -219,13 +225,19 @@ class Taker(Reader):
         heads = await self._host.store.heads(status=("pending", "running"), limit=100_000)
         return any(head.owner == owner and head.run != but for head in heads)
 
-    async def _take_away(self, run: str, head: Head) -> Lease:
-        """Take a run from a process that lives and is silent; a worker, which has nothing else to do, is ended."""
+    async def _take_away(self, run: str, head: Head) -> tuple[Lease, Predecessor]:
+        """Take a run from a process that lives and is silent; a worker, which has nothing else to do, is ended.
+
+        Any other may go on at any moment: the run is not touched before it must know that it does not own it (E11).
+        """
         lease = await self._take_over(run, head)
         self.notice(tell("notice.worker.taken_away", run=run, owner=head.owner))
-        if head.owner is not None and head.owner.worker and not is_this_process(head.owner):
-            await end_residual(head.owner, grace=0.5)
-        return lease
+        ours = head.owner is not None and head.owner.worker and not is_this_process(head.owner)
+        if ours and head.owner is not None and await end_residual(head.owner, grace=0.5):
+            return lease, Predecessor.DEAD
+        if self._host.clock.polls:
+            await asyncio.sleep(TERM)
+        return lease, Predecessor.SILENT
 
     async def _take_over(self, run: str, head: Head) -> Lease:
         try:
@@ -254,7 +266,9 @@ class Taker(Reader):
     async def _renew(self, live: Live, now: float) -> None:
         run, loop = live.loop.state.run, asyncio.get_running_loop()
         try:
+            asked = live.loop.term.asked()
             await self._host.store.renew(live.loop.lease, now)
+            live.loop.term.confirmed(asked)
             live.failing = None
         except Fenced:
             live.loop.broken(StoreError(tell("refuse.run.lease_lost", run=run), "LEASE_LOST"))

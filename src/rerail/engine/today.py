@@ -30,7 +30,15 @@ class Today:
     specs_of: Callable[[State], Mapping[str, ToolSpec]]
     policy: Policy
 
-    def mending(self, state: State, by: str, *, resumed: bool = False, as_started: bool = False) -> list[Event]:
+    def mending(
+        self,
+        state: State,
+        by: str,
+        before: Predecessor = Predecessor.DEAD,
+        *,
+        resumed: bool = False,
+        as_started: bool = False,
+    ) -> list[Event]:
         """Two notes before a run goes on: the calls that were in flight are lost, and what changed meanwhile.
 
         ``as_started``: it goes on under the settings it was started with, whatever this engine's are.
@@ -42,7 +50,26 @@ class Today:
         why = "queued" if state.queued else "interrupted" if interrupted else "paused"
         changes = {**self.changes(state), **({"policy": None} if as_started else {})}
         note = ev.Resumed(by, calls, reason=why, paused=state.paused and resumed, **changes)
-        return [note, *lost(state)]
+        return [note, *self.lost(state, before)]
+
+    def lost(self, state: State, before: Predecessor) -> list[Event]:
+        """The calls that were in flight when their process died, left the run, or fell silent."""
+        return [self._lost(track, before) for track in state.running.values()]
+
+    def _lost(self, track: Track, before: Predecessor) -> Event:
+        """One such call; whether it may still act decides what its absence proves (V8, E11)."""
+        call = track.call
+        spec = self.specs.get(call.tool) if call is not None else None
+        until, acting = 0.0, False
+        if call is not None and call.effect is Effect.ONCE:
+            silent = before is Predecessor.SILENT and not self.silent_is_dead
+            acting = silent and not (spec is not None and spec.fenced)
+            over = ("loop", "process") if before is Predecessor.LEFT else ("loop", "thread", "process")
+            seen = not silent and self.runs(call.tool) in over
+            until = 0.0 if seen else track.started_at + call.timeout
+        # Not the step's fault: where it may be called again it is, at once and at no cost to its budget (E3).
+        error = from_code("ANSWER_LOST", "SILENT") if acting else from_code("ANSWER_LOST")
+        return ev.StepFailed(track.id, track.attempt, error, lost=True, not_now=0.0, until=until, acting=acting)
 
     def changes(self, state: State) -> dict[str, Any]:
         """What is different today: the settings, the tools' definitions, and the finished steps these concern (E5)."""

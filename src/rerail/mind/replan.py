@@ -111,9 +111,9 @@ def objections(question: Question, answer: Mapping[str, Any]) -> list[str]:
 
 
 def _disturbed_doubts(state: State, plan: Plan) -> list[str]:
-    """Steps in doubt that a new plan drops or changes: nobody knows whether their effect happened."""
-    new = {step.id: step for step in plan.steps}
-    return [t.id for t in state.doubts.values() if t.id not in new or definition(new[t.id]) != definition(t.step)]
+    """Steps in doubt that a new plan drops or changes: whether their effect happened is unknown."""
+    new, doubtful = {step.id: step for step in plan.steps}, {t.id: t for t in state.doubts.values()} | state.unsettled
+    return [name for name, t in doubtful.items() if name not in new or definition(new[name]) != definition(t.step)]
 
 
 def replan_course(state: State, plan: Plan, *, full: bool) -> Course:
@@ -125,7 +125,7 @@ def replan_course(state: State, plan: Plan, *, full: bool) -> Course:
         track = state.tracks.get(step.id)
         if track is None:
             steps.append(step)
-        elif track.phase is Phase.DOUBT:
+        elif track.phase is Phase.DOUBT or track.id in state.unsettled:
             continue
         elif _once_done(track):
             if definition(step) != definition(track.step):

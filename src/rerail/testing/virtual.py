@@ -66,6 +66,10 @@ class VirtualClock:
         """Seconds since the epoch, as the virtual loop counts them."""
         return self.start + asyncio.get_running_loop().time()
 
+    def uptime(self) -> float:
+        """Seconds of the virtual loop, which no jump changes."""
+        return asyncio.get_running_loop().time()
+
     def jump(self, seconds: float) -> None:
         """Set the wall clock forward or back; timers of the loop do not notice."""
         self.start += seconds

@@ -28,6 +28,8 @@ from rerail.ports import Tool
 class NotCarried(ToolError):
     """A tool that cannot be called on another machine; nothing was called."""
 
+    lost = False
+
     def __init__(self, message: str) -> None:
         super().__init__(message, "TOOL_NOT_CARRIED", Category.PERMANENT)
 

@@ -20,10 +20,12 @@ from typing import IO, Any
 import msgspec
 
 from rerail.core.codes import Category
+from rerail.core.outcome import Certainty, certainty_of, status_of
 from rerail.core.texts import tell
+from rerail.errors import NotDone
 
 # What the engine reads from an exception, if it is there.
-ATTRIBUTES = ("code", "category", "suggest", "retry_after", "status", "exit_code", "lost")
+ATTRIBUTES = ("code", "category", "suggest", "retry_after", "status", "exit_code")
 
 _LENGTH = struct.Struct(">Q")
 
@@ -110,6 +112,7 @@ class Remote:
     message = ""
     type_names: Sequence[str] = ()
     traceback_text = ""
+    certainty = Certainty.LOST  # as it was told there, where all causes are known
 
     def __str__(self) -> str:
         return self.message
@@ -117,11 +120,15 @@ class Remote:
 
 def describe(error: BaseException) -> dict[str, Any]:
     """An exception as plain data."""
+    certainty = certainty_of(error)
+    if isinstance(error, NotDone) and error.error is not None:
+        error = error.error
     return {
         "types": getattr(error, "type_names", None) or [_name(kind) for kind in type(error).__mro__[:-1]],
         "message": _message(error),
         "traceback": "".join(traceback.format_exception(error)),
         "attributes": {name: value for name in ATTRIBUTES if _is_json(value := _attribute(error, name))},
+        "certainty": certainty,
     }
 
 
@@ -138,7 +145,7 @@ def _message(error: BaseException) -> str:
 
 def _attribute(error: BaseException, name: str) -> Any:
     with contextlib.suppress(Exception):  # as above
-        return getattr(error, name, None)
+        return status_of(error) if name == "status" else getattr(error, name, None)
 
 
 def _is_json(value: object) -> bool:
@@ -158,6 +165,7 @@ def revive(described: Mapping[str, Any]) -> Exception:
     attributes = {**described["attributes"], "message": message, "type_names": tuple(names), "traceback_text": text}
     if "category" in attributes:
         attributes["category"] = _category(attributes["category"])
+    attributes["certainty"] = Certainty(described.get("certainty", Certainty.LOST))
     for name, value in attributes.items():
         with contextlib.suppress(AttributeError):  # a class of the user's may have a property of that name
             setattr(error, name, value)

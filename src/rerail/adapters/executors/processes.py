@@ -27,7 +27,7 @@ from rerail.adapters.executors.endings import finished
 from rerail.adapters.executors.frames import Target, pack, revive, target_of, unpack
 from rerail.adapters.executors.threads import THREADS
 from rerail.core.texts import say, tell
-from rerail.errors import ToolError
+from rerail.errors import NotDone, ToolError
 
 __all__ = ["GRACE", "PROCESSES", "ProcessPool", "Target", "WorkerDied", "target_of"]
 
@@ -42,7 +42,6 @@ Listen = Callable[[Mapping[str, Any]], None]
 class WorkerDied(Exception):
     """The worker process ended in the middle of a call; whether the tool did its work is not known."""
 
-    lost = True
     code = "ANSWER_LOST"
 
 
@@ -74,7 +73,7 @@ class _Worker:
         if unpack(self._replies) is None:
             self.kill()
             self.close()
-            raise RuntimeError(tell("error.worker.not_started", status=self._process.returncode))
+            raise NotDone(RuntimeError(tell("error.worker.not_started", status=self._process.returncode)))
 
     def ask(self, request: bytes, listen: Listen) -> dict[str, Any]:
         """Send one request and read until its answer; what is said meanwhile is passed on."""
@@ -170,7 +169,7 @@ class _Call:
                 else:
                     self._drop(worker)
                 return answer
-        raise RuntimeError(tell("error.worker.short_lived"))
+        raise NotDone(RuntimeError(tell("error.worker.short_lived")))
 
     def abandon(self) -> None:
         """Kill the worker; returns when it is gone."""
@@ -303,7 +302,8 @@ def _request(target: Target, args: Mapping[str, Any], ctx: Any) -> bytes:
         # What this process can import, the worker can: sys.path may have grown since it was started.
         return pack({"target": where, "args": args, "context": context, "path": sys.path, "cwd": os.getcwd()})
     except (TypeError, ValueError, OverflowError) as error:
-        raise ToolError(tell("error.worker.args_not_json", target=target, error=error), code="ARGS_INVALID") from error
+        told = tell("error.worker.args_not_json", target=target, error=error)
+        raise ToolError(told, code="ARGS_INVALID", lost=False) from error
 
 
 def _listener(ctx: Any) -> Listen:

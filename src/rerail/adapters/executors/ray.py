@@ -52,7 +52,7 @@ COUNTED: Final = {"cpu": "num_cpus", "gpu": "num_gpus", "memory": "memory"}
 class AnswerLost(ToolError):
     """A worker, a node or an object of the cluster is gone; whether the tool did its work is not known."""
 
-    lost = True
+    lost, ended = True, False
 
     def __init__(self, message: str) -> None:
         super().__init__(message, "ANSWER_LOST", Category.TRANSIENT)
@@ -60,6 +60,8 @@ class AnswerLost(ToolError):
 
 class NoRoom(ToolError):
     """The cluster had no room for a call within the time allowed; its tool was not called."""
+
+    lost = False
 
     def __init__(self, seconds: float, wanted: Mapping[str, float]) -> None:
         shown = ", ".join(f"{name} {amount:g}" for name, amount in wanted.items()) or "cpu"
@@ -69,6 +71,8 @@ class NoRoom(ToolError):
 class Refusing(ToolError):
     """The cluster does not take such a call; its tool was not called."""
 
+    lost = False
+
     def __init__(self, error: object) -> None:
         message = tell("error.ray.refuses", error=_words(error))
         super().__init__(message, "CLUSTER_REFUSES", Category.PERMANENT)
@@ -76,6 +80,8 @@ class Refusing(ToolError):
 
 class Unreachable(ToolError):
     """There is no cluster to hand a call to; its tool was not called."""
+
+    lost = False
 
     def __init__(self, error: object) -> None:
         message = tell("error.ray.unreachable", error=_words(error))
@@ -455,7 +461,7 @@ class RayExecutor:
             request = dump({"args": args, "context": ctx.to_dict()})
         except (TypeError, ValueError, OverflowError) as error:
             message = tell("error.worker.args_not_json", target=tool.spec.name, error=error)
-            raise ToolError(message, code="ARGS_INVALID") from error
+            raise ToolError(message, code="ARGS_INVALID", lost=False) from error
         try:
             # One argument, and options that are made once: Ray looks at each of them with each call.
             task = self._task_for(tool.spec.name, resources)

@@ -158,7 +158,7 @@ def perform(asking: bytes) -> bytes:
     try:
         return dump({**answer, **rest})
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        refusal = ToolError(tell("error.worker.output_not_json", error=error), code="OUTPUT_NOT_JSON")
+        refusal = ToolError(tell("error.worker.output_not_json", error=error), code="OUTPUT_NOT_JSON", lost=True)
         return dump({"kind": "error", "error": describe(refusal), **rest})
 
 

@@ -12,8 +12,9 @@ from typing import Any, Final
 
 from rerail.adapters.tools.http import HttpTool
 from rerail.adapters.tools.shell import ShellTool
-from rerail.adapters.tools.specs import LIMITS
+from rerail.adapters.tools.specs import LIMITS, ON_DOUBT
 from rerail.adapters.tools.templates import text_of
+from rerail.core.outcome import ERRORS
 from rerail.core.plan import Effect
 from rerail.core.schema import Schema
 from rerail.core.texts import tell
@@ -30,6 +31,10 @@ _COMMON: Final[Mapping[str, Any]] = {
     "provider": {"type": "string"},
     "check": {"type": "object"},
     "secrets": _TEXTS,
+    "errors": {"enum": list(ERRORS)},
+    "settle": {"anyOf": [{"type": "number", "minimum": 0}, {"enum": ["never"]}]},
+    "idempotent_for": {"type": "number", "exclusiveMinimum": 0},
+    "on_doubt": {"enum": list(ON_DOUBT)},
     "trust_output": {
         "type": ["boolean", "object"],
         "properties": {"ignore": _TEXTS, "suspect": {"type": "array", "items": {"type": ["string", "object"]}}},
@@ -44,6 +49,7 @@ _SHELL: Final[Mapping[str, Any]] = {
     "max_output": {"type": "integer", "minimum": 1},
     "parse": {"enum": ["text", "json", "lines"]},
     "ok": {"type": "array", "items": {"type": "integer"}},
+    "not_done": {"type": "array", "items": {"type": "integer"}},
     "limits": LIMITS,
 }
 _HTTP: Final[Mapping[str, Any]] = {
@@ -54,6 +60,7 @@ _HTTP: Final[Mapping[str, Any]] = {
     "body": {},
     "allow_hosts": _TEXTS,
     "max_bytes": {"type": "integer", "minimum": 1},
+    "key_header": {"type": ["string", "null"]},
 }
 
 

@@ -27,7 +27,7 @@ from rerail.adapters.tools.specs import Looks, Options, confinement, is_async, m
 from rerail.context import Context
 from rerail.core.plan import Effect
 from rerail.core.texts import tell
-from rerail.core.tools import ToolSpec
+from rerail.core.tools import Runs, ToolSpec
 from rerail.errors import ToolError
 from rerail.ports import Tool
 
@@ -94,7 +94,14 @@ class FunctionTool(Looks, Generic[P, R]):
         self._take(shape)
         described: Options = {**options, "description": options.get("description", docs.summary)}
         code = [getattr(self.fn, "__qualname__", ""), source_of(self.fn)]
-        self.spec = make_spec(self.name, shape.schema, effect, code, described)
+        self.spec = make_spec(
+            self.name, shape.schema, effect, code, described, runs=self._runs, keyed=self.wants_context,
+            fenced=self.wants_context,
+        )  # fmt: skip
+
+    @property
+    def _runs(self) -> Runs:
+        return "process" if self.isolated else "loop" if self.is_async else "thread"
 
     def _take(self, shape: Shape) -> None:
         self.context_name = shape.context
@@ -166,7 +173,8 @@ def settled(output: Any) -> Any:
         if kind(output):
             if close := getattr(output, "close", None):
                 close()  # or Python warns about a coroutine that was never awaited
-            raise ToolError(tell("error.function.no_result", what=what, advice=advice), code="OUTPUT_NOT_JSON")
+            # It was called, and may have acted before it gave a promise in place of a result.
+            raise ToolError(tell("error.function.no_result", what=what, advice=advice), "OUTPUT_NOT_JSON", lost=True)
     return output
 
 
@@ -291,6 +299,12 @@ def tool(fn: Any = None, /, **options: Any) -> Any:
         verify        a read-only look at the effect, of any of args, output, before, ctx: true, false or Verified
         probe         a read-only look before the call, of args and ctx; `verify` gets what it saw as `before`
         secrets       environment variables that it reads, and whose values nobody may see
+        errors        "not_done": whatever it raises or answers as an error, nothing happened; "by_status": it makes one
+                      request, and the status decides; without, the effect of a `once` call that raised is unknown
+        settle        seconds until `verify` can see the effect (5 for "once"); "never": absence is never believed
+        idempotent_for  seconds for which the service remembers the call's key: a lost answer is asked for again
+        on_doubt      "wait" or "fail", if its effect is in doubt
+        fenced        True: it calls ctx.ensure_owner() right before its effect
     """
     if fn is not None and (made := _of_langchain(fn, options)) is not None:
         return made

@@ -30,13 +30,26 @@ from urllib.parse import quote, urljoin, urlsplit
 
 from rerail.adapters.executors.threads import THREADS
 from rerail.adapters.tools.specs import Looks, Options, make_spec, unknown
-from rerail.adapters.tools.templates import Template, Values, bad_argument, knowing, parse, schema_for, text_of
+from rerail.adapters.tools.templates import (
+    KEY,
+    Template,
+    Values,
+    bad_argument,
+    has_key,
+    is_once,
+    knowing,
+    parse,
+    schema_for,
+    text_of,
+)
 from rerail.core.codes import Category
+from rerail.core.outcome import Certainty, of_status
 from rerail.core.plan import Effect
 from rerail.core.texts import say, tell
 from rerail.errors import RateLimited, ToolError
 
 _EFFECTS: Final = {"GET": "read", "HEAD": "read", "PUT": "repeatable", "DELETE": "repeatable"}
+KEY_HEADER: Final = "Idempotency-Key"
 _METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _SHOWN_HEADERS: Final = (
     "content-type", "date", "etag", "last-modified", "link", "location", "retry-after", "x-request-id",
@@ -51,10 +64,11 @@ _SNIPPET: Final = 500
 class HttpFailed(ToolError):
     """The server answered with an error status."""
 
-    def __init__(self, message: str, status: int, retry_after: float | None = None, lost: bool = False) -> None:
-        super().__init__(message, code="HTTP_STATUS", status=status)
+    def __init__(self, message: str, status: int, retry_after: float | None = None) -> None:
+        lost = of_status(status, retry_after=status == 503 and retry_after is not None) is Certainty.LOST
+        super().__init__(message, code="HTTP_STATUS", status=status, lost=lost)
         self.retry_after = retry_after
-        self.lost = lost
+        self.ended = status not in (408, 502, 504)  # a gateway gives up on a request that goes on behind it
 
 
 class Unreachable(ToolError):
@@ -66,7 +80,7 @@ class Unreachable(ToolError):
 class ConnectionLost(ToolError):
     """The request was sent, and no whole answer came back."""
 
-    lost = True
+    lost, ended = True, False
 
 
 class AnswerUnreadable(ToolError):
@@ -89,6 +103,8 @@ class HttpTool(Looks):
                       others "once"
         allow_hosts   the hosts it may talk to, redirects included (default: the address's own)
         max_bytes     the most bytes of a response (10,000,000)
+        key_header    the header of a `once` request that carries the call's idempotency key ("Idempotency-Key");
+                      None: none does
         schema        a JSON schema of the arguments, instead of one made from the placeholders
         description   what models and `rerail tools` are told about it
         timeout       seconds for one call (a step's own beats it; without both, run.step_timeout)
@@ -99,6 +115,14 @@ class HttpTool(Looks):
         verify        a read-only look at the effect, of any of args, output, before, ctx: true, false or Verified
         probe         a read-only look before the call, of args and ctx; `verify` gets what it saw as `before`
         secrets       environment variables whose values nobody may see; those of `{env.NAME}` are among them
+        errors        "not_done": whatever it raises or answers as an error, nothing happened; "by_status": it makes one
+                      request, and the status decides; without, the effect of a `once` call that raised is unknown
+        settle        seconds until `verify` can see the effect (5 for "once"); "never": absence is never believed
+        idempotent_for  seconds for which the service remembers the call's key: a lost answer is asked for again
+        on_doubt      "wait" or "fail", if its effect is in doubt
+
+    `{key}` in headers and body of a `once` request is the call's idempotency key, unless its schema has an argument of
+    that name.
     """
 
     is_async = False  # something outside of the event loop is at work
@@ -116,6 +140,7 @@ class HttpTool(Looks):
         effect: Effect | str | None = None,
         allow_hosts: Sequence[str] | None = None,
         max_bytes: int = 10_000_000,
+        key_header: str | None = KEY_HEADER,
         schema: Mapping[str, Any] | bool | None = None,
         **options: Unpack[Options],
     ) -> None:
@@ -140,12 +165,26 @@ class HttpTool(Looks):
         self._max_bytes = max_bytes
         if self._hosts is None and self._address.literal_host is None:
             raise ValueError(tell("tool.http.host_by_data", label=label, url=url))
-        shape = schema_for(name, self._templates(), _inside(self._query), schema)
         kind = _EFFECTS.get(self._method, "once") if effect is None else effect
+        if is_once(kind):
+            self._carry_key(label, key_header, own=has_key(schema))
+        shape = schema_for(name, self._templates(), _inside(self._query), schema)
         declared = [self._method, url, dict(headers or {}), dict(query or {}), body]
+        fenced: Options = {"fenced": True}
         self.spec = make_spec(
-            name, _opened(shape, self._body, schema), kind, declared, knowing(options, self._templates())
-        )
+            name, _opened(shape, self._body, schema), kind, declared,
+            {**fenced, **knowing(options, self._templates())}, runs="request", fenced=True,
+            keyed=any(template.hands_key for template in self._templates()),
+        )  # fmt: skip
+
+    def _carry_key(self, label: str, header: str | None, *, own: bool) -> None:
+        """Send the idempotency key of each call, where the declaration says and in a header of its own (E2)."""
+        if not own:
+            self._headers = {name: one.keyed() for name, one in self._headers.items()}
+            self._body = _with_key(self._body)
+        if header and header.lower() not in {name.lower() for name in self._headers}:
+            _checked(label, {header: ""})
+            self._headers = {**self._headers, header: parse(f"{{{KEY}}}", label)}
 
     def __repr__(self) -> str:
         return f"<tool {self.spec.name}>"
@@ -198,7 +237,7 @@ class HttpTool(Looks):
         )
 
 
-_WORDS = ("headers", "query", "body", "allow_hosts", "max_bytes")
+_WORDS = ("headers", "query", "body", "allow_hosts", "max_bytes", "key_header")
 http = HttpTool
 
 
@@ -272,6 +311,15 @@ def _parsed(value: Any, where: str) -> Any:
     if isinstance(value, list | tuple):
         return [_parsed(one, where) for one in value]
     return value
+
+
+def _with_key(value: Any) -> Any:
+    """The same structure with `{key}` for the call's idempotency key."""
+    if isinstance(value, Template):
+        return value.keyed()
+    if isinstance(value, Mapping):
+        return {name: _with_key(one) for name, one in value.items()}
+    return [_with_key(one) for one in value] if isinstance(value, list) else value
 
 
 def _templates_in(value: Any) -> list[Template]:
@@ -535,7 +583,7 @@ def _require_host(request: Request, hosts: Sequence[str]) -> None:
     names = (request.host, f"{request.host}:{request.port}")
     if any(host in names or (host.startswith("*.") and request.host.endswith(host[1:])) for host in hosts):
         return
-    raise ToolError(say("error.HOST_NOT_ALLOWED", host=request.host), code="HOST_NOT_ALLOWED")
+    raise ToolError(say("error.HOST_NOT_ALLOWED", host=request.host), code="HOST_NOT_ALLOWED", lost=False)
 
 
 def _redirected(request: Request, answer: _Answer) -> Request | None:
@@ -574,12 +622,11 @@ def _result(request: Request, answer: _Answer, limit: int) -> dict[str, Any]:
 
 
 def _require_performed(request: Request, answer: _Answer) -> None:
-    """Refuse a redirect of a request that may have an effect: 303 says that it is done, the others that it is not."""
+    """Refuse a redirect of a request that may have an effect: only 303 says that it is done."""
     if answer.status in _FOLLOWED and answer.status != 303:
         where = answer.headers.get("Location", tell("error.http.elsewhere"))
         message = tell("error.http.sent_on", request=request, where=where, status=answer.status)
-        # After a form many servers answer 302 for "done", so 302 tells nothing.
-        raise HttpFailed(message, answer.status, lost=answer.status == 302 and request.method not in ("GET", "HEAD"))
+        raise HttpFailed(message, answer.status)
 
 
 def _failure(request: Request, answer: _Answer) -> ToolError:
@@ -590,8 +637,7 @@ def _failure(request: Request, answer: _Answer) -> ToolError:
         limited = RateLimited(message, retry_after=wait)
         limited.status = answer.status
         return limited
-    # A gateway that broke off or gave up waiting does not know what became of the request behind it.
-    return HttpFailed(message, answer.status, wait, lost=answer.status in (502, 504))
+    return HttpFailed(message, answer.status, wait)
 
 
 def _retry_after(headers: Message) -> float | None:

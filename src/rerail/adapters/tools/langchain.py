@@ -20,6 +20,7 @@ from rerail.core.plan import Effect
 from rerail.core.schema import problems
 from rerail.core.texts import tell
 from rerail.core.values import NotJson, pack
+from rerail.core.tools import Runs
 from rerail.errors import ToolError
 
 
@@ -56,7 +57,8 @@ class LangChainTool(Looks):
         self.is_async = _is_async(tool)
         shape = schema if schema is not None else _schema(tool)
         function = getattr(tool, "func", None) or getattr(tool, "coroutine", None) or type(tool)._run
-        self.spec = make_spec(name, shape, kind, source_of(function), merged)
+        runs: Runs = "loop" if self.is_async else "thread"
+        self.spec = make_spec(name, shape, kind, source_of(function), merged, runs=runs)
 
     def __repr__(self) -> str:
         return f"<tool {self.spec.name}>"
@@ -103,7 +105,7 @@ def _output(answer: Any, ctx: Any, *, with_artifact: bool) -> Any:
     if getattr(answer, "type", None) != "tool":  # no message, but what the tool returned
         return settled(answer)
     if answer.status == "error":
-        raise ToolError(str(answer.text))
+        raise ToolError(str(answer.text), lost=True)  # an exception after the effect is answered in the same way
     artifact = answer.artifact
     if not with_artifact and artifact is None:
         return settled(answer.content)

@@ -51,7 +51,7 @@ class GraphTool(Looks):
         self._graph = graph
         shape = schema if schema is not None else _schema(graph)
         nodes = sorted(map(str, graph.nodes))
-        self.spec = make_spec(name, shape, effect or Effect.ONCE, nodes, options)
+        self.spec = make_spec(name, shape, effect or Effect.ONCE, nodes, options, keyed=True)
 
     def __repr__(self) -> str:
         return f"<tool {self.spec.name}>"
@@ -63,7 +63,7 @@ class GraphTool(Looks):
         answer = await self._graph.ainvoke(None if begun else args, config)
         if isinstance(answer, Mapping) and answer.get(INTERRUPTED):
             asked = "; ".join(str(one.value) for one in answer[INTERRUPTED])
-            raise ToolError(tell("error.graph.interrupted", question=asked[:500]), category="permanent_error")
+            raise ToolError(tell("error.graph.interrupted", question=asked[:500]), category="permanent_error", lost=True)
         return _plain(answer)
 
 

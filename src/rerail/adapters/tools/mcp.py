@@ -21,6 +21,8 @@ from urllib.parse import urlsplit
 
 from rerail.adapters.tools.specs import Looks, digest, make_spec, unknown
 from rerail.adapters.tools.templates import text_of
+from rerail.context import Context
+from rerail.core.outcome import ERRORS
 from rerail.core.plan import Effect
 from rerail.core.schema import Fault, Schema, problems
 from rerail.core.texts import tell
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from rerail.adapters.tools.mcp_client import Connection
 
 HIDDEN: Final = "•••"
+KEY_META: Final = "rerail/idempotency-key"  # of `_meta` of a call: the same when the same call is made again (E2)
 _VARIABLE: Final = re.compile(r"\$\{env:([^}]*)\}")
 
 
@@ -44,11 +47,13 @@ class NotConnected(ToolError):
 class AnswerLost(ToolError):
     """The connection ended in the middle of a call, or the answer is unreadable: what the call did is not known."""
 
-    lost = True
+    lost, ended = True, False
 
 
 class McpToolFailed(ToolError):
-    """The tool answered, and its answer is an error."""
+    """The tool answered, and its answer is an error: servers make one of an exception after the effect, too."""
+
+    lost = True
 
 
 # --- Servers -------------------------------------------------------------------------------------------------------
@@ -70,6 +75,8 @@ class McpServer:
     tools: tuple[str, ...] | None = None
     prefix: str = ""
     parse: Literal["text", "json"] = "text"
+    errors: str = ""  # "not_done": whatever its tools answer as an error, nothing happened
+    idempotent_for: float | None = None  # seconds for which it remembers the key that each call carries
 
     @property
     def place(self) -> str:
@@ -113,6 +120,8 @@ _KEYS: Final[Mapping[str, Any]] = {
     "tools": _TEXTS,
     "prefix": _TEXT,
     "parse": {"enum": ["text", "json"]},
+    "errors": {"enum": list(ERRORS)},
+    "idempotent_for": {"type": "number", "exclusiveMinimum": 0},
 }
 _RULES: Final = Schema({"type": "object", "properties": _KEYS, "additionalProperties": False}, noun="key")
 _SECRET: Final = {
@@ -122,6 +131,7 @@ _SECRET: Final = {
     "headers": tell("mcp.kind.names_to_texts"),
 }
 _OF_COMMAND: Final = ("args", "env", "cwd")
+_PLAIN: Final = ("command", "cwd", "url", "timeout", "prefix", "parse", "errors", "idempotent_for")
 
 
 def server_from(name: str, data: Any, label: str = "") -> McpServer:
@@ -140,7 +150,7 @@ def server_from(name: str, data: Any, label: str = "") -> McpServer:
         )
     return McpServer(
         name,
-        **{key: data[key] for key in ("command", "cwd", "url", "timeout", "prefix", "parse") if key in data},
+        **{key: data[key] for key in _PLAIN if key in data},
         args=tuple(data.get("args", ())),
         env={key: text_of(value) for key, value in data.get("env", {}).items()},
         headers=dict(data.get("headers", {})),
@@ -204,7 +214,13 @@ class McpTool(Looks):
                 "description": tool.description or tool.title or "",
                 "provider": server.name,
                 "timeout": server.timeout,
+                "errors": server.errors,
+                "idempotent_for": server.idempotent_for,
+                "fenced": True,
             },
+            runs="request",
+            keyed=True,
+            fenced=True,
         )
 
     def __repr__(self) -> str:
@@ -217,7 +233,9 @@ class McpTool(Looks):
             if ctx is not None:
                 ctx.progress(progress / total if total else None, message or "")
 
-        return output_of(await self._connection.call(self._theirs, args, tell), self._parse)
+        meta = {KEY_META: ctx.key} if ctx is not None and ctx.key and self.spec.effect is not Effect.READ else None
+        fence = ctx.ensure_owner if isinstance(ctx, Context) else None
+        return output_of(await self._connection.call(self._theirs, args, tell, meta, fence), self._parse)
 
 
 def _effect(annotations: types.ToolAnnotations | None) -> Effect:

@@ -13,7 +13,7 @@ import asyncio
 import os
 import re
 from collections import deque
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any, Final, TypeVar
 
@@ -38,6 +38,7 @@ from pydantic import ValidationError
 from rerail.adapters.tools.mcp import AnswerLost, McpServer, NotConnected
 from rerail.adapters.tools.mcp_transports import REFUSED, SESSION_GONE, UNREACHABLE, FrankClient, Pipes, Program
 from rerail.core.codes import Category
+from rerail.core.outcome import Certainty, of_status
 from rerail.core.texts import tell
 from rerail.errors import RateLimited, ToolError
 from rerail.version import __version__
@@ -72,16 +73,35 @@ class Connection:
                 break
         return found
 
-    async def call(self, name: str, args: dict[str, Any], progress: ProgressFnT | None = None) -> CallToolResult:
-        """Call a tool; a server that forgot our session refused the call, so it is made again, once."""
-        try:
-            return await self._call(name, args, progress)
-        except _SessionGone:
-            return await self._call(name, args, progress)
+    async def call(
+        self,
+        name: str,
+        args: dict[str, Any],
+        progress: ProgressFnT | None = None,
+        meta: dict[str, Any] | None = None,
+        fence: Callable[[], None] | None = None,
+    ) -> CallToolResult:
+        """Call a tool; a server that forgot our session refused the call, so it is made again, once.
 
-    async def _call(self, name: str, args: dict[str, Any], progress: ProgressFnT | None) -> CallToolResult:
+        ``fence`` is asked right before anything is sent, and raises if the call may not be made any more.
+        """
+        try:
+            return await self._call(name, args, progress, meta, fence)
+        except _SessionGone:
+            return await self._call(name, args, progress, meta, fence)
+
+    async def _call(
+        self,
+        name: str,
+        args: dict[str, Any],
+        progress: ProgressFnT | None,
+        meta: dict[str, Any] | None,
+        fence: Callable[[], None] | None,
+    ) -> CallToolResult:
         held, client = await self._connected()
-        answer = await self._asked(held, client.call_tool(name, args, progress_callback=progress))
+        if fence is not None:
+            fence()
+        answer = await self._asked(held, client.call_tool(name, args, progress_callback=progress, meta=meta))
         self._deaths.clear()
         return answer
 
@@ -274,12 +294,13 @@ def _failure(server: str, error: MCPError, held: _Held) -> ToolError:
         case code if code == REFUSED:
             return _refused(label, message, error.data)
         case code if code == METHOD_NOT_FOUND or (code == INVALID_PARAMS and _UNKNOWN_TOOL.search(message)):
-            return ToolError(tell("error.mcp.failed", label=label, message=message), "TOOL_UNKNOWN")
+            return ToolError(tell("error.mcp.failed", label=label, message=message), "TOOL_UNKNOWN", lost=False)
         case code if code == INVALID_PARAMS:
-            return ToolError(tell("error.mcp.failed", label=label, message=message), "ARGS_INVALID")
+            return ToolError(tell("error.mcp.failed", label=label, message=message), "ARGS_INVALID", lost=False)
         case code if code == URL_ELICITATION_REQUIRED:
-            return ToolError(tell("error.mcp.sign_in", label=label, message=message), None, Category.PERMANENT)
-    return ToolError(tell("error.mcp.failed", label=label, message=message))
+            told = tell("error.mcp.sign_in", label=label, message=message)
+            return ToolError(told, None, Category.PERMANENT, lost=False)
+    return ToolError(tell("error.mcp.failed", label=label, message=message), lost=True)
 
 
 def _refused(label: str, message: str, data: Any) -> ToolError:
@@ -288,8 +309,8 @@ def _refused(label: str, message: str, data: Any) -> ToolError:
     message = tell("error.mcp.status", label=label, status=status, message=message)
     if status in (429, 503) and re.fullmatch(r"[0-9]{1,6}", wait):
         return RateLimited(message, float(wait))
-    # A gateway that broke off or gave up waiting does not know what became of the call behind it.
-    return ToolError(message, "HTTP_STATUS", status=status, lost=status in (502, 504))
+    lost = of_status(status, retry_after=bool(wait)) is Certainty.LOST
+    return ToolError(message, "HTTP_STATUS", status=status, lost=lost)
 
 
 def _not_connected(server: McpServer, error: BaseException | None, last_words: str) -> NotConnected:

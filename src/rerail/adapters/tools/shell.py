@@ -3,7 +3,7 @@
 Rules of this file:
 - Each placeholder stays inside one argument, whatever its value holds: spaces, quotes, `;` and `$(…)` are just text.
 - A command is one session: cancelling it ends everything that it started, TERM first, then KILL.
-- A command that was stopped or killed has not answered: what it did is not known, and the error says `lost` (X4).
+- An exit status says nothing of the effect, unless the tool lists it as `not_done` (X4).
 
 An argument whose value begins with `-` is passed on, and most programs read it as an option. Where values come from
 outside, put "--" in front of them (`["grep", "-r", "--", "{pattern}", "{folder}"]`), or join them to the option that
@@ -25,7 +25,17 @@ from typing import Any, Literal, Unpack, get_args
 
 from rerail.adapters.executors.endings import finished, uninterrupted
 from rerail.adapters.tools.specs import Looks, Options, confinement, make_spec, unknown
-from rerail.adapters.tools.templates import Template, Values, bad_argument, knowing, parse, schema_for, text_of
+from rerail.adapters.tools.templates import (
+    Template,
+    Values,
+    bad_argument,
+    has_key,
+    is_once,
+    knowing,
+    parse,
+    schema_for,
+    text_of,
+)
 from rerail.core.plan import Effect
 from rerail.core.texts import tell
 from rerail.errors import ToolError
@@ -41,11 +51,9 @@ _DRAIN = 0.5  # seconds for output that is still in the pipe when the command ha
 class CommandFailed(ToolError):
     """The command ended with a status that is not among the good ones, or could not be started."""
 
-    def __init__(self, message: str, exit_code: int, code: str = "EXIT_STATUS") -> None:
-        super().__init__(message, code=code)
+    def __init__(self, message: str, exit_code: int, code: str = "EXIT_STATUS", *, lost: bool = True) -> None:
+        super().__init__(message, code=code, lost=lost)
         self.exit_code = exit_code
-        # Killed by a signal, it did not get to say how far it was.
-        self.lost = exit_code < 0
 
 
 class AnswerUnreadable(ToolError):
@@ -62,6 +70,15 @@ class _Command:
     env: Mapping[str, Template]
     cwd: Template | None
     stdin: Template | None
+
+    def keyed(self) -> _Command:
+        """The same, with `{key}` for the call's idempotency key."""
+        return _Command(
+            tuple(one.keyed() for one in self.argv),
+            {name: one.keyed() for name, one in self.env.items()},
+            self.cwd,
+            None if self.stdin is None else self.stdin.keyed(),
+        )
 
     def templates(self) -> list[Template]:
         return [*self.argv, *self.env.values(), *(one for one in (self.cwd, self.stdin) if one is not None)]
@@ -83,6 +100,7 @@ class ShellTool(Looks):
         max_output    the most bytes of stdout (1,000,000); a command that writes more is stopped
         parse         "text" (default), "json" (the output is what stdout holds), "lines" (a list of its lines)
         ok            the exit statuses that are a success: (0,)
+        not_done      the exit statuses that say that nothing happened; any other tells nothing of the effect
         limits        of the command: {"memory": bytes, "file_size": bytes, "network": False, "processes": False}
         description   what models and `rerail tools` are told about it
         timeout       seconds for one call (a step's own beats it; without both, run.step_timeout)
@@ -93,6 +111,13 @@ class ShellTool(Looks):
         verify        a read-only look at the effect, of any of args, output, before, ctx: true, false or Verified
         probe         a read-only look before the call, of args and ctx; `verify` gets what it saw as `before`
         secrets       environment variables whose values nobody may see; those of `{env.NAME}` are among them
+        errors        "not_done": whatever its status, nothing happened; "by_status": it makes one
+                      request, and the status decides; without, the effect of a `once` call that raised is unknown
+        settle        seconds until `verify` can see the effect (5 for "once"); "never": absence is never believed
+        idempotent_for  seconds for which the service remembers the call's key: a lost answer is asked for again
+        on_doubt      "wait" or "fail", if its effect is in doubt
+
+    `{key}` is the call's idempotency key in a `once` command, unless its schema has an argument of that name.
     """
 
     is_async = False  # something outside of the event loop is at work
@@ -110,6 +135,7 @@ class ShellTool(Looks):
         max_output: int = 1_000_000,
         parse: Parse = "text",
         ok: Sequence[int] = (0,),
+        not_done: Sequence[int] = (),
         limits: Mapping[str, Any] | None = None,
         **options: Unpack[Options],
     ) -> None:
@@ -120,15 +146,19 @@ class ShellTool(Looks):
                 tell("tool.unknown_parse", name=name, parse=parse, known=unknown(str(parse), get_args(Parse)))
             )
         self._command = _command(name, argv, env or {}, cwd, stdin)
+        if is_once(effect) and not has_key(schema):
+            self._command = self._command.keyed()
         self._max_output = max_output
         self._limits = confinement(name, limits)
         self._parse = parse
-        self._ok = tuple(ok)
+        self._ok, self._not_done = tuple(ok), _statuses(name, ok, not_done)
         lists = [one.whole for one in self._command.argv if one.whole]
         shape = schema_for(name, self._command.templates(), lists, schema)
         self.wants_context = any(one.asks_context for one in self._command.templates())
         declared = [list(argv), dict(env or {}), str(cwd or ""), stdin, parse, list(ok)]
-        self.spec = make_spec(name, shape, effect, declared, knowing(options, self._command.templates()))
+        keyed = any(one.hands_key for one in self._command.templates())
+        described = knowing(options, self._command.templates())
+        self.spec = make_spec(name, shape, effect, declared, described, runs="process", keyed=keyed)
 
     def __repr__(self) -> str:
         return f"<tool {self.spec.name}>"
@@ -152,7 +182,7 @@ class ShellTool(Looks):
         if process.overflown:
             raise AnswerUnreadable(tell("error.shell.too_large", limit=self._max_output), code="OUTPUT_TOO_LARGE")
         if status not in self._ok:
-            raise CommandFailed(_failure(status, stderr, stdout), status)
+            raise CommandFailed(_failure(status, stderr, stdout), status, lost=status not in self._not_done)
         if self._parse == "lines":
             return stdout.splitlines()
         if self._parse == "json":
@@ -160,7 +190,7 @@ class ShellTool(Looks):
         return {"stdout": stdout, "stderr": stderr, "status": status}
 
 
-_WORDS = ("env", "cwd", "stdin", "max_output", "parse", "ok", "limits")
+_WORDS = ("env", "cwd", "stdin", "max_output", "parse", "ok", "not_done", "limits")
 shell = ShellTool
 
 
@@ -187,6 +217,12 @@ def _command(
         cwd=None if cwd is None else parse(os.fspath(cwd), f"{label}: cwd"),
         stdin=None if stdin is None else parse(stdin, f"{label}: stdin"),
     )
+
+
+def _statuses(name: str, ok: Sequence[int], not_done: Sequence[int]) -> tuple[int, ...]:
+    if both := sorted(set(ok) & set(not_done)):
+        raise ValueError(tell("tool.shell.both", name=name, status=both[0]))
+    return tuple(not_done)
 
 
 # --- Filling -------------------------------------------------------------------------------------------------------
@@ -330,10 +366,11 @@ def _not_started(program: str, cwd: str | None, error: OSError) -> ToolError:
     if error.errno == errno.E2BIG:
         return bad_argument(tell("error.shell.too_long", error=error))
     if cwd is not None and error.filename == cwd:
-        return CommandFailed(tell("error.shell.no_folder", cwd=cwd, strerror=error.strerror), 126)
+        told = tell("error.shell.no_folder", cwd=cwd, strerror=error.strerror)
+        return CommandFailed(told, 126, lost=False)
     if isinstance(error, FileNotFoundError):
-        return CommandFailed(tell("error.shell.no_command", program=program), 127)
-    return CommandFailed(tell("error.shell.not_started", program=program, error=error), 126)
+        return CommandFailed(tell("error.shell.no_command", program=program), 127, lost=False)
+    return CommandFailed(tell("error.shell.not_started", program=program, error=error), 126, lost=False)
 
 
 # --- Answers -------------------------------------------------------------------------------------------------------

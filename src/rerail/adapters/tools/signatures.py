@@ -248,7 +248,7 @@ def _converter(adapter: Any) -> Convert:
         try:
             return cast("dict[str, Any]", adapter.validate_python(args))
         except pydantic.ValidationError as error:
-            raise ToolError(_faults(error), code="ARGS_INVALID") from error
+            raise ToolError(_faults(error), code="ARGS_INVALID", lost=False) from error
 
     return convert
 

@@ -10,16 +10,17 @@ import hashlib
 import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NoReturn, TypedDict, TypeVar
+from typing import Any, Final, NoReturn, TypedDict, TypeVar
 
 import msgspec
 
 from rerail.adapters.executors.threads import THREADS
 from rerail.core.nearest import nearest
+from rerail.core.outcome import ERRORS
 from rerail.core.plan import Check, Effect, Trust
 from rerail.core.schema import Schema, problems
 from rerail.core.texts import tell
-from rerail.core.tools import ToolSpec
+from rerail.core.tools import Runs, ToolSpec
 
 Function = Callable[..., Any]
 Built = TypeVar("Built", bound=msgspec.Struct)
@@ -37,6 +38,11 @@ class Options(TypedDict, total=False):
     verify: Function | None
     probe: Function | None
     secrets: Sequence[str]
+    errors: str
+    settle: float | str | None
+    idempotent_for: float | None
+    on_doubt: str
+    fenced: bool
 
 
 def make_spec(
@@ -45,8 +51,16 @@ def make_spec(
     effect: Effect | str,
     fingerprint: object,
     options: Options,
+    *,
+    runs: Runs = "loop",
+    keyed: bool = False,
+    fenced: bool = False,
 ) -> ToolSpec:
-    """A tool's spec, each part checked; the fingerprint is a digest of whatever defines what the tool does."""
+    """A tool's spec, each part checked; the fingerprint is a digest of whatever defines what the tool does.
+
+    ``runs`` is where a call is at work, ``keyed`` whether it hands its idempotency key on, ``fenced`` whether it can
+    make sure, right before its effect, that its process still owns the run.
+    """
     if not str(name).strip():
         raise ValueError(tell("tool.no_name", name=name))
     effect = _effect(name, effect)
@@ -64,7 +78,47 @@ def make_spec(
         probes=options.get("probe") is not None,
         secrets=_secrets(name, options.get("secrets", ())),
         fingerprint=digest([name, schema, effect, fingerprint]),
+        runs=runs,
+        errors=_choice(name, "errors", options.get("errors", ""), ERRORS),
+        settle=_settle(name, options.get("settle")),
+        idempotent_for=_key_known_for(name, options.get("idempotent_for"), keyed=keyed),
+        keyed=keyed,
+        fenced=_fenced(name, options.get("fenced"), able=fenced),
+        on_doubt=_choice(name, "on_doubt", options.get("on_doubt", ""), ON_DOUBT),
     )
+
+
+ON_DOUBT: Final = ("wait", "fail")
+
+
+def _choice(name: str, label: str, given: Any, known: Sequence[str]) -> Any:
+    if given not in ("", None, *known):
+        _refuse(name, tell("tool.choice", label=label, given=given, known=", ".join(known)))
+    return given or ""
+
+
+def _settle(name: str, settle: Any) -> float | str | None:
+    if settle is None or settle == "never":
+        return settle  # type: ignore[no-any-return]  # as seen
+    if isinstance(settle, bool) or not isinstance(settle, int | float) or not settle >= 0:
+        _refuse(name, tell("tool.settle", settle=settle))
+    return float(settle)
+
+
+def _key_known_for(name: str, seconds: Any, *, keyed: bool) -> float | None:
+    if seconds is None:
+        return None
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
+        _refuse(name, tell("tool.idempotent_for", seconds=seconds))
+    if not keyed:
+        _refuse(name, tell("tool.no_key"))
+    return float(seconds)
+
+
+def _fenced(name: str, given: Any, *, able: bool) -> bool:
+    if given and not able:
+        _refuse(name, tell("tool.not_fenced"))
+    return bool(given)
 
 
 def digest(value: object) -> str:

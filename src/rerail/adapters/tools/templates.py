@@ -2,6 +2,7 @@
 
 Rules of this file:
 - A placeholder is a name and nothing else: no expressions, no formats. `{{` and `}}` are literal braces.
+- `{key}` in a tool of effect `once` is `{ctx.key}`, its idempotency key, unless the tool's schema has such an argument.
 - `{ctx.key}`, `{ctx.run}`, `{ctx.step}`, `{ctx.attempt}` and `{ctx.workspace}` come from the context (M3).
 - `{env.NAME}` is an environment variable, looked up with every call; its value is a secret.
 - Filling never looks into what was filled in: data stays data.
@@ -19,10 +20,12 @@ from typing import Any, Final
 from rerail.adapters.tools.specs import Options, unknown
 from rerail.context import Context
 from rerail.core.codes import Category
+from rerail.core.plan import Effect
 from rerail.core.texts import say, tell
 from rerail.errors import ToolError
 
 ENV: Final = "env."
+KEY: Final = "ctx.key"
 CONTEXT: Final = ("ctx.run", "ctx.step", "ctx.attempt", "ctx.key", "ctx.workspace")
 
 
@@ -54,6 +57,16 @@ class Template:
     def variables(self) -> list[str]:
         """The environment variables it asks for."""
         return [name.removeprefix(ENV) for name in self._all() if name.startswith(ENV)]
+
+    @property
+    def hands_key(self) -> bool:
+        """Whether the call's idempotency key stands in it."""
+        return KEY in self._all()
+
+    def keyed(self) -> Template:
+        """The same, with `{key}` for the call's idempotency key."""
+        own = Placeholder("key")
+        return Template(tuple(Placeholder(KEY) if part == own else part for part in self.parts))
 
     @property
     def asks_context(self) -> bool:
@@ -116,7 +129,8 @@ def parse(text: str, where: str) -> Template:
 def _variable(name: str) -> str:
     value = os.environ.get(name)
     if not value:
-        raise ToolError(say("error.VARIABLE_UNSET", name=name), code="VARIABLE_UNSET", category=Category.PERMANENT)
+        told = say("error.VARIABLE_UNSET", name=name)
+        raise ToolError(told, code="VARIABLE_UNSET", category=Category.PERMANENT, lost=False)
     return value
 
 
@@ -127,7 +141,17 @@ def text_of(value: Any) -> str:
 
 def bad_argument(message: str) -> ToolError:
     """An argument that fits the schema and still cannot be used."""
-    return ToolError(message, code="ARGS_INVALID")
+    return ToolError(message, code="ARGS_INVALID", lost=False)
+
+
+def is_once(effect: object) -> bool:
+    """Whether a tool of that effect must not be called twice, so that `{key}` means something."""
+    return str(effect) == str(Effect.ONCE)
+
+
+def has_key(schema: object) -> bool:
+    """Whether a schema has an argument that is named `key`."""
+    return isinstance(schema, Mapping) and "key" in (schema.get("properties") or {})
 
 
 def knowing(options: Options, templates: Iterable[Template]) -> Options:

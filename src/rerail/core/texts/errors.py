@@ -69,6 +69,30 @@ ERRORS: dict[str, dict[str, str]] = {
         "en": "the output does not meet the step's check: {faults}",
         "zh": "输出不符合步骤的 check：{faults}",
     },
+    "error.VERIFY_PARTIAL": {
+        "en": "the tool reported success, but verify found only a part of the effect: {what}",
+        "zh": "工具报告成功，但 verify 只找到部分效果：{what}",
+    },
+    "error.VERIFY_DISBELIEVED": {
+        "en": "the tool reported success, verify did not find the effect, and its absence is never believed",
+        "zh": "工具报告成功，verify 没有找到效果，且不采信“不存在”",
+    },
+    "error.STILL_RUNNING": {
+        "en": "timed out after {seconds:g} s, and had not ended after twice that time: it may still act",
+        "zh": "超时：{seconds:g} 秒内没有完成，两倍时间后仍未结束，可能仍会生效",
+    },
+    "error.IN_DOUBT": {
+        "en": "whether its effect happened is unknown: {reason}",
+        "zh": "无法确定其效果是否已发生：{reason}",
+    },
+    "error.SILENT": {
+        "en": "the process that made the call fell silent; it may still act",
+        "zh": "发起调用的进程没有音讯，可能仍会生效",
+    },
+    "error.OWNER_LOST": {
+        "en": "not called: this process may not own the run any more; its lease was last confirmed {seconds:.0f} s ago",
+        "zh": "没有调用：本进程可能已不再拥有该任务；租约最近一次确认是在 {seconds:.0f} 秒前",
+    },
     "error.VERIFY_FAILED": {
         "en": "reported success, but verify did not find the effect",
         "zh": "报告成功，但 verify 没有找到效果",

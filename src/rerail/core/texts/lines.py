@@ -131,6 +131,7 @@ LINES: dict[str, dict[str, str]] = {
     "cli.rung.fallback": {"en": "fallback: {what}", "zh": "降级：{what}"},
     "cli.rung.skip": {"en": "skipped", "zh": "跳过"},
     "cli.rung.replan": {"en": "new plan", "zh": "重新规划"},
+    "cli.rung.doubt": {"en": "left in doubt", "zh": "存疑"},
     "cli.rung.fail": {"en": "given up", "zh": "放弃"},
     "cli.healed.waits": {"en": "waited {count}× as asked", "zh": "按要求等待 {count} 次"},
     "cli.healed.retries": {"en": "{count:more attempt|more attempts}", "zh": "又尝试 {count} 次"},

@@ -132,6 +132,10 @@ PLANS: dict[str, dict[str, str]] = {
     },
     "refuse.plan.in_follow_up": {"en": "follow_up: {message}", "zh": "follow_up：{message}"},
     "refuse.plan.self_reference": {"en": "{ref} refers to the step's own output", "zh": "{ref} 引用了步骤自己的输出"},
+    "refuse.plan.no_key": {
+        "en": "idempotent_for: tool {name!r} does not hand its idempotency key on. Give it a ctx parameter or {{key}}, or leave it out",
+        "zh": "idempotent_for：工具 {name!r} 不会传递幂等键。请为它加上 ctx 参数或 {{key}}，或去掉该项",
+    },
     "refuse.plan.verify_acts": {
         "en": "verify only looks, and what tool {name!r} does must not happen twice; name one that reads, or declare "
         "effect: read if this one does",
@@ -142,6 +146,8 @@ PLANS: dict[str, dict[str, str]] = {
     "plan.kind.gate": {"en": "true, false or a question", "zh": "true、false 或一个问题"},
     "plan.kind.count": {"en": "a whole number of 0 or more", "zh": "不小于 0 的整数"},
     "plan.kind.whole": {"en": "a whole number", "zh": "整数"},
+    "plan.kind.settle": {"en": "a number of seconds, or never", "zh": "秒数，或 never"},
+    "plan.kind.on_doubt": {"en": "wait or fail", "zh": "wait 或 fail"},
     "plan.kind.seconds": {"en": "a number of seconds above 0", "zh": "大于 0 的秒数"},
     "plan.kind.mapping": {"en": "a mapping with text keys", "zh": "以文本为键的映射"},
     "plan.kind.names": {"en": "a list of names", "zh": "名称列表"},

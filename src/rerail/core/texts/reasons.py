@@ -50,6 +50,12 @@ REASONS: dict[str, dict[str, str]] = {
     "reason.expired": {"en": "expired or deleted", "zh": "已过期或删除"},
     "reason.wrong_digest": {"en": "does not match its digest", "zh": "与其摘要不符"},
     "reason.verify_unknown": {"en": "verify could not tell", "zh": "verify 无法判断"},
+    "reason.verify_not_yet": {"en": "verify said “not yet” until the end", "zh": "verify 到最后仍回答“尚不能判断”"},
+    "reason.verify_never": {
+        "en": "verify did not find it, and its absence is never believed (settle: never)",
+        "zh": "verify 没有找到，但不采信“不存在”（settle: never）",
+    },
+    "reason.verify_raised": {"en": "verify could not tell: {error}", "zh": "verify 无法判断：{error}"},
     "reason.not_called_again": {"en": "it was not called again", "zh": "没有再次调用"},
     "reason.no_answer": {"en": "no answer within {seconds:g} s", "zh": "{seconds:g} 秒内没有回答"},
     "reason.gave_up": {"en": "the mind gave up", "zh": "对方放弃了"},

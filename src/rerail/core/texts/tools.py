@@ -325,6 +325,27 @@ TOOLS: dict[str, dict[str, str]] = {
     "tool.there_are": {"en": "there are {names}", "zh": "现有 {names}"},
     "tool.unknown_effect": {"en": "unknown effect {effect!r}; {known}", "zh": "未知的 effect {effect!r}；{known}"},
     "tool.schema": {"en": "the schema cannot be used: {problems}", "zh": "schema 无法使用：{problems}"},
+    "tool.choice": {"en": "{label} is {given!r}; use one of: {known}", "zh": "{label} 为 {given!r}；可用：{known}"},
+    "tool.settle": {
+        "en": 'settle is {settle!r}; use a number of seconds, or "never"',
+        "zh": 'settle 为 {settle!r}；请用秒数，或 "never"',
+    },
+    "tool.idempotent_for": {
+        "en": "idempotent_for is {seconds!r}; use a number of seconds above 0",
+        "zh": "idempotent_for 为 {seconds!r}；请用大于 0 的秒数",
+    },
+    "tool.no_key": {
+        "en": "idempotent_for: the tool does not hand its idempotency key on. Take a ctx parameter and send ctx.key, or put {{key}} into the command or request",
+        "zh": "idempotent_for：该工具不会传递幂等键。请接收 ctx 参数并发送 ctx.key，或在命令或请求中写入 {{key}}",
+    },
+    "tool.not_fenced": {
+        "en": "fenced: only a tool that can call ctx.ensure_owner() right before its effect is; take a ctx parameter, or leave it out",
+        "zh": "fenced：只有能在生效前调用 ctx.ensure_owner() 的工具才可声明；请接收 ctx 参数，或去掉该项",
+    },
+    "tool.shell.both": {
+        "en": "tool {name!r}: exit status {status} is in ok and in not_done; leave it in one",
+        "zh": "工具 {name!r}：退出状态 {status} 同时出现在 ok 与 not_done 中，请只留一处",
+    },
     "tool.timeout": {
         "en": "timeout is a number of seconds above 0, not {timeout!r}",
         "zh": "timeout 应为大于 0 的秒数，而不是 {timeout!r}",

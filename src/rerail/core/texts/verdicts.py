@@ -11,6 +11,10 @@ VERDICTS: dict[str, dict[str, str]] = {
         "en": "optional step skipped after {retries:retry|retries}: {reason}",
         "zh": "可选步骤在重试 {retries} 次后跳过：{reason}",
     },
+    "skip.SKIP_OPTIONAL_DOUBT": {
+        "en": "not critical: the run goes on without it, and its effect stays in doubt: {reason}",
+        "zh": "非关键步骤：任务继续，其效果存疑：{reason}",
+    },
     "skip.SKIP_OPTIONAL_UNTRIED": {
         "en": "optional step skipped without a retry: {reason}",
         "zh": "可选步骤未重试即跳过：{reason}",
@@ -109,6 +113,10 @@ VERDICTS: dict[str, dict[str, str]] = {
     "summary.forgone": {
         "en": "done by a new plan ({total:step|steps}) that leaves out what was not done: {names}",
         "zh": "由新计划完成（{total} 步），其中舍去了未完成的步骤：{names}",
+    },
+    "summary.in_doubt": {
+        "en": "{summary}; in doubt, answer with resolve: {names}",
+        "zh": "{summary}；存疑，请用 resolve 答复：{names}",
     },
     "summary.instead": {
         "en": "{summary}; by another tool than planned: {names}",

@@ -1,0 +1,175 @@
+"""Looks at the effect of a call: `verify`, `probe`, and how long an absence is waited for (contract V8).
+
+Rules of this file:
+- A look is read-only and may fail: an exception says nothing about the effect.
+- What is read may lag behind what was done: absence is reported only once it is settled, or as unknown.
+- What a `verify` function may answer: true, false, `Verified`, `Partial` or `NotYet`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from rerail.core.outcome import Saw
+from rerail.core.suspect import suspect
+from rerail.core.texts import say
+from rerail.core.values import NotJson, holds, pack, unpack
+from rerail.engine.failures import says_failed
+from rerail.ports import Clock, Tool
+
+if TYPE_CHECKING:
+    from rerail.engine.perform import Launch
+
+LOOK_TIMEOUT: Final = 60.0
+FIRST_DELAY: Final = 0.1  # seconds between the first two looks; each distance is twice the one before
+LONGEST_DELAY: Final = 10.0
+
+
+class _NotKnown:
+    """No output was supplied; a supplied null is one."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "…"
+
+
+NOT_KNOWN: Final = _NotKnown()
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """The answer of `verify` that the effect is there, with the output that was lost, if it can tell."""
+
+    output: Any = NOT_KNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """The answer of `verify` that a part of the effect is there: a `once` step is in doubt then."""
+
+    what: Any = ""
+
+
+class NotYet(Exception):
+    """The answer of `verify` that it cannot tell yet; returned or raised, as the class or as an instance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What the looks at one effect came to."""
+
+    saw: Saw
+    output: Any = NOT_KNOWN
+    reason: str = ""
+    looks: int = 1
+    waited: float = 0.0
+    disbelieved: bool = False  # it was not there, and its absence is never believed
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long an absence is waited for, and whether it is believed then."""
+
+    seconds: float = 0.0
+    believed: bool = True
+
+
+@dataclass(slots=True)
+class Looker:
+    """Asks the looks of tools and steps."""
+
+    tools: Mapping[str, Tool]
+    clock: Clock
+
+    async def look(self, launch: Launch, output: Any, patience: Patience) -> Sight:
+        """Look at an effect until it is there, or its absence is settled."""
+        loop = asyncio.get_running_loop()
+        begun, looks, delay = loop.time(), 0, FIRST_DELAY
+        while True:
+            sight = await self._asked(launch, output)
+            looks, waited = looks + 1, loop.time() - begun
+            absent = sight.saw is Saw.ABSENT
+            left = patience.seconds - waited
+            if not (absent or sight.reason == "not_yet") or left <= 0:
+                break
+            await asyncio.sleep(min(delay, left))
+            delay = min(delay * 2, LONGEST_DELAY)
+        if absent and not patience.believed:
+            sight = Sight(Saw.UNKNOWN, reason=say("reason.verify_never"), disbelieved=True)
+        elif sight.reason == "not_yet":
+            sight = Sight(Saw.UNKNOWN, reason=say("reason.verify_not_yet"))
+        return replace(sight, looks=looks, waited=round(waited, 3))
+
+    async def _asked(self, launch: Launch, output: Any) -> Sight:
+        """One look; asked once more if it raises or times out, then unknown."""
+        problem = ""
+        for _ in range(2):
+            try:
+                async with asyncio.timeout(LOOK_TIMEOUT):
+                    return await self._once(launch, output)
+            except NotYet:
+                return Sight(Saw.UNKNOWN, reason="not_yet")
+            except (Exception, SystemExit) as error:
+                problem = f"{type(error).__name__}: {error}"[:300]
+        return Sight(Saw.UNKNOWN, reason=say("reason.verify_raised", error=problem))
+
+    async def _once(self, launch: Launch, output: Any) -> Sight:
+        verify = launch.step.verify
+        if verify is not None:
+            tool = self.tools[verify.tool]
+            with self.outside(not getattr(tool, "is_async", False)):
+                seen = await tool.call(launch.verify_args or {}, launch.ctx)
+            if says_failed(seen) or suspect(seen) is not None:
+                raise LookupError(f"the look itself failed: {seen!r:.200}")  # it says nothing about the effect
+            return Sight(Saw.THERE if contains(seen, verify.expect) else Saw.ABSENT)
+        with self.outside(getattr(launch.tool, "looks_outside", False)):
+            found = await launch.tool.verify(launch.args, output, launch.before, launch.ctx)
+        return _sight(found)
+
+    async def probe(self, launch: Launch) -> Any:
+        """A look before the call, to compare with afterwards; None if it fails."""
+        try:
+            async with asyncio.timeout(LOOK_TIMEOUT):
+                with self.outside(getattr(launch.tool, "looks_outside", False)):
+                    seen = await launch.tool.probe(launch.args, launch.ctx)
+            return unpack(pack(seen).data)
+        except (Exception, SystemExit):
+            return None
+
+    def outside(self, outside: bool) -> AbstractContextManager[None]:
+        """Real time passes while a look is at work outside of the event loop."""
+        return self.clock.external() if outside else contextlib.nullcontext()
+
+
+def _sight(found: Any) -> Sight:
+    """What a `verify` function answered."""
+    match found:
+        case Verified():
+            return Sight(Saw.THERE, found.output)
+        case Partial():
+            return Sight(Saw.PARTIAL, reason=_words(found.what))
+        case None:
+            return Sight(Saw.UNKNOWN, reason=say("reason.verify_unknown"))
+    if found is NotYet or isinstance(found, NotYet):
+        raise NotYet
+    if found is Verified or found is Partial:
+        return Sight(Saw.THERE if found is Verified else Saw.PARTIAL)
+    return Sight(Saw.THERE if found else Saw.ABSENT)
+
+
+def _words(what: Any) -> str:
+    try:
+        return what if isinstance(what, str) else pack(what).data.decode()[:500]
+    except NotJson:
+        return str(what)[:500]
+
+
+def contains(seen: Any, expect: Any) -> bool:
+    """Whether an answer shows what was expected; with nothing said, that it is not empty."""
+    return bool(seen) if expect is None else holds(seen, expect)
