@@ -10,12 +10,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
-
-import msgspec
 
 from rerail.adapters.telemetry import make_tracing
 from rerail.core.events import Record
@@ -406,9 +403,6 @@ class Engine(core.Engine):
     ) -> None:
         settings = settings if isinstance(settings, Settings) else Settings.load(settings)
         address = store if store is not None else settings.store.url
-        tools = list(tools)
-        self._recipe = _Recipe(address, tools, settings, model, by, tuple(origin), workspace)
-        self._joined = False
         found = make_store(address, settings) if isinstance(address, str) else address
         adapters = make_tools(tools, settings)
         specs: dict[str, ToolSpec] = {name: tool.spec for name, tool in adapters.items()}
@@ -474,19 +468,7 @@ class Engine(core.Engine):
         if not _open_engines and processes is not None:
             await processes.PROCESSES.close()
 
-    async def _coordinated(self, run: str) -> None:
-        """Let an actor of the Ray cluster drive a run."""
-        from rerail.adapters.executors.coordinating import coordinate
-
-        table = self.settings.ray
-        await asyncio.to_thread(coordinate, run, self._recipe.carried(), table.coordinator, table.env)
-
     async def _close_outside(self) -> None:
-        if self._joined:
-            from rerail.adapters.executors.ray import leave
-
-            self._joined = False
-            await leave()
         if self._executor is not None:
             await self._executor.close()
         await self._toolbox.close()
@@ -514,26 +496,17 @@ class Engine(core.Engine):
         by: str | None = None,
         run_id: str | None = None,
         queued: bool = False,
-        on: str | None = None,
+        on: str | None = None,  # a tombstone: it is refused
     ) -> str:
         """Check a plan and start a run of it; returns the run's id.
-
-        ``on="ray"``: an actor of the Ray cluster drives it, and its steps are tasks there; it outlives this process,
-        and goes on elsewhere if its node dies.
 
         With an ``objective`` instead of a plan the model makes one; if it cannot, ``fallback`` runs, and the verdict
         says `degraded` (P7).
         """
         if (plan is None) == (objective is None):
             raise Refused(tell("refuse.settings.plan_or_objective"), "USAGE")
-        if on is not None and queued:
-            raise Refused(tell("refuse.ray.queued"), "USAGE")
         if on is not None:
-            await self._ready_for(on)
-            options = {"objective": objective, "fallback": fallback, "parent": parent, "by": by, "run_id": run_id}
-            run = await self.start(plan, **options, queued=True)
-            await self._coordinated(run)
-            return run
+            raise Refused(tell("refuse.ray.coordinator", what=f"on={on!r}"), "USAGE", hint=tell("hint.ray.coordinator"))
         if objective is None:
             return await super().start(Plan.load(plan), parent=parent, by=by, run_id=run_id, queued=queued)
         second = Plan.load(fallback) if fallback is not None else None
@@ -569,64 +542,9 @@ class Engine(core.Engine):
         """
         return await self.start(plan, **options, queued=True)
 
-    async def _ready_for(self, on: str) -> None:
-        """Refuse what cannot be driven there, before anything is written."""
-        if on != "ray":
-            raise Refused(tell("refuse.ray.where", on=on), "USAGE")
-        with ray_extra():
-            from rerail.adapters.executors.ray import join
-        self._recipe.carried()
-        if not self._joined:
-            await join(self.settings.ray.address, self.settings.ray.env)
-            self._joined = True
-
     async def run(self, plan: Any = None, *, objective: str | None = None, fallback: Any = None) -> RunResult:
         """Start a run and wait until it is at rest or waits for a person."""
         return await self.wait(await self.start(plan, objective=objective, fallback=fallback))
-
-
-@dataclass(frozen=True, slots=True)
-class _Recipe:
-    """How the same engine is made in another process."""
-
-    store: str | Store
-    tools: Sequence[Any]
-    settings: Settings
-    model: Mind | Model | None
-    by: str | None
-    origin: tuple[str, ...]
-    workspace: str | Path | None
-
-    def carried(self) -> Callable[[], Engine]:
-        """What makes an engine like this one, with steps as tasks, wherever it is called; `Refused` if nothing can."""
-        from rerail.adapters.executors.carrying import NotCarried, carried, packed
-        from rerail.adapters.tools.functions import as_tool
-
-        if not isinstance(self.store, str) or self.store == "memory://":
-            raise Refused(tell("refuse.ray.store"), "USAGE", hint=tell("hint.ray.store"))
-        url = self.store
-        if url.startswith("sqlite:///"):
-            url = f"sqlite:///{Path(url.removeprefix('sqlite:///')).absolute()}"
-        settings = msgspec.structs.replace(
-            self.settings, ray=msgspec.structs.replace(self.settings.ray, steps=True, address=None)
-        )
-        try:
-            tools = [carried(as_tool(tool)) for tool in self.tools]
-            rest = packed((url, msgspec.to_builtins(settings), self.model, self.by, self.origin, self.workspace))
-        except NotCarried as error:
-            raise Refused(str(error), "TOOL_NOT_CARRIED") from error
-        return partial(_elsewhere, tools, rest)
-
-
-def _elsewhere(tools: Sequence[bytes], rest: bytes) -> Engine:
-    """An engine like that of another process."""
-    import pickle
-
-    from rerail.adapters.executors.carrying import unpacked
-
-    url, settings, model, by, origin, workspace = pickle.loads(rest)  # noqa: S301 - it was made by ourselves
-    found = [unpacked(tool) for tool in tools]
-    return Engine(url, found, Settings.load(settings), model, by=by, origin=origin, workspace=workspace)
 
 
 def _observers(*given: Callable[[Record], None] | None) -> Callable[[Record], None] | None:

@@ -69,7 +69,6 @@ CONTRACT = {
     "store.url": "sqlite:///.rerail/runs.db", "store.durability": "full", "store.reconnect_seconds": 30,
     "worker.jobs": None, "worker.runs": 16, "worker.grace": 30, "store.workspace": None,
     "ray.steps": False, "ray.address": None, "ray.env": {}, "ray.cpus": 1, "ray.max_wait": 600, "ray.gone_after": 40,
-    "ray.coordinator": {},
     "model.name": None, "model.base_url": None, "model.temperature": 0, "model.timeout": 60, "model.prices": {},
     "mcp.servers": {}, "mcp.from_plans": False,
     "notify.command": [], "notify.webhook": None, "notify.on": ("done", "failed", "waiting"), "notify.timeout": 10,
@@ -490,13 +489,6 @@ def on_ray(given: dict[str, Any]) -> Any:
     return make_executor(Settings.load({"ray": {"steps": True, **given["ray"]}}))
 
 
-def coordinator_asks(given: dict[str, Any]) -> dict[str, Any]:
-    """What the actor asks of Ray that drives a run."""
-    from rerail.adapters.executors.coordinating import asked
-
-    return asked(Settings.load(given).ray.coordinator)
-
-
 def worker_with(given: dict[str, Any], *words: str, runs: int, seconds: float, stop: bool = False) -> dict[str, Any]:
     """What a worker came to say of so many runs that each take so long."""
     with tempfile.TemporaryDirectory() as name:
@@ -599,10 +591,6 @@ BITES: dict[str, Bite] = {
         "/tmp/one", "/tmp/two", lambda given: str(Engine("memory://", settings=given).workspace("r")),
         "/tmp/one/r", "/tmp/two/r",
     ),
-    "ray.coordinator": (
-        {"cpu": 2}, {"fast": 1}, coordinator_asks, {"num_cpus": 2},
-        {"num_cpus": 0, "resources": {"fast": 1}},
-    ),
     "secrets.env": (["X_*"], ["PASSPHRASE*"], blotted, False, True),
     "tools.modules": ([], [MODULE], tool_names, [], ["from_a_module"]),
     "tools.allow_hosts": (
@@ -684,6 +672,22 @@ def test_a_misspelled_key_names_the_nearest(key: str) -> None:
         Settings.load({table: {wrong: 1}})
     assert f"did you mean {name.rpartition('.')[2]!r}" in str(refused.value)
     assert refused.value.code == "SETTINGS_INVALID"
+
+
+@pytest.mark.parametrize(("key", "instead"), [("ray.coordinator", "rerail worker")])
+def test_a_removed_key_says_what_to_do_instead(key: str, instead: str, tmp_path: Path) -> None:
+    """SPEC 11: a key of an earlier version is no unknown key, wherever it stands."""
+    table, _, name = key.partition(".")
+    (tmp_path / "rerail.toml").write_text(f"[{table}]\n{name} = {{}}\n")
+    for load, source in (
+        (lambda: Settings.load({table: {name: {}}}), "caller"),
+        (lambda: discover(tmp_path), "rerail.toml"),
+        (lambda: discover(tmp_path / "..", {f"RERAIL_{key.replace('.', '_').upper()}": "{}"}), "RERAIL_"),
+    ):
+        with pytest.raises(SettingsError) as refused:
+            load()
+        assert f"{key} (" in refused.value.message and "is gone" in refused.value.message
+        assert source in refused.value.message and instead in refused.value.hint
 
 
 def test_a_misspelled_table_names_the_nearest() -> None:

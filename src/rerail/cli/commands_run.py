@@ -43,7 +43,6 @@ async def run(
     objective: str | None = None,
     fallback: str | None = None,
     parent: str | None = None,
-    on: str | None = None,
     common: Common = PLAIN,
     out: Annotated[Output, Hidden],
 ) -> int:
@@ -59,7 +58,7 @@ async def run(
     async with session.engine(sources, session.load(sources), making=True, driving=True) as engine:
         above = await engine.find(parent) if parent is not None else None
         try:
-            started = await engine.start(loaded, objective=objective, fallback=second, parent=above, on=on)
+            started = await engine.start(loaded, objective=objective, fallback=second, parent=above)
         except PlanError as error:
             plans = [plan for plan in (loaded, second) if plan is not None]
             hints = [hint for plan in plans for hint in session.undecorated(plan, engine.tools_for(servers_of(plan)))]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import os
 from collections.abc import Mapping
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -116,13 +115,6 @@ async def _acted(request: Request, run: str, preview: Preview | None) -> Respons
     return Json({"run_id": await serving.engine.find(run), **foreseen(preview, language(request))})
 
 
-def _need_cluster(serving: Serving) -> None:
-    """Nobody makes a server join a cluster that its own settings do not name."""
-    ray = serving.engine.settings.ray
-    if not (ray.address or ray.steps or os.environ.get("RAY_ADDRESS")):
-        raise Refused(tell("refuse.server.no_cluster"), "USAGE", hint=tell("hint.server.no_cluster"))
-
-
 # -- Plans ----------------------------------------------------------------------------------------------------------
 
 
@@ -175,8 +167,6 @@ async def start(request: Request, body: StartBody, by: By = None) -> Response:
     serving = _changing(request)
     if (body.plan is None) == (body.objective is None):
         raise Refused(tell("refuse.server.plan_or_objective"), "USAGE")
-    if body.on == "ray":
-        _need_cluster(serving)
     parent = await serving.engine.find(body.parent) if body.parent is not None else None
     loaded = await given_plan(body.plan) if body.plan is not None else None
     second = await given_plan(body.fallback) if body.fallback is not None else None

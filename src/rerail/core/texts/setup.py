@@ -185,6 +185,7 @@ SETUP: dict[str, dict[str, str]] = {
     "source.command_line": {"en": "command line", "zh": "命令行"},
     "source.environment": {"en": "environment {name}", "zh": "环境变量 {name}"},
     "source.default": {"en": "default", "zh": "默认值"},
+    "setting.key": {"en": "{name} ({source})", "zh": "{name}（{source}）"},
     "setting.table": {"en": "table [{table}]", "zh": "表 [{table}]"},
     "setting.expected": {
         "en": "Expected `{expected}`, got `{kind}`{where}",
