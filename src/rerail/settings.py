@@ -114,7 +114,6 @@ class ToolsTable(_Table, frozen=True):
 
 class McpTable(_Table, frozen=True):
     servers: dict[str, Any] = {}
-    from_plans: bool = False
 
 
 class SecretsTable(_Table, frozen=True):
@@ -199,7 +198,10 @@ LOWEST: dict[str, float] = {
     **{f"{table}.timeout": 0.001 for table in _MODEL_TABLES}, **{f"{table}.temperature": 0 for table in _MODEL_TABLES},
 }  # fmt: skip
 # Tombstones: keys of earlier versions, each with the texts that say so and what to do now.
-REMOVED: Final = {"ray.coordinator": ("refuse.ray.coordinator", "hint.ray.coordinator")}
+REMOVED: Final = {
+    "ray.coordinator": ("refuse.ray.coordinator", "hint.ray.coordinator"),
+    "mcp.from_plans": ("refuse.mcp.from_plans", "hint.mcp.from_plans"),
+}
 ADDRESSES: Final = frozenset(f"{table}.base_url" for table in _MODEL_TABLES)
 SECRET: Final = frozenset(
     {"mcp.servers", "notify.webhook", "notify.command", "server.token"}

@@ -70,7 +70,7 @@ CONTRACT = {
     "worker.jobs": None, "worker.runs": 16, "worker.grace": 30, "store.workspace": None,
     "ray.steps": False, "ray.address": None, "ray.env": {}, "ray.cpus": 1, "ray.max_wait": 600, "ray.gone_after": 40,
     "model.name": None, "model.base_url": None, "model.temperature": 0, "model.timeout": 60, "model.prices": {},
-    "mcp.servers": {}, "mcp.from_plans": False,
+    "mcp.servers": {},
     "notify.command": [], "notify.webhook": None, "notify.on": ("done", "failed", "waiting"), "notify.timeout": 10,
     "notify.retries": 2,
     "server.host": "127.0.0.1", "server.port": 8420, "server.token": None,
@@ -328,14 +328,6 @@ def names_when_open(given: Mapping[str, Any]) -> list[str]:
             return sorted(engine.tools)
 
     return asyncio.run(main())
-
-
-def brings_servers(given: Mapping[str, Any]) -> str:
-    """What becomes of a plan that names a server of its own."""
-    plan = {"steps": [{"id": "a", "tool": "a"}], "mcp": {"s": {"command": "no-such-program"}}}
-    with pytest.raises(rerail.PlanError) as refused:
-        rerail.run(plan, settings=given)
-    return refused.value.faults[0].code
 
 
 def notified(**more: Any) -> Callable[[Mapping[str, Any]], list[tuple[str, bool, int]]]:
@@ -602,7 +594,6 @@ BITES: dict[str, Bite] = {
     "tools.shell": ({}, {"say": ["echo", "{text}"]}, tool_names, [], ["say"]),
     "tools.http": ({}, {"fetch": {"url": "http://localhost/{id}"}}, tool_names, [], ["fetch"]),
     "mcp.servers": ({}, {"time": TIME}, names_when_open, [], ["convert_time", "get_current_time"]),
-    "mcp.from_plans": (False, True, brings_servers, "MCP_NOT_ALLOWED", "SETTINGS_INVALID"),
     "notify.command": ([], [sys.executable, "-c", "0"], notified(), [], [("command", True, 1)]),
     "notify.webhook": (None, "http://127.0.0.1:1/x", notified(retries=0), [], [("webhook", False, 1)]),
     "notify.on": (
@@ -674,7 +665,9 @@ def test_a_misspelled_key_names_the_nearest(key: str) -> None:
     assert refused.value.code == "SETTINGS_INVALID"
 
 
-@pytest.mark.parametrize(("key", "instead"), [("ray.coordinator", "rerail worker")])
+@pytest.mark.parametrize(
+    ("key", "instead"), [("ray.coordinator", "rerail worker"), ("mcp.from_plans", "[mcp.servers]")]
+)
 def test_a_removed_key_says_what_to_do_instead(key: str, instead: str, tmp_path: Path) -> None:
     """SPEC 11: a key of an earlier version is no unknown key, wherever it stands."""
     table, _, name = key.partition(".")

@@ -228,12 +228,12 @@ async def test_a_dry_run_is_refused_as_the_retry_would_be(web: Web) -> None:
 
 
 async def test_a_hint_works_where_it_is_given(web: Web) -> None:
-    """P1, I4: no setting lets plans over HTTP bring MCP servers; what helps is said first."""
+    """P1, I4: plans over HTTP name no MCP servers; what helps is said."""
     plan = {"steps": [{"id": "a", "tool": "echo"}], "mcp": {"mine": {"command": "true"}}}
     async with web.client() as client:
         [fault] = (await client.post("/plans/check", json={"plan": plan})).json()["faults"]
         assert fault["code"] == "MCP_NOT_ALLOWED"
-        assert "name the servers in mcp.servers, or run it on the command line" in fault["message"]
+        assert "Write them under [mcp.servers]" in fault["message"]
 
 
 async def test_a_dry_run_gives_its_reasons_in_the_readers_language(web: Web) -> None:

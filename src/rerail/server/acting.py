@@ -21,7 +21,7 @@ from starlette.responses import Response
 from rerail.core.commands import Preview
 from rerail.core.graph import Graph
 from rerail.core.holes import hole_warnings
-from rerail.core.plan import Fault, servers_of
+from rerail.core.plan import Fault
 from rerail.core.texts import retold, tell
 from rerail.errors import PlanError, Refused
 from rerail.plans import Plan, parse_data, steps_in
@@ -126,13 +126,8 @@ async def check(request: Request, body: PlanBody, lang: Lang = None) -> Response
     """Every fault of a plan at once, and warnings; nothing is run."""
     serving, said = serving_of(request), language(request)
     plan = await given_plan(body.plan)
-    refused: tuple[Fault, ...] = ()
-    try:
-        await serving.engine.equip(servers_of(plan))
-    except PlanError as error:
-        refused = error.faults
-    tools = serving.engine.tools_for(servers_of(plan))
-    faults = [*refused, *plan.check(tools)]
+    tools = serving.engine.tools
+    faults = plan.check(tools)
     warnings = [] if faults else hole_warnings(plan, tools)
     depth, width = (0, 0) if faults else Graph.of_plan(plan).measures()
     return Json({

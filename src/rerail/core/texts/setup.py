@@ -118,7 +118,6 @@ SETUP: dict[str, dict[str, str]] = {
         "en": "two tools are named {name!r}; give one of them another name",
         "zh": "有两个工具都名为 {name!r}；请给其中一个改名",
     },
-    "refuse.settings.plan_faulty": {"en": "the plan cannot be run:", "zh": "计划无法执行："},
     "refuse.settings.two_tools_of_servers": {
         "en": "two tools are named {name!r}: one of MCP server {server!r}, one of {other}",
         "zh": "有两个工具都名为 {name!r}：一个来自 MCP 服务器 {server!r}，一个来自{other}",
