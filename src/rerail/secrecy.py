@@ -34,7 +34,7 @@ def secrets_of(settings: Settings, specs: Iterable[ToolSpec], environ: Mapping[s
         *(one.key_env for one in (table, *(getattr(table, role) for role in ROLES)) if one.key_env),
     }
     found = {environ[name]: name for name in sorted(named) if environ.get(name)}
-    found |= in_servers(settings.mcp.servers, environ)
+    found |= _in_servers(settings.mcp.servers, environ)
     for name, value in _marked("", msgspec.to_builtins(settings)):
         found.setdefault(value, name)
     return found
@@ -48,7 +48,7 @@ def _is_word(value: str) -> bool:
     return value.isalpha() and len(value) < LONGEST_WORD and value in (value.lower(), value.upper(), value.title())
 
 
-def in_servers(servers: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, str]:
+def _in_servers(servers: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, str]:
     """The values of the variables that MCP servers are given."""
     names = set(_VARIABLE.findall(str(msgspec.to_builtins(servers))))
     return {environ[name]: name for name in sorted(names) if environ.get(name)}

@@ -108,7 +108,6 @@ class RayTable(_Table, frozen=True):
     cpus: float = 1.0  # what a step gets that does not say
     max_wait: float = 600.0  # seconds that a call may wait for room
     gone_after: float = 40.0  # seconds without its head after which the cluster is gone; Ray ends the process at 60
-    coordinator: dict[str, float] = {}  # what the actor asks for that drives a run
 
 
 class ToolsTable(_Table, frozen=True):
@@ -122,7 +121,6 @@ class ToolsTable(_Table, frozen=True):
 
 class McpTable(_Table, frozen=True):
     servers: dict[str, Any] = {}
-    from_plans: bool = False
 
 
 class SecretsTable(_Table, frozen=True):
@@ -203,10 +201,15 @@ LOWEST: dict[str, float] = {
     "store.reconnect_seconds": 0, "tools.max_output": 1, "model.retries": 0, "model.prices": 0, "model.max_reasks": 0,
     "model.max_context_chars": 1000, "worker.jobs": 1, "server.port": 0, "server.heartbeat": 0.1,
     "server.max_body": 1024, "server.max_readers": 1, "server.max_behind": 1,
-    "worker.runs": 1, "worker.grace": 0, "ray.cpus": 0, "ray.coordinator": 0, "ray.gone_after": 0, "ray.max_wait": 0,
+    "worker.runs": 1, "worker.grace": 0, "ray.cpus": 0, "ray.gone_after": 0, "ray.max_wait": 0,
     "notify.timeout": 0.001, "notify.retries": 0,
     **{f"{table}.timeout": 0.001 for table in _MODEL_TABLES}, **{f"{table}.temperature": 0 for table in _MODEL_TABLES},
 }  # fmt: skip
+# Tombstones: keys of earlier versions, each with the texts that say so and what to do now.
+REMOVED: Final = {
+    "ray.coordinator": ("refuse.ray.coordinator", "hint.ray.coordinator"),
+    "mcp.from_plans": ("refuse.mcp.from_plans", "hint.mcp.from_plans"),
+}
 ADDRESSES: Final = frozenset(f"{table}.base_url" for table in _MODEL_TABLES)
 SECRET: Final = frozenset(
     {"mcp.servers", "notify.webhook", "notify.command", "server.token"}
@@ -358,6 +361,9 @@ def _struct(name: str, kind: type[_Table], flat: Mapping[str, Any], sources: Map
         source = sources if isinstance(sources, str) else sources.get(f"{name}.{key}", "?")
         if dot and head in parts:
             inside.setdefault(head, {})[rest] = value
+        elif gone := REMOVED.get(f"{name}.{key}"):
+            what = tell("setting.key", name=f"{name}.{key}", source=source)
+            raise SettingsError(tell(gone[0], what=what), hint=tell(gone[1]))
         elif key not in fields:
             raise SettingsError(_unknown(f"{name}.{key}", str(key), fields, source))
         else:

@@ -9,17 +9,13 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
-import msgspec
-
 from rerail.adapters.telemetry import make_tracing
 from rerail.core.events import Record
-from rerail.core.plan import Fault, servers_of
 from rerail.core.replay import Replay
 from rerail.core.scrub import Scrub
 from rerail.core.texts import tell
@@ -34,7 +30,7 @@ from rerail.engine.verbose import log_event
 from rerail.errors import PlanError, Refused, RerailError, SettingsError, StoreError
 from rerail.plans import Plan
 from rerail.ports import Clock, Executor, Mind, Model, Notifier, Store, Tool
-from rerail.secrecy import in_servers, secrets_of
+from rerail.secrecy import secrets_of
 from rerail.settings import RECORDED, ROLES, RoleTable, Settings, recorded_changes
 from rerail.version import __version__
 
@@ -270,93 +266,35 @@ def _as_shell(data: Any) -> Any:
 class _Toolbox:
     """An engine's tools and their specs, and the MCP servers that add to both while it is open."""
 
-    def __init__(self, tools: dict[str, Tool], specs: dict[str, ToolSpec], settings: Settings, scrub: Scrub) -> None:
-        self._tools, self._specs, self._scrub = tools, specs, scrub
-        self._from_plans = settings.mcp.from_plans
+    def __init__(self, tools: dict[str, Tool], specs: dict[str, ToolSpec], settings: Settings) -> None:
+        self._tools, self._specs = tools, specs
         self._declared = declared_servers(settings)
         self._lent: set[str] = set()  # the tools that are there only while the engine is open
-        self._brought: dict[str, ToolSpec] = {}  # those of plans' servers: for the runs of these plans, and no other
-        self._bringing = asyncio.Lock()
         self._servers: Any = None
 
     async def open(self) -> None:
         """Connect to the servers of the settings, and list their tools."""
-        if self._declared:
-            await self._add(self._declared, self._specs)
-
-    async def bring(self, data: Mapping[str, Any]) -> None:
-        """Connect to the servers of a plan. A plan is data and may come from anywhere: the settings must allow it."""
-        if not data:
+        if not self._declared:
             return
-        async with self._bringing:  # two runs may bring the same server
-            self._scrub.learn(in_servers(data, os.environ))
-            try:
-                await self._add(self._allowed(data), self._brought)
-            except PlanError:
-                raise
-            except RerailError as error:
-                raise PlanError(tell("refuse.settings.plan_faulty"), [Fault(error.code, error.message)]) from error
-
-    def _allowed(self, data: Mapping[str, Any]) -> list[McpServer]:
-        from rerail.adapters.tools.mcp import server_from
-
-        wanted = [server_from(name, server, f"mcp.{name}") for name, server in data.items()]
-        known = {server.name: self._known(server.name) for server in wanted}
-        new = [server for server in wanted if known[server.name] != server]
-        if new and not self._from_plans:
-            names = ", ".join(server.name for server in new)
-            words = tell("refuse.mcp.from_plans", names=names)
-            raise PlanError(tell("refuse.settings.plan_faulty"), [Fault("MCP_NOT_ALLOWED", words)])
-        for server in new:
-            if known[server.name] is not None:
-                words = tell("refuse.mcp.name_taken", name=server.name)
-                raise PlanError(tell("refuse.settings.plan_faulty"), [Fault("MCP_NAME_TAKEN", words)])
-        return new
-
-    def _known(self, name: str) -> McpServer | None:
-        found: McpServer | None = None if self._servers is None else self._servers.known(name)
-        return found
-
-    def given(self, servers: Mapping[str, Any], names: Collection[str] | None) -> dict[str, ToolSpec]:
-        """The engine's own tools, and of these servers' those that are named; all, if none are."""
-        mine = {name for name, data in servers.items() if self._is_open(name, data)}
-        brought = {
-            name: spec
-            for name, spec in self._brought.items()
-            if spec.provider in mine and (names is None or name in names)
-        }
-        return {**self._specs, **brought}
-
-    def _is_open(self, name: str, data: Any) -> bool:
-        """Whether it is this very server that is open under its name."""
-        from rerail.adapters.tools.mcp import server_from
-
-        try:
-            return self._known(name) == server_from(name, data, f"mcp.{name}")
-        except SettingsError:
-            return False
-
-    async def _add(self, servers: Sequence[McpServer], specs: dict[str, ToolSpec]) -> None:
         from rerail.adapters.tools.mcp import McpServers
 
         self._servers = self._servers or McpServers()
-        tools: list[McpTool] = await self._servers.open(servers)
+        tools: list[McpTool] = await self._servers.open(self._declared)
         try:
-            _require_new_names(tools, {**self._specs, **self._brought})
+            _require_new_names(tools, self._specs)
         except SettingsError:
-            await self._servers.close([server.name for server in servers])
+            await self._servers.close([server.name for server in self._declared])
             raise
         for tool in tools:
-            self._tools[tool.spec.name], specs[tool.spec.name] = tool, tool.spec
+            self._tools[tool.spec.name], self._specs[tool.spec.name] = tool, tool.spec
             self._lent.add(tool.spec.name)
 
     async def close(self) -> None:
         """End the servers; their tools are gone with them."""
         for name in self._lent:
             del self._tools[name]
-            self._specs.pop(name, None)
+            del self._specs[name]
         self._lent.clear()
-        self._brought.clear()
         if self._servers is not None:
             await self._servers.close()
 
@@ -413,14 +351,11 @@ class Engine(core.Engine):
     ) -> None:
         settings = settings if isinstance(settings, Settings) else Settings.load(settings)
         address = store if store is not None else settings.store.url
-        tools = list(tools)
-        self._recipe = _Recipe(address, tools, settings, model, by, tuple(origin), workspace)
-        self._joined = False
         found = make_store(address, settings) if isinstance(address, str) else address
         adapters = make_tools(tools, settings)
         specs: dict[str, ToolSpec] = {name: tool.spec for name, tool in adapters.items()}
         scrub = Scrub(secrets_of(settings, specs.values(), os.environ))
-        self._toolbox = _Toolbox(adapters, specs, settings, scrub)
+        self._toolbox = _Toolbox(adapters, specs, settings)
         clock = clock or SystemClock()
         self._tracing = make_tracing()
         mind = make_mind(settings, model)
@@ -438,7 +373,6 @@ class Engine(core.Engine):
             reconnect_seconds=settings.store.reconnect_seconds,
             memory=settings.artifacts.memory,
             limits=Limits(),
-            given=self._toolbox.given,
             notifier=notifier or make_notifier(settings),
             history_window=settings.evaluation.history_window,
             observe=_observers(observe, log_event if settings.log.verbose else None, self._tracing),
@@ -481,31 +415,15 @@ class Engine(core.Engine):
         if not _open_engines and processes is not None:
             await processes.PROCESSES.close()
 
-    async def _coordinated(self, run: str) -> None:
-        """Let an actor of the Ray cluster drive a run."""
-        from rerail.adapters.executors.coordinating import coordinate
-
-        table = self.settings.ray
-        await asyncio.to_thread(coordinate, run, self._recipe.carried(), table.coordinator, table.env)
-
     async def _close_outside(self) -> None:
-        if self._joined:
-            from rerail.adapters.executors.ray import leave
-
-            self._joined = False
-            await leave()
         if self._executor is not None:
             await self._executor.close()
         await self._toolbox.close()
 
     @property
     def tools(self) -> Mapping[str, ToolSpec]:
-        """The engine's own tools, those of the settings' MCP servers once it is open; `tools_for` has a plan's too."""
+        """The engine's tools, with those of the settings' MCP servers once it is open."""
         return self._host.specs
-
-    async def equip(self, servers: Mapping[str, Any]) -> None:
-        """Open the MCP servers that a plan brings with it, if the settings allow it; `PlanError` says why not."""
-        await self._toolbox.bring(servers)
 
     async def __aenter__(self) -> Engine:
         await self.open()
@@ -521,33 +439,22 @@ class Engine(core.Engine):
         by: str | None = None,
         run_id: str | None = None,
         queued: bool = False,
-        on: str | None = None,
+        on: str | None = None,  # a tombstone: it is refused
     ) -> str:
         """Check a plan and start a run of it; returns the run's id.
-
-        ``on="ray"``: an actor of the Ray cluster drives it, and its steps are tasks there; it outlives this process,
-        and goes on elsewhere if its node dies.
 
         With an ``objective`` instead of a plan the model makes one; if it cannot, ``fallback`` runs, and the verdict
         says `degraded` (P7).
         """
         if (plan is None) == (objective is None):
             raise Refused(tell("refuse.settings.plan_or_objective"), "USAGE")
-        if on is not None and queued:
-            raise Refused(tell("refuse.ray.queued"), "USAGE")
         if on is not None:
-            await self._ready_for(on)
-            options = {"objective": objective, "fallback": fallback, "parent": parent, "by": by, "run_id": run_id}
-            run = await self.start(plan, **options, queued=True)
-            await self._coordinated(run)
-            return run
+            raise Refused(tell("refuse.ray.coordinator", what=f"on={on!r}"), "USAGE", hint=tell("hint.ray.coordinator"))
         if objective is None:
             return await super().start(Plan.load(plan), parent=parent, by=by, run_id=run_id, queued=queued)
         second = Plan.load(fallback) if fallback is not None else None
-        if second is not None:
-            await self.equip(servers_of(second))
-            if faults := second.check(self.tools_for(servers_of(second))):
-                raise PlanError(tell("refuse.settings.fallback_faulty"), faults)
+        if second is not None and (faults := second.check(self.tools)):
+            raise PlanError(tell("refuse.settings.fallback_faulty"), faults)
         try:
             planned = await self.plan(objective)
         except Refused as nobody:
@@ -576,64 +483,9 @@ class Engine(core.Engine):
         """
         return await self.start(plan, **options, queued=True)
 
-    async def _ready_for(self, on: str) -> None:
-        """Refuse what cannot be driven there, before anything is written."""
-        if on != "ray":
-            raise Refused(tell("refuse.ray.where", on=on), "USAGE")
-        with ray_extra():
-            from rerail.adapters.executors.ray import join
-        self._recipe.carried()
-        if not self._joined:
-            await join(self.settings.ray.address, self.settings.ray.env)
-            self._joined = True
-
     async def run(self, plan: Any = None, *, objective: str | None = None, fallback: Any = None) -> RunResult:
         """Start a run and wait until it is at rest or waits for a person."""
         return await self.wait(await self.start(plan, objective=objective, fallback=fallback))
-
-
-@dataclass(frozen=True, slots=True)
-class _Recipe:
-    """How the same engine is made in another process."""
-
-    store: str | Store
-    tools: Sequence[Any]
-    settings: Settings
-    model: Mind | Model | None
-    by: str | None
-    origin: tuple[str, ...]
-    workspace: str | Path | None
-
-    def carried(self) -> Callable[[], Engine]:
-        """What makes an engine like this one, with steps as tasks, wherever it is called; `Refused` if nothing can."""
-        from rerail.adapters.executors.carrying import NotCarried, carried, packed
-        from rerail.adapters.tools.functions import as_tool
-
-        if not isinstance(self.store, str) or self.store == "memory://":
-            raise Refused(tell("refuse.ray.store"), "USAGE", hint=tell("hint.ray.store"))
-        url = self.store
-        if url.startswith("sqlite:///"):
-            url = f"sqlite:///{Path(url.removeprefix('sqlite:///')).absolute()}"
-        settings = msgspec.structs.replace(
-            self.settings, ray=msgspec.structs.replace(self.settings.ray, steps=True, address=None)
-        )
-        try:
-            tools = [carried(as_tool(tool)) for tool in self.tools]
-            rest = packed((url, msgspec.to_builtins(settings), self.model, self.by, self.origin, self.workspace))
-        except NotCarried as error:
-            raise Refused(str(error), "TOOL_NOT_CARRIED") from error
-        return partial(_elsewhere, tools, rest)
-
-
-def _elsewhere(tools: Sequence[bytes], rest: bytes) -> Engine:
-    """An engine like that of another process."""
-    import pickle
-
-    from rerail.adapters.executors.carrying import unpacked
-
-    url, settings, model, by, origin, workspace = pickle.loads(rest)  # noqa: S301 - it was made by ourselves
-    found = [unpacked(tool) for tool in tools]
-    return Engine(url, found, Settings.load(settings), model, by=by, origin=origin, workspace=workspace)
 
 
 def _observers(*given: Callable[[Record], None] | None) -> Callable[[Record], None] | None:

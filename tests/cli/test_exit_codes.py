@@ -41,7 +41,7 @@ REFUSED = [
     ("resume", "nobody", "--detach"),
     ("start", "plan.json", "--tools", "nothing.py"),
     ("start", "plan.json", "--tools", "toolbox.py", "--queue", "--store", "memory://"),
-    ("run", "plan.json", "--tools", "toolbox.py", "--on", "mars"),
+    ("run", "plan.json", "--tools", "toolbox.py", "--on", "ray"),
     ("worker", "--jobs", "0"),
     ("worker", "--store", "memory://"),
     ("ls", "--status", "great"),
@@ -74,6 +74,13 @@ def test_near_matches_are_offered(here: Here) -> None:
     swapped = run[1] + run[0] + run[2:]
     if swapped != run:
         assert run in here("show", swapped, code=2).err
+
+
+def test_i6_a_removed_option_says_what_to_do_instead(here: Here) -> None:
+    """I6, T5: `--on` is not an unknown option that looks like `--json`, in either language."""
+    said = " ".join(here("run", "plan.json", "--tools", "toolbox.py", "--on", "ray", code=2).err.split())
+    assert "--on is gone" in said and "rerail start PLAN --queue" in said and "rerail worker" in said
+    assert "--on 已取消" in here("run", "plan.json", "--on=ray", "--lang", "zh", code=2).err
 
 
 def test_a_run_may_be_named_by_its_beginning(here: Here) -> None:

@@ -355,8 +355,6 @@ def test_what_is_no_plan_is_told_in_full(data: Any, told: str) -> None:
     ("plan", "told"),
     [
         ({"objective": 5}, "objective: expected a text, got 5"),
-        ({"mcp": 5}, "mcp: expected servers by name, {name: {command: …}}, got 5"),
-        ({"mcp": {"a": 1}}, "mcp: expected servers by name, {name: {command: …}}, got a mapping"),
         ({"follow_up": 5}, "follow_up: a plan is a mapping with 'steps', not 5"),
         ({"objectiv": "x"}, "unknown key 'objectiv'; did you mean 'objective'?"),
         ({"tasks": []}, "'steps' is given twice (as 'tasks' too)"),

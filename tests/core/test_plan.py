@@ -28,7 +28,6 @@ from rerail.core.plan import (
     full_needs,
     names_of,
     path_fault,
-    servers_of,
 )
 from rerail.core.schema import Schema
 from rerail.core.tools import ToolSpec
@@ -814,10 +813,12 @@ def test_a_plan_of_lists_is_a_plan_of_values() -> None:
     assert Plan("", [step]).steps == (step,)  # type: ignore[arg-type]
 
 
-def test_servers_of_a_plan_and_of_what_follows_it() -> None:
-    """P1: each by its name; the plan's own comes before that of what follows."""
-    plan = Plan("", (), Plan("", (), mcp={"a": 2, "b": 3}), mcp={"a": 1})
-    assert servers_of(plan) == {"a": 1, "b": 3}
+def test_p5_servers_of_a_plan_and_of_what_follows_it_are_faults() -> None:
+    """P5: each plan that names some is told apart, and no other fault is hidden by it."""
+    plan = Plan("", (), Plan("", (Step("a", "t"),), mcp={"b": 3, "c": 4}), mcp={"a": 1})
+    faults = [(fault.code, str(fault.message)) for fault in plan.check()]
+    assert [code for code, _ in faults] == ["NO_STEPS", "MCP_NOT_ALLOWED", "MCP_NOT_ALLOWED"]
+    assert "(a)" in faults[1][1] and "(b, c)" in faults[2][1]
 
 
 def test_what_implies_a_need_is_what_may_be_called() -> None:

@@ -557,7 +557,7 @@ def test_plans_that_cannot_be_read_at_all() -> None:
     for odd in (3, "x", {"objective": "o"}, {"steps": 3}, {"steps": "abc"}):
         with pytest.raises(Unreadable):
             read_plan(odd)
-    odd_plan = read_plan({"objective": 3, "steps": {"a": {"tool": "t"}, "b": 4}, "follow_up": 5, "mcp": {"x": 1}})
+    odd_plan = read_plan({"objective": 3, "steps": {"a": {"tool": "t"}, "b": 4}, "follow_up": 5, "mcp": 5})
     assert odd_plan.objective == "3" and [step.id for step in odd_plan.steps] == ["a"] and len(odd_plan.faults) == 4
     assert read_plan([{"tool": "t"}]).steps[0].id == "0" and read_plan({"steps": [], "mcp": {"s": {}}}).mcp == {"s": {}}
     faults: list[Any] = []

@@ -426,12 +426,11 @@ def test_the_gate_shows_the_call_that_would_be_made() -> None:
 
 
 def test_a_plan_of_a_model_starts_no_program() -> None:
-    """M4, P7: servers are the user's to name, also where plans may bring them."""
+    """M4, P7: servers are the user's to name."""
     evil = {"steps": [{"id": "a", "tool": "a"}], "mcp": {"evil": {"command": "/bin/false"}}}
 
     async def main() -> Any:
-        settings = {**NO_ROUNDS, "mcp": {"from_plans": True}}
-        async with World(a=[{"v": 1}]).engine(settings=settings, model=ScriptedMind(plan=evil)) as engine:
+        async with World(a=[{"v": 1}]).engine(settings=NO_ROUNDS, model=ScriptedMind(plan=evil)) as engine:
             return await engine.plan("do it")
 
     assert virtual_run(main).plan.mcp == {}

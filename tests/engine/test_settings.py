@@ -69,9 +69,8 @@ CONTRACT = {
     "store.url": "sqlite:///.rerail/runs.db", "store.durability": "full", "store.reconnect_seconds": 30,
     "worker.jobs": None, "worker.runs": 16, "worker.grace": 30, "store.workspace": None,
     "ray.steps": False, "ray.address": None, "ray.env": {}, "ray.cpus": 1, "ray.max_wait": 600, "ray.gone_after": 40,
-    "ray.coordinator": {},
     "model.name": None, "model.base_url": None, "model.temperature": 0, "model.timeout": 60, "model.prices": {},
-    "mcp.servers": {}, "mcp.from_plans": False,
+    "mcp.servers": {},
     "notify.command": [], "notify.webhook": None, "notify.on": ("done", "failed", "waiting"), "notify.timeout": 10,
     "notify.retries": 2,
     "server.host": "127.0.0.1", "server.port": 8420, "server.token": None,
@@ -331,14 +330,6 @@ def names_when_open(given: Mapping[str, Any]) -> list[str]:
     return asyncio.run(main())
 
 
-def brings_servers(given: Mapping[str, Any]) -> str:
-    """What becomes of a plan that names a server of its own."""
-    plan = {"steps": [{"id": "a", "tool": "a"}], "mcp": {"s": {"command": "no-such-program"}}}
-    with pytest.raises(rerail.PlanError) as refused:
-        rerail.run(plan, settings=given)
-    return refused.value.faults[0].code
-
-
 def notified(**more: Any) -> Callable[[Mapping[str, Any]], list[tuple[str, bool, int]]]:
     """Who was told that a run completed, whether that worked, and how often it was tried."""
 
@@ -490,13 +481,6 @@ def on_ray(given: dict[str, Any]) -> Any:
     return make_executor(Settings.load({"ray": {"steps": True, **given["ray"]}}))
 
 
-def coordinator_asks(given: dict[str, Any]) -> dict[str, Any]:
-    """What the actor asks of Ray that drives a run."""
-    from rerail.adapters.executors.coordinating import asked
-
-    return asked(Settings.load(given).ray.coordinator)
-
-
 def worker_with(given: dict[str, Any], *words: str, runs: int, seconds: float, stop: bool = False) -> dict[str, Any]:
     """What a worker came to say of so many runs that each take so long."""
     with tempfile.TemporaryDirectory() as name:
@@ -599,10 +583,6 @@ BITES: dict[str, Bite] = {
         "/tmp/one", "/tmp/two", lambda given: str(Engine("memory://", settings=given).workspace("r")),
         "/tmp/one/r", "/tmp/two/r",
     ),
-    "ray.coordinator": (
-        {"cpu": 2}, {"fast": 1}, coordinator_asks, {"num_cpus": 2},
-        {"num_cpus": 0, "resources": {"fast": 1}},
-    ),
     "secrets.env": (["X_*"], ["PASSPHRASE*"], blotted, False, True),
     "tools.modules": ([], [MODULE], tool_names, [], ["from_a_module"]),
     "tools.allow_hosts": (
@@ -614,7 +594,6 @@ BITES: dict[str, Bite] = {
     "tools.shell": ({}, {"say": ["echo", "{text}"]}, tool_names, [], ["say"]),
     "tools.http": ({}, {"fetch": {"url": "http://localhost/{id}"}}, tool_names, [], ["fetch"]),
     "mcp.servers": ({}, {"time": TIME}, names_when_open, [], ["convert_time", "get_current_time"]),
-    "mcp.from_plans": (False, True, brings_servers, "MCP_NOT_ALLOWED", "SETTINGS_INVALID"),
     "notify.command": ([], [sys.executable, "-c", "0"], notified(), [], [("command", True, 1)]),
     "notify.webhook": (None, "http://127.0.0.1:1/x", notified(retries=0), [], [("webhook", False, 1)]),
     "notify.on": (
@@ -684,6 +663,24 @@ def test_a_misspelled_key_names_the_nearest(key: str) -> None:
         Settings.load({table: {wrong: 1}})
     assert f"did you mean {name.rpartition('.')[2]!r}" in str(refused.value)
     assert refused.value.code == "SETTINGS_INVALID"
+
+
+@pytest.mark.parametrize(
+    ("key", "instead"), [("ray.coordinator", "rerail worker"), ("mcp.from_plans", "[mcp.servers]")]
+)
+def test_a_removed_key_says_what_to_do_instead(key: str, instead: str, tmp_path: Path) -> None:
+    """SPEC 11: a key of an earlier version is no unknown key, wherever it stands."""
+    table, _, name = key.partition(".")
+    (tmp_path / "rerail.toml").write_text(f"[{table}]\n{name} = {{}}\n")
+    for load, source in (
+        (lambda: Settings.load({table: {name: {}}}), "caller"),
+        (lambda: discover(tmp_path), "rerail.toml"),
+        (lambda: discover(tmp_path / "..", {f"RERAIL_{key.replace('.', '_').upper()}": "{}"}), "RERAIL_"),
+    ):
+        with pytest.raises(SettingsError) as refused:
+            load()
+        assert f"{key} (" in refused.value.message and "is gone" in refused.value.message
+        assert source in refused.value.message and instead in refused.value.hint
 
 
 def test_a_misspelled_table_names_the_nearest() -> None:

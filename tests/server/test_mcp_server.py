@@ -407,8 +407,7 @@ async def test_what_is_refused_is_an_answer(place: Place) -> None:
 
 
 async def test_a_plan_is_data(place: Place) -> None:
-    """M4: no file is read for it, no program started, even if the settings allow that to people."""
-    (place.folder / "rerail.toml").write_text("[mcp]\nfrom_plans = true\n")
+    """M4: no file is read for it, no program started."""
     (place.folder / "plan.yaml").write_text(json.dumps(CHAIN))
     brings = {**CHAIN, "mcp": {"s": {"command": "touch", "args": [str(place.folder / "touched")]}}}
     async with place.stdio() as client:

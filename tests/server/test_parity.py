@@ -62,7 +62,7 @@ OPTIONS = {
     "confirm": {"--refuse": "refuse", "--edit": "edit", "--dry-run": "dry_run"},
     "resolve": {"--succeeded": "value", "--failed": "outcome", "--rerun": "outcome", "--dry-run": "dry_run"},
     "repair": {"--args": "args", "--remove": "remove", "--tool": "tool", "--needs": "needs", "--dry-run": "dry_run"},
-    "run": {"--objective": "objective", "--fallback": "fallback", "--parent": "parent", "--on": "on"},
+    "run": {"--objective": "objective", "--fallback": "fallback", "--parent": "parent"},
     "start": {"--parent": "parent", "--queue": "queue"},
     "skip": {"--reason": "reason", "--dry-run": "dry_run"},
     "cancel": {"--reason": "reason"},

@@ -228,12 +228,12 @@ async def test_a_dry_run_is_refused_as_the_retry_would_be(web: Web) -> None:
 
 
 async def test_a_hint_works_where_it_is_given(web: Web) -> None:
-    """P1, I4: no setting lets plans over HTTP bring MCP servers; what helps is said first."""
+    """P1, I4: plans over HTTP name no MCP servers; what helps is said."""
     plan = {"steps": [{"id": "a", "tool": "echo"}], "mcp": {"mine": {"command": "true"}}}
     async with web.client() as client:
         [fault] = (await client.post("/plans/check", json={"plan": plan})).json()["faults"]
         assert fault["code"] == "MCP_NOT_ALLOWED"
-        assert "name the servers in mcp.servers, or run it on the command line" in fault["message"]
+        assert "Write them under [mcp.servers]" in fault["message"]
 
 
 async def test_a_dry_run_gives_its_reasons_in_the_readers_language(web: Web) -> None:
@@ -301,11 +301,12 @@ async def test_nobody_reaches_withheld_tools_through_a_runs_owner(web: Web) -> N
         process.communicate(timeout=30)
 
 
-async def test_nobody_makes_a_server_join_a_cluster(web: Web) -> None:
-    """I4, I6: a server whose settings name none has none."""
+async def test_i6_a_run_on_ray_is_refused_with_what_to_do(web: Web) -> None:
+    """I4, I6: clients of earlier versions may still send `on`."""
     async with web.client() as client:
         refused = await client.post("/runs", json={"plan": {"steps": [{"id": "a", "tool": "echo"}]}, "on": "ray"})
-        assert refused.status_code == 400 and "ray.address" in refused.json()["hint"], refused.text
+        assert refused.status_code == 400 and "rerail worker" in refused.json()["hint"], refused.text
+        assert "on='ray' is gone" in refused.json()["detail"]
 
 
 async def test_one_history_that_cannot_be_read_is_one_runs_trouble(tmp_path: Path) -> None:

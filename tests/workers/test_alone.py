@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from rerail.adapters.executors.coordinating import coordinate, driven
 from rerail.adapters.stores.memory import MemoryStore
 from rerail.engine.engine import MOST_WAITING
 from rerail.engine.owner import process_start, this_process
@@ -141,42 +139,3 @@ def test_what_others_took_is_forgotten() -> None:
             assert all("'b'" in told for told in said), "which tools it needs is said"
 
     virtual_run(main)
-
-
-def test_a_coordinator_without_the_tools_says_which_and_leaves_the_run(caplog: pytest.LogCaptureFixture) -> None:
-    """I6: once, in words; the run waits for somebody who has them."""
-    world, store = World(b=["made"]), MemoryStore()
-
-    async def main() -> None:
-        async with world.engine(OTHER, store=store) as rich:
-            run = await rich.start(OTHER, queued=True)
-            with caplog.at_level(logging.WARNING, "rerail"):
-                assert await driven(run, lambda: World(c=[]).engine({"steps": []}, store=store), set())
-            assert (await rich.head(run)).status == "pending"
-            [said] = [record for record in caplog.records if record.name == "rerail"]
-            assert f"run {run} is left to others" in said.getMessage() and "'b'" in said.getMessage()
-            assert said.exc_info is None
-
-    virtual_run(main)
-
-
-def test_a_coordinator_waits_for_a_store_and_fails_of_anything_else(caplog: pytest.LogCaptureFixture) -> None:
-    """I6 E4: what passes is said once, and tried again; what nobody foresaw is not swallowed."""
-    world, store, said = World(b=["made"]), Cut(), set[str]()
-    store.away = True
-
-    async def main() -> None:
-        for _ in range(3):
-            assert not await driven("run", lambda: world.engine(OTHER, store=store), said)
-        with pytest.raises(ZeroDivisionError):
-            await driven("run", lambda: 1 / 0, said)
-
-    with caplog.at_level(logging.WARNING, "rerail"):
-        virtual_run(main)
-    assert len([record for record in caplog.records if "cannot be driven for now" in record.getMessage()]) == 1
-
-
-def test_a_coordinator_that_cannot_be_made_is_an_error() -> None:
-    """I6: only that there is one already is as it should be."""
-    with pytest.raises(ValueError, match="num_cpus"):
-        coordinate("run", dict, {"cpu": -1}, {})

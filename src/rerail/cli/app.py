@@ -147,10 +147,10 @@ def _parsed(words: list[str]) -> int:
     try:
         function, bound, hidden, *_ = app.parse_args(words, exit_on_error=False, print_error=False)
     except CycloptsError as error:
-        from rerail.cli.mistakes import mistake
+        from rerail.cli.mistakes import mistake, way_on
 
         with Output(json="--json" in words, lang=_lang(words)) as out:
-            return out.usage(mistake(error), tell("cli.error.see_command_help", command=command.name))
+            return out.usage(mistake(error), way_on(error, command.name))
     if "out" not in hidden:
         from rerail.cli.command_help import show_help
 

@@ -51,7 +51,7 @@ async def crashtest(
         return out.usage(tell("refuse.crash.counts"), "rerail crashtest PLAN --tools FILE.py --points 20")
     session = Session(common, out)
     loaded = load_plan(plan)
-    specs = await session.specs(loaded)
+    specs = await session.specs()
     if specs is None:
         return out.usage(tell("refuse.crash.no_tools"), f"rerail crashtest {plan} --tools FILE.py")
     if faults := loaded.check(specs):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -25,11 +25,9 @@ from rerail.cli.session import Session, ownership
 from rerail.core.commands import Preview
 from rerail.core.graph import Graph
 from rerail.core.holes import hole_warnings
-from rerail.core.plan import Fault, servers_of
+from rerail.core.plan import Fault
 from rerail.core.texts import tell
-from rerail.core.tools import ToolSpec
 from rerail.errors import PlanError, Refused
-from rerail.plans import Plan
 from rerail.wiring import Engine
 
 Hidden = Parameter(parse=False)
@@ -43,7 +41,6 @@ async def run(
     objective: str | None = None,
     fallback: str | None = None,
     parent: str | None = None,
-    on: str | None = None,
     common: Common = PLAIN,
     out: Annotated[Output, Hidden],
 ) -> int:
@@ -59,10 +56,10 @@ async def run(
     async with session.engine(sources, session.load(sources), making=True, driving=True) as engine:
         above = await engine.find(parent) if parent is not None else None
         try:
-            started = await engine.start(loaded, objective=objective, fallback=second, parent=above, on=on)
+            started = await engine.start(loaded, objective=objective, fallback=second, parent=above)
         except PlanError as error:
             plans = [plan for plan in (loaded, second) if plan is not None]
-            hints = [hint for plan in plans for hint in session.undecorated(plan, engine.tools_for(servers_of(plan)))]
+            hints = [hint for plan in plans for hint in session.undecorated(plan, engine.tools)]
             error.hint = hints[0] if len(hints) == 1 else "; ".join(hints) or error.hint
             raise
         return await stay(engine, out, Picture(started))
@@ -94,7 +91,8 @@ async def check(plan: str, /, *, common: Common = PLAIN, out: Annotated[Output, 
     that is made from an optional step's output and does not accept null. Warnings leave the exit code at 0."""
     session = Session(common, out)
     loaded = load_plan(plan)
-    specs, faults = await _checked(session, loaded)
+    specs = await session.specs()
+    faults = loaded.check(specs)
     hints = session.undecorated(loaded, specs) if faults and specs is not None else []
     warnings = hole_warnings(loaded, specs) if not faults and specs is not None else []
     depth, width = (0, 0) if faults else Graph.of_plan(loaded).measures()
@@ -117,15 +115,6 @@ async def check(plan: str, /, *, common: Common = PLAIN, out: Annotated[Output, 
 def _warning(out: Output, fault: Fault) -> Text:
     said = clean(fault.said(out.lang))
     return Text.assemble((out.say("cli.check.warning"), "yellow"), " ", said, ("  " + fault.code, "dim"))
-
-
-async def _checked(session: Session, plan: Plan) -> tuple[Mapping[str, ToolSpec] | None, list[Fault]]:
-    """The tools that the plan meets, and its faults; servers that it may not bring are one of them."""
-    try:
-        specs = await session.specs(plan)
-    except PlanError as refused:
-        return None, [*refused.faults, *plan.check()]
-    return specs, plan.check(specs)
 
 
 async def resume(

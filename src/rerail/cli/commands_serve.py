@@ -25,7 +25,7 @@ from rerail.cli.session import Session
 from rerail.core.texts import tell
 from rerail.errors import RerailError, SettingsError
 from rerail.ports import Tool
-from rerail.settings import McpTable, describe
+from rerail.settings import describe
 from rerail.wiring import Engine
 
 if TYPE_CHECKING:
@@ -184,9 +184,6 @@ async def _engine(
     common: Common, out: Output, session: Session | None = None, tools: Sequence[Tool] | None = None
 ) -> AsyncIterator[Engine]:
     session = session or Session(common, out)
-    # Whoever asks from outside has the tools that are given here, and no others.
-    servers = McpTable(servers=session.settings.mcp.servers, from_plans=False)
-    session.settings = msgspec.structs.replace(session.settings, mcp=servers)
     tools = session.load(session.given) if tools is None else tools
     async with session.engine(session.given, tools, making=True, driving=True) as engine:
         yield engine

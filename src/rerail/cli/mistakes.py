@@ -13,6 +13,8 @@ from cyclopts import (
 from rerail.core.nearest import nearest
 from rerail.core.texts import tell
 
+GONE = "--on"  # an option of earlier versions
+
 
 def mistake(error: CycloptsError) -> str:
     """The mistake as a sentence; one that is not known is told as the parser tells it."""
@@ -30,8 +32,21 @@ def mistake(error: CycloptsError) -> str:
     return tell("cli.error.usage", message=said[:1].lower() + said[1:].removesuffix("."))
 
 
+def way_on(error: CycloptsError, command: str) -> str:
+    """What to do about a mistake: for a removed option its successor, else the command's help."""
+    if isinstance(error, UnknownOptionError) and _word(error) == GONE:
+        return tell("hint.ray.coordinator")
+    return tell("cli.error.see_command_help", command=command)
+
+
+def _word(error: UnknownOptionError) -> str:
+    return error.token.keyword or error.token.value
+
+
 def _unknown(error: UnknownOptionError) -> str:
-    word = error.token.keyword or error.token.value
+    word = _word(error)
+    if word == GONE:
+        return tell("refuse.ray.coordinator", what=word)
     known = [name for argument in error.argument_collection for name in argument.names if name.startswith("--")]
     near = nearest(word, known)
     return tell("cli.error.unknown_option_near" if near else "cli.error.unknown_option", word=word, near=near)

@@ -21,7 +21,6 @@ import msgspec
 from rerail.cli.options import Common
 from rerail.cli.output import CannotOpen, Output
 from rerail.core.events import Record, RunStarted
-from rerail.core.plan import servers_of
 from rerail.core.texts import say, tell
 from rerail.core.tools import ToolSpec
 from rerail.engine.owner import is_dead, is_this_process
@@ -84,11 +83,10 @@ class Session:
         async with Engine("memory://", self.load(self.given), self.settings) as engine:
             yield engine
 
-    async def specs(self, plan: Plan) -> dict[str, ToolSpec] | None:
-        """The tools a plan can be checked against, its own servers' included; None if no tools are named at all."""
+    async def specs(self) -> dict[str, ToolSpec] | None:
+        """The tools a plan can be checked against; None if no tools are named at all."""
         async with self.toolbox() as engine:
-            await engine.equip(servers_of(plan))
-            return dict(engine.tools_for(servers_of(plan))) or None
+            return dict(engine.tools) or None
 
     def undecorated(self, plan: Plan, known: Mapping[str, ToolSpec]) -> list[str]:
         """What to say about unknown tools that are functions in a file of tools, and only lack the decorator."""

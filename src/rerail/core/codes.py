@@ -160,8 +160,7 @@ FAULTS: dict[str, str] = {
     "UNKNOWN_KEY": "A key is not known; the nearest known one is named.",
     "PLAN_UNREADABLE": "A plan that a model made cannot be read.",
     "SECRET_IN_PLAN": "The plan holds a value that is marked as secret.",
-    "MCP_NOT_ALLOWED": "The plan brings MCP servers, and the settings do not allow that.",
-    "MCP_NAME_TAKEN": "A server of the plan has the name of another one.",
+    "MCP_NOT_ALLOWED": "The plan names MCP servers; the settings do that.",
     "HOLE_POSSIBLE": "An argument may get null from an optional step, and does not accept it (a warning).",
 }
 

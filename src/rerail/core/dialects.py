@@ -77,13 +77,12 @@ def read_plan(data: Any, deep: int = 0) -> Plan:
 
 
 def _read_servers(data: Any, faults: list[Fault]) -> dict[str, Any]:
-    """Servers by name, as they were written; what a server may hold is checked by whoever starts it."""
-    if data is None:
-        return {}
-    if not isinstance(data, Mapping) or not all(isinstance(one, Mapping) for one in data.values()):
-        faults.append(Fault("BAD_VALUE", tell("refuse.plan.servers_by_name", kind=_kind(data))))
-        return {}
-    return {str(name): dict(server) for name, server in data.items()}
+    """Servers by name, as they were written; the plan's check refuses them."""
+    if isinstance(data, Mapping):
+        return {str(name): server for name, server in data.items()}
+    if data is not None:
+        faults.append(Fault("MCP_NOT_ALLOWED", tell("refuse.plan.mcp", names=_kind(data))))
+    return {}
 
 
 def read_steps(raw: Sequence[Any], faults: list[Fault], known: Sequence[str] = ()) -> list[Step]:

@@ -82,7 +82,7 @@ class PlanAccepted(_Event, frozen=True, tag="plan_accepted"):
     fingerprints: dict[str, str] = {}  # tool → what its definition was
     by: str = ""  # who wrote it, if not the caller
     fallback: str = ""  # why it is not the plan that was wanted: planning failed, and this was given for that case
-    brought: tuple[str, ...] | None = None  # the tools of the plan's own servers: with the engine's own, all it may use
+    brought: tuple[str, ...] | None = None  # in histories of old runs: the tools of the plan's own servers
 
 
 class PlanRejected(_Event, frozen=True, tag="plan_rejected"):

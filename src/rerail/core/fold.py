@@ -15,7 +15,7 @@ from rerail.core import events as ev
 from rerail.core.events import Course, Error, Event
 from rerail.core.outcome import Case, Certainty, Follows, Saw, follows
 from rerail.core.pipeline import resume_stage
-from rerail.core.plan import Effect, Step, definition, servers_of
+from rerail.core.plan import Effect, Step, definition
 from rerail.core.policy import LEAST_WAIT, Rung
 from rerail.core.recover import failed_args
 from rerail.core.state import State
@@ -54,7 +54,7 @@ def _run_started(state: State, event: ev.RunStarted, at: float) -> None:
 def _plan_accepted(state: State, event: ev.PlanAccepted, at: float) -> None:
     state.revision = event.revision
     state.fingerprints = dict(event.fingerprints)
-    state.follow_up, state.mcp, state.brought = event.plan.follow_up, servers_of(event.plan), event.brought
+    state.follow_up, state.mcp = event.plan.follow_up, event.plan.mcp
     state.fallback = event.fallback
     state.objective = event.plan.objective or state.objective
     state.define(event.plan.steps)

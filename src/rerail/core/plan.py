@@ -218,7 +218,7 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     steps: tuple[Step, ...] = ()
     follow_up: Plan | None = None
     faults: tuple[Fault, ...] = ()  # what reading found wrong; raised together with all others by `check`
-    mcp: dict[str, Any] = {}  # MCP servers that the plan wants started; they are, if the user's settings allow it
+    mcp: dict[str, Any] = {}  # MCP servers; a fault, since the settings name servers. Histories of old runs hold it
 
     def __post_init__(self) -> None:
         steps: Any = self.steps
@@ -228,16 +228,6 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     def check(self, tools: Mapping[str, ToolShape] | None = None) -> list[Fault]:
         """Every fault of the plan at once; empty if it may run with these tools."""
         return check(self, tools)
-
-
-def servers_of(plan: Plan) -> dict[str, Any]:
-    """The MCP servers of a plan and of what follows it, by name."""
-    found: dict[str, Any] = {}
-    part: Plan | None = plan
-    while part is not None:
-        found = {**part.mcp, **found}
-        part = part.follow_up
-    return found
 
 
 class ToolShape(Protocol):
@@ -297,6 +287,8 @@ def check(plan: Plan, tools: Mapping[str, ToolShape] | None = None) -> list[Faul
         faults.append(Fault("BAD_VALUE", tell("refuse.plan.objective_no_text", kind=ascii(plan.objective)[:40])))
     if not plan.steps and not faults:
         faults.append(Fault("NO_STEPS", tell("refuse.plan.no_steps")))
+    if plan.mcp:
+        faults.append(Fault("MCP_NOT_ALLOWED", tell("refuse.plan.mcp", names=", ".join(plan.mcp))))
     said = {(fault.code, fault.step, str(fault.message)) for fault in plan.faults}
     faults += [f for f in check_steps(plan.steps, tools) if (f.code, f.step, str(f.message)) not in said]
     if plan.follow_up is not None:

@@ -64,8 +64,7 @@ class State:
         self.filed = False  # some step may read files: its own run's, or its parent's
         self.follow_up: Any = None
         self.fallback = ""  # why this is not the plan that was wanted, if it is not (P7)
-        self.mcp: dict[str, Any] = {}  # the servers that the plan brought with it
-        self.brought: tuple[str, ...] | None = None  # their tools, as they were when the plan was accepted
+        self.mcp: dict[str, Any] = {}  # servers that the plan of an old run names; nothing opens them any more
         self.queued = False  # nobody has taken it up yet
         self.revision = 0
         self.fingerprints: dict[str, str] = {}

@@ -19,11 +19,10 @@ from rerail.core.commands import Preview
 from rerail.core.decide import Call, decide
 from rerail.core.memory import preferred
 from rerail.core.pipeline import last_files
-from rerail.core.plan import Fault, Plan, Step, check, servers_of
+from rerail.core.plan import Plan, Step, check
 from rerail.core.policy import Policy
 from rerail.core.state import State
 from rerail.core.texts import tell
-from rerail.core.tools import ToolSpec
 from rerail.core.track import RunStatus
 from rerail.core.views import RunResult
 from rerail.engine.family import follow_up_id
@@ -47,7 +46,7 @@ from rerail.engine.pace import Pace
 from rerail.engine.planning import Planned, planned_for
 from rerail.engine.reading import AT_REST, FORGOTTEN, Live, store_errors
 from rerail.engine.taking import reaching, unheard
-from rerail.engine.today import Today, fingerprints, pretend_mended
+from rerail.engine.today import Today, fingerprints, pretend_mended, server_faults, without_servers
 from rerail.engine.unsaid import refuse_secret, secrets_in
 from rerail.engine.wishes import Wish, encode_answer, raise_answer, refusals, storable
 from rerail.errors import PlanError, Refused, RerailError, StoreError
@@ -92,7 +91,7 @@ class Engine(Foreseer):
         super().__init__(host, worker=worker)
         self._remembers = remembers
         self._policy, self._by, self._version = policy, by, version
-        self._today = Today(host.specs_of, policy)
+        self._today = Today(host.specs, policy)
         self._origin, self._ttl = tuple(origin), ttl
         self._entrusted: set[str] = set()  # runs that this engine left to others, who will not leave them alone
         self._leaving = self._closing = False
@@ -192,9 +191,7 @@ class Engine(Foreseer):
 
         ``queued``: it is left to whoever takes it up (`take_up`).
         """
-        servers = servers_of(plan)
-        await self.equip(servers)
-        specs = self.tools_for(servers)
+        specs = self._host.specs
         faults = [*check(plan, specs), *secrets_in(plan, self._host.performer.scrub)]
         if faults:
             raise PlanError(tell("refuse.run.plan_faulty"), faults)
@@ -221,10 +218,9 @@ class Engine(Foreseer):
             ),
             *(planned.consulted() if planned is not None else ()),
             ev.PlanAccepted(
-                Plan(plan.objective, plan.steps, plan.follow_up, mcp=plan.mcp), 1, fingerprints(plan, specs),
+                Plan(plan.objective, plan.steps, plan.follow_up), 1, fingerprints(plan, specs),
                 planned.by if planned is not None and not planned.problem else "",
                 planned.problem if planned is not None else "",
-                tuple(sorted(name for name in specs if name not in self._host.specs)) if servers else None,
             ),
         )  # fmt: skip
         try:
@@ -247,17 +243,6 @@ class Engine(Foreseer):
             with contextlib.suppress(Refused):  # somebody is about to give it one
                 return (await self._claim(run, None))[0]
         raise Refused(tell("refuse.run.id_taken", run=run), "RUN_LIVE", hint=tell("hint.run.id_taken", run=run))
-
-    async def equip(self, servers: Mapping[str, Any]) -> None:
-        """Open the MCP servers that a plan brings with it; `PlanError` says why they are not opened."""
-        if servers:
-            fault = Fault("MCP_NOT_ALLOWED", tell("refuse.run.no_servers"))
-            raise PlanError(tell("refuse.run.plan_faulty"), [fault])
-
-    def tools_for(self, servers: Mapping[str, Any]) -> Mapping[str, ToolSpec]:
-        """The tools that a plan with these servers may use: the engine's own, and theirs."""
-        host = self._host
-        return host.given(servers, None) if servers and host.given is not None else host.specs
 
     async def run(self, plan: Plan) -> RunResult:
         """Start a run and wait until it is at rest or waits for a person."""
@@ -316,7 +301,7 @@ class Engine(Foreseer):
         """The steps whose calls would begin now, in their order; nothing begins."""
         live = self._live.get(run)
         state = live.loop.state if live is not None else await self.state(run)  # not the whole history at every stage
-        actions = decide(state, self._host.specs_of(state), self._host.clock.now())
+        actions = decide(state, self._host.specs, self._host.clock.now())
         return [action.step for action in actions if isinstance(action, Call)]
 
     async def _driven(self, run: str, loop: RunLoop) -> None:
@@ -350,9 +335,12 @@ class Engine(Foreseer):
         # The id tells which completion it follows, so that a process that died in between is no loss and no double.
         child = follow_up_id(state)
         if not await self._is_begun(child):
-            # The servers that its parent brought are there for what follows it, too.
-            plan = msgspec.structs.replace(state.follow_up, mcp={**state.mcp, **state.follow_up.mcp})
-            await self.start(plan, parent=state.run, run_id=child, queued=self._leaving)
+            try:
+                plan = without_servers(state.follow_up)
+                await self.start(plan, parent=state.run, run_id=child, queued=self._leaving)
+            except PlanError as error:
+                servers = server_faults(state.run, {**state.mcp, **state.follow_up.mcp})
+                raise PlanError(error.opening, [*error.faults, *servers], error.code) from error
         return child
 
     async def _note_down(self, state: State, told: list[ev.Notified]) -> None:
@@ -538,7 +526,7 @@ class Engine(Foreseer):
             with refusals():
                 loop.apply(wish)
             await loop.commit()  # what was granted is there, whatever dies next
-            if await self._can_drive(loop.state):
+            if self._today.can_drive(loop.state):
                 self._drive(run, loop, await self._above(loop.state))
                 return
         except BaseException as error:
@@ -653,12 +641,12 @@ class Engine(Foreseer):
         pretend_mended(state)
         preview = self._foreseen(state, who, aim.asked)
         if not self.looks_only:
-            await self._need_tools(state, preview)
+            self._need_tools(state, preview)
         return replace(preview, backs_up=await to_back_up(self._host, state)) if aim.asked.get("clean") else preview
 
     async def _set_going(self, aim: Aim, who: str, *, take_over: bool) -> Preview:
         """Keep what has to be kept, take the run, write the retry down, and let it go on."""
-        await self._need_tools(aim.state)
+        self._need_tools(aim.state)
         backup = await backed_up(self._host, aim.state) if aim.asked.get("clean") else None
         asked = {**aim.asked, "backup": str(backup.folder) if backup is not None else ""}
         try:
@@ -683,7 +671,7 @@ class Engine(Foreseer):
         try:
             loop.note(*self._today.mending(loop.state, self._by))
             preview = self._foreseen(loop.state, who, asked)
-            await self._need_tools(loop.state, preview)
+            self._need_tools(loop.state, preview)
             loop.note(*preview.events)
             await loop.commit()  # a retry that was announced is there, whatever dies next
         except BaseException as error:
@@ -745,7 +733,7 @@ class Engine(Foreseer):
             return await self._resume_live(run, await self._found_alive(run, refused), by or self._by)
         try:
             self._refuse_resume(loop.state)
-            await self._need_tools(loop.state)
+            self._need_tools(loop.state)
             loop.note(*self._today.mending(loop.state, by or self._by, resumed=True))
             await loop.commit()
             await cleared(self._host, loop.state)  # whoever was to do it may have been killed before
@@ -802,8 +790,6 @@ class Engine(Foreseer):
             return False
         if self._driven_elsewhere(head) or (head.parent and await self.is_superseded(run)):
             return False
-        with contextlib.suppress(PlanError):  # then some of its tools are missing
-            await self.equip(state.mcp)
         self._today.need_tools(state)
         try:
             loop = await self._take_alone(run, head, state)
@@ -848,16 +834,7 @@ class Engine(Foreseer):
 
     # -- What a run needs -----------------------------------------------------------------------------------------
 
-    async def _can_drive(self, state: State) -> bool:
-        """Whether a run can go on here: its tools are at hand, or it calls nothing any more."""
-        if state.stopped:
-            return True
-        with contextlib.suppress(PlanError):  # then some of its tools are missing
-            await self.equip(state.mcp)
-        return self._today.can_drive(state)
-
-    async def _need_tools(self, state: State, preview: Preview | None = None) -> None:
-        await self.equip(state.mcp)
+    def _need_tools(self, state: State, preview: Preview | None = None) -> None:
         self._today.need_tools(state, {row["step"] for row in preview.rerun} if preview is not None else ())
 
 

@@ -28,7 +28,7 @@ class Foreseer(Family):
     async def _outlook(self, run: str, wish: Wish) -> Preview:
         """What a wish would lead to, found out on a state of its own."""
         state = await self._folded(run)
-        specs: Mapping[str, ToolSpec] = self._host.specs_of(state)
+        specs: Mapping[str, ToolSpec] = self._host.specs
         if run in self._live or self._driven_elsewhere(await self.head(run)):
             specs = {**unseen(state), **specs}
         else:
@@ -44,7 +44,7 @@ class Foreseer(Family):
         records = await self.events(run)
         state = await self.state(run)
         refuse_without_plan(state)
-        named, here = unseen(state), self._host.specs_of(state)
+        named, here = unseen(state), self._host.specs
         missing = [name for name in named if name not in here]
         # A long history takes its time.
         return await asyncio.to_thread(replay, run, records, {**named, **here}, changes, missing=missing)
@@ -53,7 +53,7 @@ class Foreseer(Family):
         """Refuse to bring a change that uses tools which are not here: the run's owner would not know who asks (I4)."""
         state = await self.state(run)
         try:
-            grant(state, self._host.specs_of(state), wish)
+            grant(state, self._host.specs, wish)
         except Faulty as faulty:
             changed = [fault for fault in faulty.faults if fault.step == wish.step or fault.step not in state.tracks]
             foreign = [fault for fault in changed if fault.code in ("UNKNOWN_TOOL", "UNKNOWN_ALTERNATIVE")]

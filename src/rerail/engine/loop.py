@@ -92,15 +92,9 @@ class Host:
     reconnect_seconds: float
     memory: int
     limits: Limits
-    # The engine's own tools and those of these servers, as far as they are named: what a run with servers may use.
-    given: Callable[[Mapping[str, Any], Collection[str] | None], Mapping[str, ToolSpec]] | None = None
     history_window: tuple[int, int] = (5, 12)
     notifier: Notifier | None = None  # who tells people that a run ended or waits
     observe: Callable[[Record], None] | None = None  # told of each event once it is durable
-
-    def specs_of(self, state: State) -> Mapping[str, ToolSpec]:
-        """The tools that a run was given: nobody may use those of another plan's servers in it (H8)."""
-        return self.given(state.mcp, state.brought) if state.mcp and self.given is not None else self.specs
 
 
 class Predecessor(StrEnum):
@@ -123,7 +117,7 @@ class RunLoop:
         self.term = LeaseTerm(host.clock)
         self._scrub = host.performer.scrub
         self.contents = Contents(host.store, host.memory)
-        self._specs: Mapping[str, ToolSpec] | None = None  # those of a plan with servers are looked up once
+        self.specs = host.specs
         self.begun = state.seq  # what this loop found there
         self.predecessor = Predecessor.LEFT
         self._seq = state.seq  # the last sequence number that is durable
@@ -184,15 +178,6 @@ class RunLoop:
         if self._folder is None or self._folder.name != self.state.home:  # asked for with every call
             self._folder = self.host.workspaces(self.state.home)
         return self._folder
-
-    @property
-    def specs(self) -> Mapping[str, ToolSpec]:
-        """The tools that this run was given."""
-        if not self.state.mcp:
-            return self.host.specs
-        if self._specs is None:
-            self._specs = self.host.specs_of(self.state)
-        return self._specs
 
     @property
     def _limited(self) -> bool:

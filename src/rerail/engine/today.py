@@ -6,9 +6,11 @@ Rules of this file:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from rerail.core import events as ev
 from rerail.core.events import Event
@@ -27,7 +29,7 @@ from rerail.errors import PlanError
 class Today:
     """The tools and the policy of this engine, to compare histories with."""
 
-    specs_of: Callable[[State], Mapping[str, ToolSpec]]
+    specs: Mapping[str, ToolSpec]
     policy: Policy
 
     def mending(
@@ -73,7 +75,7 @@ class Today:
 
     def changes(self, state: State) -> dict[str, Any]:
         """What is different today: the settings, the tools' definitions, and the finished steps these concern (E5)."""
-        now = _prints(self.specs_of(state), {track.step.tool for track in state.tracks.values()})
+        now = _prints(self.specs, {track.step.tool for track in state.tracks.values()})
         return {
             "policy": self.policy if self.policy != state.policy else None,
             "stale": _stale(state, now),
@@ -89,13 +91,24 @@ class Today:
         missing = self._missing_tools(state, again)
         if missing:
             faults = [Fault("UNKNOWN_TOOL", tell("refuse.run.unknown_tool", name=name)) for name in missing]
+            faults += server_faults(state.run, state.mcp)
             raise PlanError(tell("refuse.run.tools_missing", run=state.run), faults)
 
     def _missing_tools(self, state: State, again: Collection[str] = ()) -> list[str]:
         done = (Phase.SUCCEEDED, Phase.SKIPPED)
         unfinished = (t for t in state.tracks.values() if t.phase not in done or t.id in again)
-        specs = self.specs_of(state)
-        return list(dict.fromkeys(t.step.tool for t in unfinished if t.step.tool not in specs))
+        return list(dict.fromkeys(t.step.tool for t in unfinished if t.step.tool not in self.specs))
+
+
+def server_faults(run: str, servers: Collection[str]) -> list[Fault]:
+    """Why a run lacks the tools of the MCP servers that its plan names; nothing if it names none."""
+    return [Fault("MCP_NOT_ALLOWED", tell("refuse.run.mcp", names=", ".join(servers), run=run))] if servers else []
+
+
+def without_servers(plan: Plan) -> Plan:
+    """A plan of an old run as plans are today: the settings name its servers."""
+    after = None if plan.follow_up is None else without_servers(plan.follow_up)
+    return msgspec.structs.replace(plan, mcp={}, follow_up=after)
 
 
 def fingerprints(plan: Plan, specs: Mapping[str, ToolSpec]) -> dict[str, str]:

@@ -15,7 +15,7 @@ def secrets_in(plan: Plan, scrub: Scrub) -> list[Fault]:
     """A fault for each part of a plan that holds a secret."""
     if not scrub:
         return []
-    parts = [("", msgspec.json.encode([plan.objective, plan.mcp]))]
+    parts = [("", msgspec.json.encode(plan.objective))]
     parts += [(step.id, msgspec.json.encode(step)) for step in plan.steps]
     found = [(step, _words(data, scrub)) for step, data in parts]
     return [Fault("SECRET_IN_PLAN", words, step) for step, words in found if words is not None]

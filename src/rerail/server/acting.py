@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import os
 from collections.abc import Mapping
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -22,7 +21,7 @@ from starlette.responses import Response
 from rerail.core.commands import Preview
 from rerail.core.graph import Graph
 from rerail.core.holes import hole_warnings
-from rerail.core.plan import Fault, servers_of
+from rerail.core.plan import Fault
 from rerail.core.texts import retold, tell
 from rerail.errors import PlanError, Refused
 from rerail.plans import Plan, parse_data, steps_in
@@ -116,13 +115,6 @@ async def _acted(request: Request, run: str, preview: Preview | None) -> Respons
     return Json({"run_id": await serving.engine.find(run), **foreseen(preview, language(request))})
 
 
-def _need_cluster(serving: Serving) -> None:
-    """Nobody makes a server join a cluster that its own settings do not name."""
-    ray = serving.engine.settings.ray
-    if not (ray.address or ray.steps or os.environ.get("RAY_ADDRESS")):
-        raise Refused(tell("refuse.server.no_cluster"), "USAGE", hint=tell("hint.server.no_cluster"))
-
-
 # -- Plans ----------------------------------------------------------------------------------------------------------
 
 
@@ -134,13 +126,8 @@ async def check(request: Request, body: PlanBody, lang: Lang = None) -> Response
     """Every fault of a plan at once, and warnings; nothing is run."""
     serving, said = serving_of(request), language(request)
     plan = await given_plan(body.plan)
-    refused: tuple[Fault, ...] = ()
-    try:
-        await serving.engine.equip(servers_of(plan))
-    except PlanError as error:
-        refused = error.faults
-    tools = serving.engine.tools_for(servers_of(plan))
-    faults = [*refused, *plan.check(tools)]
+    tools = serving.engine.tools
+    faults = plan.check(tools)
     warnings = [] if faults else hole_warnings(plan, tools)
     depth, width = (0, 0) if faults else Graph.of_plan(plan).measures()
     return Json({
@@ -175,8 +162,6 @@ async def start(request: Request, body: StartBody, by: By = None) -> Response:
     serving = _changing(request)
     if (body.plan is None) == (body.objective is None):
         raise Refused(tell("refuse.server.plan_or_objective"), "USAGE")
-    if body.on == "ray":
-        _need_cluster(serving)
     parent = await serving.engine.find(body.parent) if body.parent is not None else None
     loaded = await given_plan(body.plan) if body.plan is not None else None
     second = await given_plan(body.fallback) if body.fallback is not None else None

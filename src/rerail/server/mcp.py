@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -31,7 +31,6 @@ from mcp_types import (
 
 from rerail.core.commands import Preview
 from rerail.core.holes import hole_warnings
-from rerail.core.plan import Fault, servers_of
 from rerail.core.schema import Schema
 from rerail.core.texts import tell
 from rerail.core.views import RunResult
@@ -169,22 +168,13 @@ async def check_plan(request: _Request) -> dict[str, Any]:
     """Check a plan without running anything: every fault at once, each with the step it is in and what to write
     instead."""
     plan = _plan(request)
-    refused = await _refused_servers(request.engine, plan)
-    tools = request.engine.tools_for(servers_of(plan))
-    faults = [*refused, *plan.check(tools)]
+    tools = request.engine.tools
+    faults = plan.check(tools)
     warnings = [] if faults else hole_warnings(plan, tools)
     return {
         "ok": not faults, "steps": len(plan.steps), "tools_checked": True,
         "faults": [fault.to_dict() for fault in faults], "warnings": [fault.to_dict() for fault in warnings],
     }  # fmt: skip
-
-
-async def _refused_servers(engine: Engine, plan: Plan) -> Sequence[Fault]:
-    try:
-        await engine.equip(servers_of(plan))
-    except PlanError as refused:
-        return refused.faults
-    return ()
 
 
 @_offer(_ACT, ("plan",), plan=_PLAN, wait_seconds=_WAIT)

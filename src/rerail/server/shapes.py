@@ -52,7 +52,7 @@ class StartBody(_Body):
     run_id: Annotated[str | None, Field(description="The run's id, if it should not be drawn.")] = None
     parent: Annotated[str | None, Field(min_length=1, max_length=200, description="The run that it follows.")] = None
     queue: Annotated[bool, Field(description="Leave it to a worker that shares the store.")] = False
-    on: Annotated[str | None, Field(max_length=20, description="ray: it is driven in the cluster, not here.")] = None
+    on: Annotated[str | None, Field(max_length=20, deprecated=True, description="Gone; refused. Use queue.")] = None
 
 
 class PlanBody(_Body):

@@ -17,7 +17,6 @@ import rerail
 from rerail.adapters.tools.mcp import AnswerLost, McpServers, McpTool, NotConnected, server_from
 from rerail.adapters.tools.mcp_client import MOST_DEATHS
 from rerail.errors import RerailError, SettingsError
-from rerail.testing import ScriptedMind
 
 Lives = Callable[[int], bool]
 
@@ -411,110 +410,14 @@ def test_a_cancelled_start_leaves_nothing(bench: Bench) -> None:
 # -- Servers of plans ---------------------------------------------------------------------------------------------
 
 
-async def test_a_plan_may_bring_servers_if_the_user_says_so(bench: Bench, tmp_path: Path) -> None:
-    """SPEC 11: they are opened when the run starts, and again when another engine retries it."""
-    store = f"sqlite:///{tmp_path}/runs.db"
-    plan = {
-        "steps": [step("say"), step("b.fails", "b", args={"message": "no"}, needs=["a"], retries=0)],
-        "mcp": {"b": bench.stdio(prefix="b.", tools=["fails", "echo"])},
-        "follow_up": {"steps": [step("c.echo", args={"text": "x"})], "mcp": {"c": bench.stdio(prefix="c.")}},
-    }
-    settings = {**bench.settings(), "reflection": {"max_step_retries": 0}}
-    settings["mcp"] = {"from_plans": True}
-
-    def say() -> int:
-        return 1
-
-    async with rerail.Engine(store, [say], settings) as engine:
-        assert "b.fails" not in engine.tools
-        result = await engine.run(plan)
-        assert result.failed_steps[0]["id"] == "b"
-        assert "b.fails" not in engine.tools  # they are the run's, not the engine's
-        assert "b.fails" in engine.tools_for(plan["mcp"])
-    async with rerail.Engine(store, [say], settings) as engine:
-        assert (await engine.retry(result.run_id)).steps["b"].attempts == 2
-        assert (await engine.run(plan)).steps["b"].error["message"].endswith("no")  # the same server, not another
-        other = {**plan, "mcp": {"b": bench.stdio()}}
-        with pytest.raises(rerail.PlanError, match="another MCP server of that name"):
-            await engine.start(other)
-    async with rerail.Engine(store, [say], {**settings, "mcp": {}}) as engine:
-        with pytest.raises(rerail.PlanError, match="from_plans"):
-            await engine.retry(result.run_id)
-    mine = {**settings, "mcp": {"servers": {**plan["mcp"], "c": plan["follow_up"]["mcp"]["c"]}}}
-    async with rerail.Engine(store, [say], mine) as engine:  # what the user named himself needs no permission
-        assert (await engine.retry(result.run_id)).steps["b"].attempts == 3
-
-
-async def test_the_servers_of_a_plan_are_there_for_its_own_runs_only(bench: Bench) -> None:
-    """H8, P5, M4: no other run may use their tools: not in its plan, nor by a change of it, nor by a mind's word."""
-    settings = {**bench.settings(), "reflection": {"max_step_retries": 1}, "retry": {"max_retry_rounds": 0}}
-    settings["mcp"] = {"from_plans": True}
-    servers = {"b": bench.stdio(prefix="b.")}
-    foreign = step("b.echo", "x", args={"text": "x"})
-    mind = ScriptedMind(
-        reflect={"category": "tool_error", "root_cause": "?", "alternatives": ["b.echo"], "confidence": 90},
-        repair={"step": {"tool": "b.echo", "args": {"text": "x"}}, "reason": "use theirs"},
-        replan={"plan": {"steps": [foreign]}, "reason": "use theirs"},
-    )
-
-    def bad() -> None:
-        raise RuntimeError("tool broken")
-
-    async with rerail.Engine("memory://", [bad], settings, mind) as engine:
-        owner = await engine.run({"steps": [foreign], "mcp": servers})
-        assert owner.success
-        accepted = next(e for e in await engine.events(owner.run_id) if e.type == "plan_accepted")
-        assert "b.echo" in accepted.brought and "bad" not in accepted.brought
+async def test_p5_a_plan_that_names_a_server_of_the_settings_is_refused_too(bench: Bench) -> None:
+    """P5, M4: servers are named in the settings alone; with `mcp` out of the plan the same steps run."""
+    plan = {"steps": [step("b.echo", args={"text": "x"})], "mcp": {"b": bench.stdio(prefix="b.")}}
+    async with rerail.Engine("memory://", [], {**bench.settings(), "mcp": {"servers": plan["mcp"]}}) as engine:
         with pytest.raises(rerail.PlanError) as refused:
-            await engine.start({"steps": [foreign]})
-        assert refused.value.faults[0].code == "UNKNOWN_TOOL"
-        failed = await engine.run({"steps": [step("bad", alternatives=[])]})
-        assert failed.status == "failed"
-        assert mind.asked and not [q.kind for q in mind.asked if "b.echo" in q.tools]
-        events = await engine.events(failed.run_id)
-        assert [e.type for e in events if e.type in ("recovered", "replanned")] == []
-        assert "b.echo" in str([e.faults for e in events if e.type == "plan_rejected"])
-        with pytest.raises(rerail.PlanError, match=r"b\.echo"):
-            await engine.repair(failed.run_id, "a", tool="b.echo", args={"text": "x"})
-        paused = await engine.start({"steps": [step("bad", confirm=True)]})
-        await engine.wait(paused)
-        with pytest.raises(rerail.PlanError, match=r"b\.echo"):
-            await engine.add(paused, [foreign])
-        # Whoever names the very same server may use it.
-        assert (await engine.run({"steps": [foreign], "mcp": servers})).success
-
-
-async def test_a_server_that_offers_more_later_gives_an_old_run_nothing_new(bench: Bench, tmp_path: Path) -> None:
-    """H8, M4: what a run was given is what its history says, whatever its server lists by now."""
-    store = f"sqlite:///{tmp_path}/runs.db"
-    settings = {**bench.settings(), "mcp": {"from_plans": True}}
-    servers = {"b": bench.stdio(prefix="b.")}
-    async with rerail.Engine(store, [], settings) as engine:
-        run = await engine.start({"steps": [step("b.echo", args={"text": "x"}, confirm=True)], "mcp": servers})
-        await engine.wait(run)
-        first = await engine.state(run)
-        assert first.brought is not None and "b.echo" in first.brought
-        given = engine.tools_for(servers)
-    async with rerail.Engine(store, [], settings) as engine:
-        await engine.equip(servers)
-        state = await engine.state(run)
-        state.brought = tuple(name for name in given if name != "b.put")  # as if it had not been listed then
-        assert set(engine.tools_for(servers)) - set(engine._host.specs_of(state)) == {"b.put"}
-        state.mcp = {"b": bench.stdio(prefix="b.", tools=["echo"])}  # another server of that name
-        assert "b.echo" not in engine._host.specs_of(state)
-
-
-async def test_a_follow_up_may_use_the_servers_of_its_parent(bench: Bench) -> None:
-    """T6, P5: what was checked when the parent started can run when it follows."""
-    settings = {**bench.settings(), "mcp": {"from_plans": True}}
-    plan = {
-        "steps": [step("b.echo", args={"text": "x"})],
-        "mcp": {"b": bench.stdio(prefix="b.")},
-        "follow_up": {"steps": [step("b.echo", args={"text": "y"})]},
-    }
-    async with rerail.Engine("memory://", [], settings) as engine:
-        result = await engine.run(plan)
-        async with asyncio.timeout(20):
-            while not (rows := await engine.list(parent=result.run_id)):  # noqa: ASYNC110 - it starts when it starts
-                await asyncio.sleep(0.02)
-        assert (await engine.wait(rows[0]["run_id"])).success
+            await engine.start(plan)
+        assert [fault.code for fault in refused.value.faults] == ["MCP_NOT_ALLOWED"]
+        result = await engine.run({"steps": plan["steps"]})
+        assert result.success
+        [accepted] = [event for event in await engine.events(result.run_id) if event.type == "plan_accepted"]
+        assert accepted.plan.mcp == {} and accepted.brought is None

@@ -53,17 +53,6 @@ def carried(tool: Tool) -> bytes:
         raise NotCarried(tell("error.ray.not_carried", tool=tool.spec.name, error=f"{error}"[:300])) from error
 
 
-def packed(values: tuple[Any, ...]) -> bytes:
-    """Other values on the same way; `NotCarried` says why they cannot be."""
-    from ray import cloudpickle
-
-    dumps: Callable[[Any], bytes] = cloudpickle.dumps
-    try:
-        return dumps(values)
-    except Exception as error:  # as above
-        raise NotCarried(tell("error.ray.not_carried_along", error=f"{error}"[:300])) from error
-
-
 @functools.lru_cache(maxsize=256)
 def unpacked(data: bytes) -> Any:
     """The tool that was carried here; kept, because finding it takes longer than most calls."""

@@ -563,4 +563,4 @@ def _first_line(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0][:300] or type(error).__name__
 
 
-__all__ = ["NotCarried", "RayExecutor", "in_rays_words", "join", "leave"]
+__all__ = ["NotCarried", "RayExecutor"]

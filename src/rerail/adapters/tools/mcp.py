@@ -284,11 +284,6 @@ class McpServers:
     def __init__(self) -> None:
         self._connections: dict[str, Connection] = {}
 
-    def known(self, name: str) -> McpServer | None:
-        """The server of that name, if it is open."""
-        found = self._connections.get(name)
-        return None if found is None else found.server
-
     async def open(self, servers: Iterable[McpServer]) -> list[McpTool]:
         """Connect to servers, all at once, and list their tools; `RerailError` names one that cannot be reached."""
         make = _connection()

@@ -33,26 +33,16 @@ CLUSTER: dict[str, dict[str, str]] = {
         " ray.env = {{working_dir = …}}",
         "zh": "节点 {node} 上无法加载工具 {tool}（{error}）；请在该节点安装它，或随任务发送其目录：ray.env = {{working_dir = …}}",
     },
-    "error.ray.not_carried_along": {
-        "en": "the model cannot be sent to the cluster ({error}); name one in the settings instead",
-        "zh": "无法把模型发送到集群（{error}）；请改为在设置中指定模型",
+    # Who drives a run: tombstones of `on="ray"`, `--on` and `ray.coordinator`.
+    "refuse.ray.coordinator": {
+        "en": "{what} is gone: runs are no longer driven by actors of a Ray cluster",
+        "zh": "{what} 已取消：任务不再由 Ray 集群中的 actor 执行",
     },
-    # Who drives a run.
-    "refuse.ray.queued": {
-        "en": "a run is left to workers, or driven on ray; not both",
-        "zh": "任务可以交给工作进程，或在 ray 上执行；不能两者都选",
-    },
-    "refuse.ray.where": {
-        "en": "a run can be driven on ray, or here; not on {on!r}",
-        "zh": "任务可以在 ray 上执行，或在本地执行；不能在 {on!r} 上执行",
-    },
-    "refuse.ray.store": {
-        "en": "a run on Ray needs a store that other processes can open by its address",
-        "zh": "在 Ray 上执行的任务需要其他进程能通过地址打开的存储",
-    },
-    "hint.ray.store": {
-        "en": "use Postgres: --store postgresql://HOST/DATABASE",
-        "zh": "请使用 Postgres：--store postgresql://HOST/DATABASE",
+    "hint.ray.coordinator": {
+        "en": "leave the run to a worker of the store: rerail start PLAN --queue (engine.submit), and rerail worker on any"
+        " machine; ray.steps = true still makes its steps Ray tasks",
+        "zh": "请把任务交给存储的工作进程：rerail start PLAN --queue（engine.submit），并在任意机器上运行 rerail worker；"
+        "ray.steps = true 仍会把步骤作为 Ray 任务执行",
     },
     # Workers.
     "cli.work.begun": {
@@ -64,10 +54,6 @@ CLUSTER: dict[str, dict[str, str]] = {
     "reason.work.left": {
         "en": "run {run} is left to others: {why}",
         "zh": "任务 {run} 留给其他工作进程：{why}",
-    },
-    "reason.work.waits": {
-        "en": "run {run} cannot be driven for now: {why}",
-        "zh": "任务 {run} 暂时无法继续：{why}",
     },
     "reason.work.no_store": {
         "en": "the store is out of reach for now: {error}",

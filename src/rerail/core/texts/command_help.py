@@ -141,10 +141,6 @@ COMMAND_HELP: dict[str, dict[str, str]] = {
         "en": "Leave it to a rerail worker that shares the store, here or on another machine.",
         "zh": "交给共享此存储的 rerail worker 执行，可在本机或其他机器上。",
     },
-    "cli.arg.run.on": {
-        "en": "Where the run is driven: ray, an actor of the cluster, which goes on elsewhere if its node dies.",
-        "zh": "任务在哪里执行：ray 表示由集群中的 actor 执行，节点失效后会在别处继续。",
-    },
     "cli.about.worker": {
         "en": "Drive the runs of a shared store that wait for somebody: those of start --queue, and those whose process"
         " died.\n\nA run needs tools that this worker was given (--tools, tools.modules); others are left to other"

@@ -39,10 +39,6 @@ PLANS: dict[str, dict[str, str]] = {
         "en": "{source} holds no steps; write a list of steps",
         "zh": "{source} 不含步骤；请写一个步骤列表",
     },
-    "refuse.plan.servers_by_name": {
-        "en": "mcp: expected servers by name, {{name: {{command: …}}}}, got {kind}",
-        "zh": "mcp：应为按名称列出的服务器 {{name: {{command: …}}}}，实际为 {kind}",
-    },
     "refuse.plan.of_step": {"en": "step {step!r}: {message}", "zh": "步骤 {step!r}：{message}"},
     "refuse.plan.more_faults": {"en": "… and {count} more", "zh": "……另有 {count} 处"},
     "refuse.plan.no_steps": {"en": "the plan has no steps; add at least one", "zh": "计划没有步骤；请至少添加一个"},
@@ -164,13 +160,19 @@ PLANS: dict[str, dict[str, str]] = {
     "plan.kind.steps": {"en": "step ids", "zh": "步骤编号"},
     "plan.key_twice": {"en": "the key {key!r} is there twice", "zh": "键 {key!r} 出现了两次"},
     "plan.key_text": {"en": "a key must be a text", "zh": "键必须是文本"},
-    "refuse.mcp.from_plans": {
-        "en": "the plan brings MCP servers of its own ({names}), and a plan may come from anywhere; if you trust it, name the servers in mcp.servers, or run it on the command line with mcp.from_plans = true",
-        "zh": "计划自带 MCP 服务器（{names}），而计划可能来自任何地方；如果信任它，请在 mcp.servers 中写出这些服务器，或在命令行上运行它并设置 mcp.from_plans = true",
+    "refuse.plan.mcp": {
+        "en": "the plan names MCP servers ({names}): servers are named in the settings. Write them under [mcp.servers] in"
+        " rerail.toml, and remove mcp from the plan",
+        "zh": "计划指定了 MCP 服务器（{names}），而服务器应在设置中指定。请把它们写在 rerail.toml 的 [mcp.servers] 下，"
+        "并从计划中删除 mcp",
     },
-    "refuse.mcp.name_taken": {
-        "en": "mcp.{name}: another MCP server of that name is open already; give it another name",
-        "zh": "mcp.{name}：已经打开了另一个同名的 MCP 服务器；请给它改名",
+    "refuse.mcp.from_plans": {
+        "en": "{what} is gone: plans no longer open MCP servers",
+        "zh": "{what} 已取消：计划不再启动 MCP 服务器",
+    },
+    "hint.mcp.from_plans": {
+        "en": "remove it, and name the servers of your plans in the settings under [mcp.servers]",
+        "zh": "请删除它，并在设置的 [mcp.servers] 中指定计划所用的服务器",
     },
     "plan.server": {"en": "MCP server {server!r}", "zh": "MCP 服务器 {server!r}"},
     "plan.own_tool": {"en": "a tool of yours", "zh": "您自己的工具"},

@@ -128,7 +128,12 @@ RUNS: dict[str, dict[str, str]] = {
         "en": "the change was refused; the plan stays as it was",
         "zh": "修改被拒绝；计划保持不变",
     },
-    "refuse.run.no_servers": {"en": "this engine opens no MCP servers", "zh": "此引擎不启动 MCP 服务器"},
+    "refuse.run.mcp": {
+        "en": "the run's plan names MCP servers ({names}), which plans no longer open. Name them in the settings under"
+        " [mcp.servers], as the plan has them: rerail logs {run} --json",
+        "zh": "此任务的计划指定了 MCP 服务器（{names}），计划不再启动服务器。请按计划中的写法"
+        "（rerail logs {run} --json）在设置的 [mcp.servers] 中指定它们",
+    },
     "refuse.run.repair_unchanged": {
         "en": "nothing of the step changes; give args, remove, tool or needs",
         "zh": "步骤没有任何变化；请给出 args、remove、tool 或 needs",

@@ -57,14 +57,6 @@ SERVER: dict[str, dict[str, str]] = {
         "en": "the body is larger than {limit} bytes",
         "zh": "请求正文超过 {limit} 字节",
     },
-    "refuse.server.no_cluster": {
-        "en": "this server has no Ray cluster to run it on",
-        "zh": "此服务器没有可用的 Ray 集群",
-    },
-    "hint.server.no_cluster": {
-        "en": "set ray.address where the server is started",
-        "zh": "在启动服务器处设置 ray.address",
-    },
     "refuse.server.busy": {
         "en": "{limit} requests are under way already, and there may be no more",
         "zh": "正在处理的请求已有 {limit} 个，达到上限",

@@ -118,7 +118,6 @@ SETUP: dict[str, dict[str, str]] = {
         "en": "two tools are named {name!r}; give one of them another name",
         "zh": "有两个工具都名为 {name!r}；请给其中一个改名",
     },
-    "refuse.settings.plan_faulty": {"en": "the plan cannot be run:", "zh": "计划无法执行："},
     "refuse.settings.two_tools_of_servers": {
         "en": "two tools are named {name!r}: one of MCP server {server!r}, one of {other}",
         "zh": "有两个工具都名为 {name!r}：一个来自 MCP 服务器 {server!r}，一个来自{other}",
@@ -185,6 +184,7 @@ SETUP: dict[str, dict[str, str]] = {
     "source.command_line": {"en": "command line", "zh": "命令行"},
     "source.environment": {"en": "environment {name}", "zh": "环境变量 {name}"},
     "source.default": {"en": "default", "zh": "默认值"},
+    "setting.key": {"en": "{name} ({source})", "zh": "{name}（{source}）"},
     "setting.table": {"en": "table [{table}]", "zh": "表 [{table}]"},
     "setting.expected": {
         "en": "Expected `{expected}`, got `{kind}`{where}",
