@@ -6,8 +6,9 @@
     ├── Refused             a wish the run's state does not allow
     └── SettingsError       a setting is unknown or has a wrong value
 
-Tools raise `ToolError`, `RateLimited` and `NotDone`; any other exception is classified. What goes wrong in the world is data in
-an event, never one of these: they are for a caller's mistake, or for a store that cannot be trusted any more.
+Tools raise `ToolError`, `RateLimited` and `NotDone`; any other exception is classified. What goes wrong in the world
+is data in an event, never one of these: they are for a caller's mistake, or for a store that cannot be trusted any
+more.
 """
 
 from __future__ import annotations

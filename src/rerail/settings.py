@@ -194,7 +194,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
 LOWEST: dict[str, float] = {
     "run.concurrency": 0, "run.tool_concurrency": 0, "run.provider_concurrency": 0, "run.step_timeout": 0.001,
     "run.max_attempts": 0, "run.max_tokens": 0, "run.max_cost": 0,
-    "run.max_seconds": 0, "evaluation.settle": 0, "tools.idempotent_for": 0, "retry.backoff_base": 0, "retry.backoff_factor": 1, "retry.backoff_cap": 0,
+    "run.max_seconds": 0, "evaluation.settle": 0, "tools.idempotent_for": 0,
+    "retry.backoff_base": 0, "retry.backoff_factor": 1, "retry.backoff_cap": 0,
     "retry.max_wait": 0, "retry.max_retry_rounds": 0, "retry.max_retries": 0, "reflection.max_step_retries": 0,
     "reflection.max_single_step_repairs": 0, "reflection.max_task_replanning_attempts": 0,
     "reflection.max_consecutive_failures": 0, "artifacts.memory": 0, "artifacts.ttl_hours": 0,

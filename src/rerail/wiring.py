@@ -375,6 +375,7 @@ class Engine(core.Engine):
             limits=Limits(),
             notifier=notifier or make_notifier(settings),
             history_window=settings.evaluation.history_window,
+            silent_is_dead=settings.workers.silent_is_dead,
             observe=_observers(observe, log_event if settings.log.verbose else None, self._tracing),
         )
         self.settings = settings

@@ -184,7 +184,7 @@ def _before_repeat(state: State, tools: Tools, track: Track, now: float) -> Acti
         return None
     if effects.lost and not track.is_covered(now):
         return Note(tuple(lapsed(state, tools, track, now)))
-    stale = 0 <= effects.looked_at and not 0 <= now - effects.looked_at <= LOOK_FRESH
+    stale = effects.looked_at >= 0 and not 0 <= now - effects.looked_at <= LOOK_FRESH
     return Look(track.id, track.attempt) if call.verifiable and stale else None
 
 

@@ -139,7 +139,9 @@ def answer_doubt(state: State, tools: Tools, track: Track, now: float) -> list[E
         return [_reflected(case, Rung.SKIP), ev.StepSkipped(track.id, "SKIP_OPTIONAL", message, "rules")]
     if wanted != "fail":
         return []
-    doubt = Error("IN_DOUBT", Category.PERMANENT, say("error.IN_DOUBT", reason=error.message), data={"reason": error.message})
+    doubt = Error(
+        "IN_DOUBT", Category.PERMANENT, say("error.IN_DOUBT", reason=error.message), data={"reason": error.message}
+    )
     return [ev.StepFailed(track.id, track.attempt, doubt, called=False)]
 
 

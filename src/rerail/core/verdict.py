@@ -169,7 +169,9 @@ def doubts_of(state: State) -> tuple[str, ...]:
     settled = (Phase.PENDING, Phase.RUNNING, Phase.BACKOFF, Phase.HURT)  # a call under the same key is under way
     open_ = {name for name, track in state.unsettled.items() if track.phase not in settled}
     return tuple(
-        track.id for track in state.tracks.values() if track.phase is Phase.DOUBT and not track.question or track.id in open_
+        track.id
+        for track in state.tracks.values()
+        if (track.phase is Phase.DOUBT and not track.question) or track.id in open_
     )
 
 

@@ -91,7 +91,15 @@ class RunResult:
         plain = {name: getattr(self, name) for name in self.__slots__}
         plain["steps"] = {step_id: row.to_dict() for step_id, row in self.steps.items()}
         plain["exec"] = dict(self.exec)
-        for name in ("failed_steps", "consequences", "disputed", "waiting_on", "never_started", "retry_history", "in_doubt"):
+        for name in (
+            "failed_steps",
+            "consequences",
+            "disputed",
+            "waiting_on",
+            "never_started",
+            "retry_history",
+            "in_doubt",
+        ):
             plain[name] = [dict(item) if isinstance(item, Mapping) else item for item in getattr(self, name)]
         return plain
 

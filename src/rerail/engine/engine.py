@@ -91,7 +91,7 @@ class Engine(Foreseer):
         super().__init__(host, worker=worker)
         self._remembers = remembers
         self._policy, self._by, self._version = policy, by, version
-        self._today = Today(host.specs, policy)
+        self._today = Today(host.specs, policy, host.runs, host.silent_is_dead)
         self._origin, self._ttl = tuple(origin), ttl
         self._entrusted: set[str] = set()  # runs that this engine left to others, who will not leave them alone
         self._leaving = self._closing = False
@@ -522,7 +522,7 @@ class Engine(Foreseer):
             if wish.action not in CALLS_NOTHING:
                 await self._refuse_kin(run, outlived=True)
             await cleared(self._host, loop.state)  # whoever was to do it may have been killed before
-            loop.note(*self._today.mending(loop.state, self._by))
+            loop.note(*self._today.mending(loop.state, self._by, loop.predecessor))
             with refusals():
                 loop.apply(wish)
             await loop.commit()  # what was granted is there, whatever dies next
@@ -669,7 +669,7 @@ class Engine(Foreseer):
         """Become the owner, and write down that the run is retried: nobody else does the same any more."""
         loop = await self._take_alone(state.run, head, state, take_over=take_over)
         try:
-            loop.note(*self._today.mending(loop.state, self._by))
+            loop.note(*self._today.mending(loop.state, self._by, loop.predecessor))
             preview = self._foreseen(loop.state, who, asked)
             self._need_tools(loop.state, preview)
             loop.note(*preview.events)
@@ -734,7 +734,7 @@ class Engine(Foreseer):
         try:
             self._refuse_resume(loop.state)
             self._need_tools(loop.state)
-            loop.note(*self._today.mending(loop.state, by or self._by, resumed=True))
+            loop.note(*self._today.mending(loop.state, by or self._by, loop.predecessor, resumed=True))
             await loop.commit()
             await cleared(self._host, loop.state)  # whoever was to do it may have been killed before
             above = await self._above(loop.state)
@@ -796,7 +796,7 @@ class Engine(Foreseer):
         except Refused:
             return False  # somebody was faster
         try:
-            loop.note(*self._today.mending(loop.state, by or self._by, resumed=True, as_started=True))
+            loop.note(*self._today.mending(loop.state, by or self._by, loop.predecessor, resumed=True, as_started=True))
             await loop.commit()
             await cleared(self._host, loop.state)  # whoever was to do it may have been killed before
             above = await self._above(loop.state)

@@ -65,7 +65,9 @@ def from_exception(error: BaseException, patterns: Patterns, errors: Errors = ""
     category = getattr(error, "category", None)
     if not isinstance(category, Category):
         category = classify(Evidence(message, code, names, status, exit_code, suggest is not None), patterns)
-    data = Error(code or broke or "TOOL_FAILED", category, message, names[0] if names else "", _trace(error), status, suggest)
+    data = Error(
+        code or broke or "TOOL_FAILED", category, message, names[0] if names else "", _trace(error), status, suggest
+    )
     wait = _retry_after(error, code, status)
     if errors == "not_done":
         certainty = Certainty.NOT_DONE
@@ -214,8 +216,8 @@ def _retry_after(error: BaseException, code: str | None, status: int | None) -> 
         return None
     value = getattr(error, "retry_after", None)
     if value is None:
-        headers = getattr(getattr(error, "response", error), "headers", None)
-        value = headers.get("Retry-After") if isinstance(headers, Mapping) or hasattr(headers, "get") else None
+        headers: Any = getattr(getattr(error, "response", error), "headers", None)
+        value = headers.get("Retry-After") if hasattr(headers, "get") else None
         value = float(value) if isinstance(value, str) and value.strip().isdecimal() else None
     good = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
     return float(value) if good else None  # type: ignore[arg-type]  # a number, as seen

@@ -115,7 +115,7 @@ class Looker:
                     return await self._once(launch, output)
             except NotYet:
                 return Sight(Saw.UNKNOWN, reason="not_yet")
-            except (Exception, SystemExit) as error:
+            except (Exception, SystemExit) as error:  # noqa: BLE001  # a look that fails is data
                 problem = f"{type(error).__name__}: {error}"[:300]
         return Sight(Saw.UNKNOWN, reason=say("reason.verify_raised", error=problem))
 
@@ -139,7 +139,7 @@ class Looker:
                 with self.outside(getattr(launch.tool, "looks_outside", False)):
                     seen = await launch.tool.probe(launch.args, launch.ctx)
             return unpack(pack(seen).data)
-        except (Exception, SystemExit):
+        except (Exception, SystemExit):  # noqa: BLE001  # as above
             return None
 
     def outside(self, outside: bool) -> AbstractContextManager[None]:
@@ -149,13 +149,12 @@ class Looker:
 
 def _sight(found: Any) -> Sight:
     """What a `verify` function answered."""
-    match found:
-        case Verified():
-            return Sight(Saw.THERE, found.output)
-        case Partial():
-            return Sight(Saw.PARTIAL, reason=_words(found.what))
-        case None:
-            return Sight(Saw.UNKNOWN, reason=say("reason.verify_unknown"))
+    if isinstance(found, Verified):
+        return Sight(Saw.THERE, found.output)
+    if isinstance(found, Partial):
+        return Sight(Saw.PARTIAL, reason=_words(found.what))
+    if found is None:
+        return Sight(Saw.UNKNOWN, reason=say("reason.verify_unknown"))
     if found is NotYet or isinstance(found, NotYet):
         raise NotYet
     if found is Verified or found is Partial:

@@ -31,11 +31,20 @@ from rerail.core.policy import Rung
 from rerail.core.refs import HOLE, MissingPath, Template, compile_args, resolve
 from rerail.core.state import State
 from rerail.core.texts import say, tell
-from rerail.core.tools import ToolSpec
+from rerail.core.tools import Runs, ToolSpec
 from rerail.core.track import Phase, Track, signature
 from rerail.core.values import pack, unpack
 from rerail.core.verdict import run_status
-from rerail.engine.arguments import Before, InputsNotLoaded, Lookup, files_damaged, holes_in, nulled, path_missing, with_args
+from rerail.engine.arguments import (
+    Before,
+    InputsNotLoaded,
+    Lookup,
+    files_damaged,
+    holes_in,
+    nulled,
+    path_missing,
+    with_args,
+)
 from rerail.engine.asking import Answered, Inquiry, conclusions
 from rerail.engine.failures import from_code
 from rerail.engine.files import Wanted, damaged, declared, files_read, place
@@ -95,6 +104,14 @@ class Host:
     history_window: tuple[int, int] = (5, 12)
     notifier: Notifier | None = None  # who tells people that a run ended or waits
     observe: Callable[[Record], None] | None = None  # told of each event once it is durable
+    silent_is_dead: bool = False  # a supervisor sees to it that an owner that falls silent acts no more
+
+    def runs(self, tool: str) -> Runs:
+        """Where calls of a tool are at work; of one that is not here anything may be true."""
+        found, elsewhere = self.tools.get(tool), self.performer.elsewhere
+        if found is None or (elsewhere is not None and elsewhere.takes(found)):
+            return "request"
+        return found.spec.runs
 
 
 class Predecessor(StrEnum):
@@ -490,7 +507,7 @@ class RunLoop:
             raise StoreError(tell("refuse.run.taken_over", run=batch.run), code) from error
 
     async def _hold(self) -> None:
-        """Make sure that the run is still ours: a process that was stopped may wake up after it was taken over (E11)."""
+        """Make sure that the run is still ours: a process that was frozen may wake up after it was replaced (E11)."""
         asked = self.term.asked()
         try:
             await self._patiently(lambda: self.host.store.renew(self.lease, self.host.clock.now()))

@@ -472,9 +472,7 @@ class Performer:
         made = _artifacts(launch, packed.digest, size)
         return Outcome(step, attempt, [*made, done], {packed.digest: packed.data} if blob else None)
 
-    def _failed(
-        self, launch: Launch, failure: Failure, *, acting: bool = False, sight: Sight | None = None
-    ) -> Outcome:
+    def _failed(self, launch: Launch, failure: Failure, *, acting: bool = False, sight: Sight | None = None) -> Outcome:
         """What happened, as an event: the kernel, which knows the effect, says what follows."""
         elapsed = asyncio.get_running_loop().time() - launch.started
         tokens, cost = _usage(launch)
@@ -493,15 +491,14 @@ class Performer:
         """Whether the effect of a call that did not succeed is there, all the same."""
         sight = await self.looks.look(launch, None, launch.patience)
         step, attempt = launch.step.id, launch.attempt
-        told = {"looks": sight.looks, "waited": sight.waited}
-        reason = sight.reason
+        looks, waited, reason = sight.looks, sight.waited, sight.reason
         if sight.saw is Saw.THERE and launch.workspace is not None:
             unsound = await self._left_files(launch, launch.workspace)
             failed = unsound.events[0] if unsound is not None else None
             if isinstance(failed, ev.StepFailed):
                 sight, reason = Sight(Saw.UNKNOWN), failed.error.message
         if sight.saw is not Saw.THERE:
-            event = ev.StepVerified(step, attempt, str(sight.saw), reason=reason, **told)
+            event = ev.StepVerified(step, attempt, str(sight.saw), reason=reason, looks=looks, waited=waited)
             return Outcome(step, attempt, [event], look=True)
         output, packed = self._supplied(launch, sight)
         # A null that was supplied is what the tool answers, and no hole.
@@ -509,7 +506,8 @@ class Performer:
         blob, size = len(packed.data) > INLINE, len(packed.data)
         event = ev.StepVerified(
             step, attempt, "there", None if blob else output, packed.digest, size, blob, hole,
-            say("reason.not_called_again"), {path: seen.digest for path, seen in (launch.files or {}).items()}, **told,
+            say("reason.not_called_again"), {path: seen.digest for path, seen in (launch.files or {}).items()},
+            looks, waited,
         )  # fmt: skip
         made = _artifacts(launch, packed.digest, size)
         return Outcome(step, attempt, [*made, event], {packed.digest: packed.data} if blob else None, look=True)

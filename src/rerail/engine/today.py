@@ -6,7 +6,7 @@ Rules of this file:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,13 +15,14 @@ import msgspec
 from rerail.core import events as ev
 from rerail.core.events import Event
 from rerail.core.fold import evolve
-from rerail.core.plan import Fault, Plan
+from rerail.core.plan import Effect, Fault, Plan
 from rerail.core.policy import Policy
 from rerail.core.state import State
 from rerail.core.texts import tell
-from rerail.core.tools import ToolSpec
-from rerail.core.track import Phase
+from rerail.core.tools import Runs, ToolSpec
+from rerail.core.track import Phase, Track
 from rerail.engine.failures import from_code
+from rerail.engine.loop import Predecessor
 from rerail.errors import PlanError
 
 
@@ -31,6 +32,8 @@ class Today:
 
     specs: Mapping[str, ToolSpec]
     policy: Policy
+    runs: Callable[[str], Runs]  # where calls of a tool are at work
+    silent_is_dead: bool = False  # a supervisor sees to it
 
     def mending(
         self,

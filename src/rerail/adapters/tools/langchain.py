@@ -19,8 +19,8 @@ from rerail.adapters.tools.specs import Looks, Options, make_spec
 from rerail.core.plan import Effect
 from rerail.core.schema import problems
 from rerail.core.texts import tell
-from rerail.core.values import NotJson, pack
 from rerail.core.tools import Runs
+from rerail.core.values import NotJson, pack
 from rerail.errors import ToolError
 
 

@@ -233,7 +233,7 @@ class McpTool(Looks):
             if ctx is not None:
                 ctx.progress(progress / total if total else None, message or "")
 
-        meta = {KEY_META: ctx.key} if ctx is not None and ctx.key and self.spec.effect is not Effect.READ else None
+        meta: Any = {KEY_META: ctx.key} if ctx is not None and ctx.key and self.spec.effect is not Effect.READ else None
         fence = ctx.ensure_owner if isinstance(ctx, Context) else None
         return output_of(await self._connection.call(self._theirs, args, tell, meta, fence), self._parse)
 

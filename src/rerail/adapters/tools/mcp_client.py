@@ -31,6 +31,7 @@ from mcp_types import (
     URL_ELICITATION_REQUIRED,
     CallToolResult,
     Implementation,
+    RequestParamsMeta,
     Tool,
 )
 from pydantic import ValidationError
@@ -78,7 +79,7 @@ class Connection:
         name: str,
         args: dict[str, Any],
         progress: ProgressFnT | None = None,
-        meta: dict[str, Any] | None = None,
+        meta: RequestParamsMeta | None = None,
         fence: Callable[[], None] | None = None,
     ) -> CallToolResult:
         """Call a tool; a server that forgot our session refused the call, so it is made again, once.
@@ -95,7 +96,7 @@ class Connection:
         name: str,
         args: dict[str, Any],
         progress: ProgressFnT | None,
-        meta: dict[str, Any] | None,
+        meta: RequestParamsMeta | None,
         fence: Callable[[], None] | None,
     ) -> CallToolResult:
         held, client = await self._connected()
