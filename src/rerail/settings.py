@@ -188,7 +188,6 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "reflection.mode": ("hybrid", "rules", "model"),
     "reflection.replan": ("keep", "full"),
     "store.durability": ("full", "normal"),
-    "run.on_doubt": ("wait", "fail"),
 }
 # Lowest value that makes sense; 0 switches a limit off where the contract says so.
 LOWEST: dict[str, float] = {

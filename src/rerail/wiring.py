@@ -263,6 +263,17 @@ def _as_shell(data: Any) -> Any:
     return data if isinstance(data, Mapping) else {"argv": data}
 
 
+def _with_keys(specs: dict[str, ToolSpec], settings: Settings) -> dict[str, ToolSpec]:
+    """The specs with what the settings say of how long services remember the keys of calls (E2)."""
+    for name, seconds in settings.tools.idempotent_for.items():
+        spec = specs.get(name)
+        if spec is not None and not spec.keyed:
+            raise SettingsError(tell("tool.faulty", name=name, message=tell("tool.no_key")))
+        if spec is not None:
+            specs[name] = replace(spec, idempotent_for=seconds)
+    return specs
+
+
 class _Toolbox:
     """An engine's tools and their specs, and the MCP servers that add to both while it is open."""
 
@@ -353,7 +364,7 @@ class Engine(core.Engine):
         address = store if store is not None else settings.store.url
         found = make_store(address, settings) if isinstance(address, str) else address
         adapters = make_tools(tools, settings)
-        specs: dict[str, ToolSpec] = {name: tool.spec for name, tool in adapters.items()}
+        specs = _with_keys({name: tool.spec for name, tool in adapters.items()}, settings)
         scrub = Scrub(secrets_of(settings, specs.values(), os.environ))
         self._toolbox = _Toolbox(adapters, specs, settings)
         clock = clock or SystemClock()

@@ -179,11 +179,11 @@ def test_what_a_person_resolves_is_what_was_said() -> None:
 
 
 def test_a_doubt_is_answered_by_yes_no_or_once_more() -> None:
-    """E3: no is a permanent failure, once more a call under a new key."""
+    """E2, E3: no is a permanent failure, once more the same call under its own key."""
     acted, told = commands.resolve_failed(after(*DOUBT), "a", "ann")
     assert acted == ev.Acted("resolve", "ann", "a", outcome="failed") and isinstance(told, ev.StepFailed)
     assert (told.error.code, told.attempt, told.called) == ("RESOLVED_FAILED", 1, False)
-    course = Course(("a",), automatic=False, fresh=("a",))
+    course = Course(("a",), automatic=False)
     assert commands.resolve_rerun(after(*DOUBT), "a", "ann") == [
         ev.Acted("resolve", "ann", "a", outcome="rerun", course=course)
     ]

@@ -485,9 +485,11 @@ def test_a_cancelled_run_does_not_wait_for_a_tool_that_ignores_it() -> None:
     virtual_run(main)
 
 
-def test_a_tool_that_answers_its_cancellation_with_an_error_or_a_value() -> None:
-    """X4: it was cut off all the same; a `once` tool is in doubt."""
-    for answer in (ValueError("cleaning up failed"), {"v": 1}):
+def test_v8_a_tool_that_answers_its_cancellation_with_an_error_or_a_value() -> None:
+    """X4, V8: an error says nothing of the effect of a `once` call; an answer that comes late is its answer."""
+    for answer, status, step in (
+        (ValueError("cleaning up failed"), "waiting", "in_doubt"), ({"v": 1}, "completed", "succeeded"),
+    ):  # fmt: skip
 
         async def a(answer: Any = answer) -> Any:
             try:
@@ -499,8 +501,8 @@ def test_a_tool_that_answers_its_cancellation_with_an_error_or_a_value() -> None
 
         tool = rerail.tool(a, schema={"type": "object"}, effect="once")
         result, _ = run([tool], settings={"run": {"step_timeout": 5}, **PLAIN})
-        assert (result.status, result.steps["a"].status) == ("waiting", "in_doubt")
-        assert result.steps["a"].error["code"] == "TIMEOUT"
+        assert (result.status, result.steps["a"].status) == (status, step)
+        assert step == "succeeded" or result.steps["a"].error["code"] == "TIMEOUT"
 
 
 def test_a_tool_that_cancels_itself() -> None:

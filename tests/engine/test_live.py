@@ -13,7 +13,7 @@ import pytest
 
 import rerail
 from rerail.adapters.stores.memory import MemoryStore
-from rerail.errors import PlanError, RateLimited, Refused, ToolError
+from rerail.errors import NotDone, PlanError, RateLimited, Refused, ToolError
 from rerail.ports import Batch
 from rerail.testing.scripted import ScriptedMind, Took, World
 from rerail.testing.virtual import VirtualClock, virtual_run
@@ -394,12 +394,19 @@ def test_a_lost_answer_of_a_once_tool_is_a_doubt(error: Exception) -> None:
     assert world.calls_of("a") == 2
 
 
-@pytest.mark.parametrize("error", [DOWN, ToolError("no"), RuntimeError("x"), {"success": False, "error": "no"}])
-def test_explicit_errors_and_refused_connections_are_no_doubt(error: Any) -> None:
-    """X4: it is known that it did not happen."""
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (ToolError("no"), "failed"), (NotDone(RuntimeError("x")), "failed"), (NotDone("not sent"), "failed"),
+        (DOWN, "in_doubt"), (RuntimeError("x"), "in_doubt"), ({"success": False, "error": "no"}, "in_doubt"),
+        (ToolError("no", lost=True), "in_doubt"),
+    ],
+)  # fmt: skip
+def test_x4_only_what_says_so_is_known_not_to_have_happened(error: Any, status: str) -> None:
+    """X4: any other exception may come after the effect, as may an answer that says it failed."""
     world = World(a=[error]).option("a", effect="once")
     result, _ = history(world, plan(("a",)), settings=PLAIN)
-    assert result.steps["a"].status == "failed"
+    assert (result.steps["a"].status, world.calls_of("a")) == (status, 1)
 
 
 def test_a_cancelled_once_call_is_in_doubt_also_when_the_run_is_stopped() -> None:
@@ -1206,7 +1213,8 @@ def test_verify_by_a_tool_call() -> None:
     world = World(k=[{"id": 9}], look=[{"row": {"done": False, "x": 1}}, {"row": {"done": True, "x": 2}, "more": 1}])
     result, events = history(world, what)
     assert result.success
-    assert [dict(call.args) for call in world.calls if call.tool == "look"] == [{"id": 9}, {"id": 9}]
+    # Not there after the call; there right before it is repeated, but without its output; there after that.
+    assert [dict(call.args) for call in world.calls if call.tool == "look"] == [{"id": 9}] * 3
     assert world.calls_of("a") == 2
     assert of(events, "step_failed")[0].error.code == "VERIFY_FAILED"
     assert str(of(events, "step_failed")[0].error.category) == "tool_error"
@@ -1516,14 +1524,14 @@ def wrapped(inner: Exception, how: str) -> Exception:
         (ConnectionError("reset"), 1), (lambda: wrapped(ConnectionResetError("reset"), "cause"), 1),
         (wrapped(TimeoutError(), "reason"), 1), (wrapped(ConnectionResetError("x"), "args"), 1),
         (lambda: wrapped(wrapped(BrokenPipeError("x"), "cause"), "args"), 1), (ToolError("who knows", lost=True), 1),
-        (ConnectionRefusedError("no"), 4), (wrapped(ConnectionRefusedError("no"), "reason"), 4),
-        (RuntimeError("an error of its own"), 4), (ToolError("it did not happen"), 4),
+        (ConnectionRefusedError("no"), 1), (wrapped(ConnectionRefusedError("no"), "reason"), 1),
+        (RuntimeError("an error of its own"), 1), (ToolError("it did not happen"), 4),
     ],
     ids=["bare", "by cause", "by reason", "by argument", "deep", "its own word", "refused", "refused below", "odd",
          "its own failure"],
 )  # fmt: skip
 def test_a_once_call_whose_answer_may_be_lost_is_not_made_again(error: Any, calls: int) -> None:
-    """X4, E3: also where a library wrapped what happened; what was never sent, or says itself that it failed, is."""
+    """X4, E3: whatever a function raises; only what says itself that nothing happened is tried again."""
     world = World(a=[error]).option("a", effect="once")
     settings = {"retry": {"max_retry_rounds": 0}}
     result, _ = history(world, plan(("a",)), settings=settings)
@@ -1532,12 +1540,12 @@ def test_a_once_call_whose_answer_may_be_lost_is_not_made_again(error: Any, call
 
 
 @pytest.mark.parametrize(
-    ("there", "status", "calls"), [(True, "succeeded", 1), (False, "succeeded", 2), (RuntimeError("?"), "succeeded", 2)]
+    ("there", "status", "calls"), [(True, "succeeded", 1), (False, "succeeded", 2), (RuntimeError("?"), "in_doubt", 1)]
 )
 def test_where_somebody_can_look_that_comes_before_a_once_call_is_made_again(
     there: Any, status: str, calls: int
 ) -> None:
-    """V8: an error that the tool did not word itself may hide an effect; a look that cannot tell changes nothing."""
+    """V8: an error that the tool did not word itself may hide an effect; a look that cannot tell leaves the doubt."""
     seen: list[str] = []
 
     def look(output: Any) -> bool:
@@ -1552,17 +1560,24 @@ def test_where_somebody_can_look_that_comes_before_a_once_call_is_made_again(
     assert seen[0] == "before"
 
 
-def test_what_a_tool_says_itself_needs_no_look() -> None:
-    """V8, X4: an explicit error of the tool is an ordinary failure."""
-    looks: list[Any] = []
+@pytest.mark.parametrize(
+    ("found", "probe", "status", "calls"),
+    [(True, False, "in_doubt", 1), (True, True, "succeeded", 1), (False, False, "succeeded", 2)],
+)
+def test_v8_a_refusal_of_the_tool_is_looked_behind(found: bool, probe: bool, status: str, calls: int) -> None:
+    """V8: "nothing happened" and a look that finds the effect contradict each other, unless the look compares.
+
+    Where both agree, nothing is waited for.
+    """
 
     def look(output: Any) -> bool:
-        looks.append(output)
-        return True
+        return found if output is None else True
 
-    world = World(a=[ToolError("no funds yet"), {"v": 1}]).option("a", effect="once", verify=look)
-    result, _ = history(world, plan(("a",)))
-    assert result.success and looks == [{"v": 1}]
+    options: dict[str, Any] = {"probe": lambda: 0} if probe else {}
+    world = World(a=[ToolError("card declined"), {"v": 1}]).option("a", effect="once", verify=look, **options)
+    result, events = history(world, plan(("a",)))
+    assert (result.steps["a"].status, world.calls_of("a")) == (status, calls)
+    assert all(event.waited == 0 for event in of(events, "step_verified"))
 
 
 # -- T6: follow-ups -----------------------------------------------------------------------------------------------

@@ -239,7 +239,7 @@ def test_a_suggestion_that_would_repeat_an_effect_is_not_followed() -> None:
         ]
     }
     mind = ScriptedMind(reflect={"category": "parameter_error", "suggestion": {"n": 5}})
-    world = World(pay=[{"ok": 1}, ODD]).option("pay", effect="once")
+    world = World(pay=[{"ok": 1}, ToolError("odd")]).option("pay", effect="once")
     result, _, story = history(world, what, mind)
     assert [dict(call.args) for call in world.calls] == [{"n": 5}, {"n": 6}]
     assert result.steps["q"].error["code"] == "ONCE_REPEATED" and "what step 'p' has done" in story

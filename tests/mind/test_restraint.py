@@ -19,10 +19,12 @@ from rerail.mind.restraint import KEPT, KEPT_IN_A_RUN, repeated, restrained
 OTHER: dict[str, Any] = {
     "effect": Effect.ONCE, "trust_output": True, "fallback": Fallback(value="x"), "retries": 7, "timeout": 9.0,
     "check": Check(non_empty=True), "verify": Verify("t"), "produces": (Produced("a.txt"),), "critical": False,
+    "on_doubt": "fail", "settle": 60.0, "idempotent_for": 5.0,
 }  # fmt: skip
 WISHED: dict[str, Any] = {
     "effect": Effect.READ, "trust_output": False, "fallback": Fallback(value="made up"), "retries": 99, "timeout": 1e6,
     "check": Check(), "verify": Verify("u"), "produces": (Produced("b.txt"),), "critical": False,
+    "on_doubt": "wait", "settle": 1.0, "idempotent_for": 1e6,
 }  # fmt: skip
 
 

@@ -60,6 +60,8 @@ ALL: dict[str, Code] = {
         Code("SUSPECT_OUTPUT", "The tool reported success, but its output looks like an error.", _O),
         Code("CHECK_FAILED", "The output does not meet the step's or the tool's check.", _O),
         Code("VERIFY_FAILED", "The tool reported success, but verify did not find the effect.", _O),
+        Code("IN_DOUBT", "Whether the effect of a `once` call happened is unknown, and `on_doubt` is `fail`.", _X),
+        Code("OWNER_LOST", "The process may not own the run any more; the tool was not called.", _T),
         Code("EXIT_STATUS", "The command ended with a non-zero exit status."),
         Code("HTTP_STATUS", "The HTTP response carries an error status."),
         Code("HOST_NOT_ALLOWED", "The HTTP host is not in tools.allow_hosts.", _X),
@@ -142,6 +144,9 @@ ALL: dict[str, Code] = {
         Code("TOOLS_UNREADABLE", "The tools file or module could not be loaded."),
     )
 }
+
+# The codes of a call that did not answer: of any other failure the tool has said something.
+NO_ANSWER = frozenset({"TIMEOUT", "ANSWER_LOST", "CONNECTION_LOST"})
 
 # What may be wrong with a plan, or with a change of one; `HOLE_POSSIBLE` is a warning.
 FAULTS: dict[str, str] = {

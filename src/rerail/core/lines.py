@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rerail.core import events as ev
+from rerail.core.codes import NO_ANSWER
 from rerail.core.events import Event
+from rerail.core.plan import Effect
 from rerail.core.policy import Rung
 from rerail.core.state import State
 from rerail.core.texts import at_once, reason_in, retold, say, span
@@ -175,7 +177,12 @@ class Lines:
         error = event.error
         # A person's word on a call in doubt is no call itself, and comes after one.
         called = event.called or error.code == "RESOLVED_FAILED"
-        key = "lost" if event.lost else "failed" if called else "failed_before"
+        key = "failed" if called else "failed_before"
+        track = self._state.tracks.get(event.step)
+        if event.lost and error.code in NO_ANSWER:
+            key = "lost"
+        elif event.lost and track is not None and track.call is not None and track.call.effect is Effect.ONCE:
+            key = "unsure"
         if event.not_now is not None and not event.lost:
             key = "not_now"
         message = reason_in(self.lang, error.code, error.message, error.data)
@@ -184,7 +191,8 @@ class Lines:
 
     def verified(self, event: ev.StepVerified) -> Said:
         reason = self.say("why.and", reason=self.told(event.reason)) if event.reason else ""
-        return "heal", event.step, self._said(f"verified.{event.effect}", reason=reason)
+        waited = self.say("why.waited", looks=event.looks, waited=span(event.waited)) if event.looks > 1 else ""
+        return "heal", event.step, self._said(f"verified.{event.effect}", reason=reason) + waited
 
     def skipped(self, event: ev.StepSkipped) -> Said:
         track, message = self._state.tracks.get(event.step), self.told(event.message)
@@ -216,6 +224,8 @@ class Lines:
         if event.rung is Rung.FAIL:
             reason = self.say("why.and", reason=refused) if refused else ""
             return "failed", event.step, self._said("give_up", category=event.category, reason=reason)
+        if event.rung is Rung.DOUBT:
+            return "in_doubt", event.step, self._said("left_in_doubt")
         if refused and event.rung in (Rung.SKIP, Rung.FALLBACK):
             return "say", event.step, self._said("not_tried", reason=refused)
         return None

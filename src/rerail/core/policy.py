@@ -26,8 +26,8 @@ class Rung(StrEnum):
     FALLBACK = "fallback"
     SKIP = "skip"
     REPLAN = "replan"
-    FAIL = "fail"
     DOUBT = "doubt"  # the effect may have happened: nothing more is tried, and a person is asked
+    FAIL = "fail"
 
 
 _LAST = (Rung.FALLBACK, Rung.SKIP, Rung.REPLAN)

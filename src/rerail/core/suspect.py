@@ -49,7 +49,7 @@ _Members = Mapping[object, object]
 
 _ERRORS: Final = ("error", "errors", "exception")
 _STATUSES: Final = ("status", "status_code", "statusCode")
-_MESSAGES: Final = ("message", "msg", "detail", "reason", "description")
+_MESSAGES: Final = ("message", "msg", "errmsg", "detail", "reason", "description")
 _FLAGS: Final = {"ok": False, "success": False, "isError": True, "is_error": True}  # The value that means failure.
 _ENVELOPE: Final = {"status", "code", "data", "details", *_MESSAGES}
 
@@ -60,9 +60,14 @@ _UNSET: Final = {"", "null", "none", "nil", "false", "0", "no error", "no errors
 def _error_member(members: _Members) -> str | None:
     """A member for errors that holds one."""
     for name in _ERRORS:
-        if name in members and _is_set(members[name]):
+        if name in members and _is_set(members[name]) and not _is_count(members, name):
             return say("reason.suspect.member", name=name, shown=_show(members[name]))
     return None
+
+
+def _is_count(members: _Members, name: str) -> bool:
+    """Whether a bare number under such a name counts errors: beside other data it is no error itself."""
+    return isinstance(members[name], int | float) and not isinstance(members[name], bool) and len(members) > 1
 
 
 def _error_status(members: _Members) -> str | None:
@@ -91,11 +96,39 @@ def _error_envelope(members: _Members) -> str | None:
     return None
 
 
+def _error_code(members: _Members) -> str | None:
+    """A code that says failure and brings no data: `{"code": 50000, "msg": …}`, `{"errcode": 45009}`."""
+    if any(_is_set(value) for name, value in members.items() if name not in _AROUND_CODES):
+        return None
+    for name in _CODES:
+        value = members.get(name)
+        if isinstance(value, int) and not isinstance(value, bool) and _is_failure_code(name, value, members):
+            return say("reason.suspect.status", name=name, status=value, message=_message(members))
+    return None
+
+
+def _is_failure_code(name: str, value: int, members: _Members) -> bool:
+    if name != "code":
+        return value != 0
+    return str(value)[:1] in "45" and 400 <= value < 10**7 and bool(_message(members))
+
+
+def _failed_result(members: _Members) -> str | None:
+    """`{"result": {"success": false}}`: nothing but a result that says it failed."""
+    inner = members.get("result")
+    return _failure_flag(inner) if isinstance(inner, dict) and len(members) == 1 else None
+
+
+_CODES: Final = ("errcode", "errno", "error_code", "code")
+_AROUND_CODES: Final = {*_CODES, *_MESSAGES, "errmsg", "error_msg", "request_id", "requestId", "trace_id", "timestamp"}
+
 _LOOKS: Final[tuple[Callable[[_Members], str | None], ...]] = (
     _error_member,
     _error_status,
     _failure_flag,
     _error_envelope,
+    _error_code,
+    _failed_result,
 )
 
 

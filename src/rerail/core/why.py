@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from rerail.core import events as ev
+from rerail.core.codes import NO_ANSWER
 from rerail.core.events import Course, Record
 from rerail.core.plan import Effect
 from rerail.core.policy import Rung
@@ -189,13 +190,14 @@ class _Teller:
             else ""
         )
         line = self.say("why.succeeded", time=time, attempt=event.attempt, elapsed=span(event.elapsed), output=output)
-        return [line, self.say("why.unverified")] if event.unverified else [line]
+        late = [self.say("why.shown_late", waited=span(event.waited))] if event.waited >= 0.1 else []
+        return [line, *late, *([self.say("why.unverified")] if event.unverified else [])]
 
     def failed(self, event: ev.StepFailed, time: str) -> list[str]:
         error = event.error
         message = reason_in(self.lang, error.code, error.message, error.data)
         key = "why.failed" if event.called else "why.failed_before"
-        if event.lost and not event.elapsed:
+        if event.lost and not event.elapsed and error.code in NO_ANSWER:
             key = "why.cut_off"
         elif error.code == "RESOLVED_FAILED":  # a person's word on a call in doubt: it was made, and took nobody's time
             key = "why.declared"
@@ -204,8 +206,12 @@ class _Teller:
             message=message, code=error.code, category=error.category,
         )  # fmt: skip
         track = self.state.tracks.get(event.step)
-        harmless = track is not None and track.call is not None and track.call.effect is Effect.READ
-        lines = [line, self.say("why.lost")] if event.lost and not harmless else [line]
+        effect = track.call.effect if track is not None and track.call is not None else Effect.REPEATABLE
+        lines = [line]
+        if event.lost and error.code in NO_ANSWER and effect is not Effect.READ:
+            lines.append(self.say("why.lost"))
+        elif event.lost and effect is Effect.ONCE:
+            lines.append(self.say("why.unsure"))
         place = place_of(error.traceback) if self.step is not None else ""
         if place and place != self.place:
             self.place = place
@@ -223,7 +229,8 @@ class _Teller:
     def verified(self, event: ev.StepVerified, time: str) -> list[str]:
         reason = self.say("why.and", reason=self.told(event.reason)) if event.reason else ""
         effect = self.say(f"why.effect.{event.effect}")
-        return [self.say("why.verified", time=time, who=self.who(event.step), effect=effect, reason=reason)]
+        waited = self.say("why.waited", looks=event.looks, waited=span(event.waited)) if event.looks > 1 else ""
+        return [self.say("why.verified", time=time, who=self.who(event.step), effect=effect, reason=reason) + waited]
 
     def skipped(self, event: ev.StepSkipped, time: str) -> list[str]:
         track = self.state.tracks.get(event.step)
@@ -259,6 +266,8 @@ class _Teller:
         if event.rung is Rung.FAIL:
             because = self.say("why.permanent") if event.category == "permanent_error" else ""
             facts.append(("why.give_up", {"because": because}))
+        elif event.rung is Rung.DOUBT:
+            facts.append(("why.left_in_doubt", {}))
         elif event.rung in (Rung.REPAIR, Rung.REPLAN):
             facts.append((f"why.ask.{event.rung}", {}))
         who = self.named(event.step)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rerail.core import events as ev
+from rerail.core.codes import NO_ANSWER
 from rerail.core.events import Record
 from rerail.core.policy import Rung
 from rerail.core.texts import span, tell
@@ -60,7 +61,7 @@ def healings(records: Sequence[Record]) -> dict[str, Healing]:
     lost: dict[str, str] = {}  # steps whose answer was lost, and how it was
     for record in records:
         match record.event:
-            case ev.StepFailed(lost=True) as event:
+            case ev.StepFailed(lost=True) as event if event.error.code in NO_ANSWER:
                 lost[event.step] = KILLED if event.error.code == "ANSWER_LOST" else TROUBLES[4]
             case ev.RetryScheduled() as event if event.asked:
                 found[event.step] = Healing(TROUBLES[0], event.step, tell("demo.cure.waited", delay=span(event.delay)))

@@ -14,6 +14,7 @@ from rich.text import Text
 from rerail.cli.output import Output, one_line
 from rerail.cli.style import icon
 from rerail.core import events as ev
+from rerail.core.codes import NO_ANSWER
 from rerail.core.events import Record
 from rerail.core.plan import Effect
 from rerail.core.policy import Rung
@@ -77,7 +78,7 @@ class Narrator:
 
     def _failed(self, event: ev.StepFailed) -> Told:
         self._lost.discard(event.step)
-        if event.lost:
+        if event.lost and event.error.code in NO_ANSWER:
             self._lost.add(event.step)
         if event.error.code == "ANSWER_LOST":
             return "failed", event.step, self._say("died")

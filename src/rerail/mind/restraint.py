@@ -34,6 +34,9 @@ KEPT: Mapping[str, str] = {
     "check": tell("mind.kept.check"),
     "verify": tell("mind.kept.done"),
     "produces": tell("mind.kept.done"),
+    "on_doubt": tell("mind.kept.effect"),
+    "settle": tell("mind.kept.effect"),
+    "idempotent_for": tell("mind.kept.effect"),
 }
 KEPT_IN_A_RUN = {**KEPT, "critical": tell("mind.kept.critical")}
 # What goes wrong with calls whose tool is in order: no other one stands in for it, unless the plan names that one (H5).

@@ -71,6 +71,7 @@ export const en = {
   "rung.fallback": "fallback",
   "rung.skip": "skip",
   "rung.replan": "new plan",
+  "rung.doubt": "left in doubt",
   "rung.fail": "given up",
   "category.transient_error": "transient",
   "category.parameter_error": "parameters",

@@ -73,6 +73,7 @@ export const zh: Record<keyof typeof en, string> = {
   "rung.fallback": "降级方案",
   "rung.skip": "跳过",
   "rung.replan": "重新规划",
+  "rung.doubt": "存疑",
   "rung.fail": "放弃",
   "category.transient_error": "暂时性错误",
   "category.parameter_error": "参数错误",

@@ -20,7 +20,7 @@ import socket
 import ssl
 import time
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from email.message import Message
 from email.utils import parsedate_to_datetime
@@ -42,6 +42,7 @@ from rerail.adapters.tools.templates import (
     schema_for,
     text_of,
 )
+from rerail.context import Context
 from rerail.core.codes import Category
 from rerail.core.outcome import Certainty, of_status
 from rerail.core.plan import Effect
@@ -200,7 +201,8 @@ class HttpTool(Looks):
         """Make the request in a thread; cancelling closes the connection."""
         # The step's timeout beats the tool's; the context knows it.
         timeout = getattr(ctx, "timeout", None) or self.spec.timeout
-        exchange = Exchange(self._request(Values(args, ctx)), self._allowed(), timeout, self._max_bytes)
+        fence = ctx.ensure_owner if isinstance(ctx, Context) else None
+        exchange = Exchange(self._request(Values(args, ctx)), self._allowed(), timeout, self._max_bytes, fence)
         try:
             return await THREADS.run(exchange.run)
         except asyncio.CancelledError:
@@ -463,8 +465,17 @@ class _Answer:
 class Exchange:
     """A request on its way, with the redirects that follow from it; blocks, and can be aborted from elsewhere."""
 
-    def __init__(self, request: Request, hosts: Sequence[str], timeout: float | None, limit: int) -> None:
+    def __init__(
+        self,
+        request: Request,
+        hosts: Sequence[str],
+        timeout: float | None,
+        limit: int,
+        fence: Callable[[], None] | None = None,
+    ) -> None:
+        """``fence`` is asked right before anything is sent, and raises if the call may not be made any more."""
         self._request = request
+        self._fence = fence
         self._hosts = hosts
         self._timeout = timeout
         self._limit = limit
@@ -496,6 +507,8 @@ class Exchange:
         self._connection = connection = _connection(request, self._timeout)
         try:
             self._connect(request, connection)
+            if self._fence is not None:
+                self._fence()
             return self._talk(request, connection)
         finally:
             connection.close()

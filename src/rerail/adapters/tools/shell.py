@@ -36,6 +36,7 @@ from rerail.adapters.tools.templates import (
     schema_for,
     text_of,
 )
+from rerail.context import Context
 from rerail.core.plan import Effect
 from rerail.core.texts import tell
 from rerail.errors import ToolError
@@ -121,6 +122,7 @@ class ShellTool(Looks):
     """
 
     is_async = False  # something outside of the event loop is at work
+    wants_context = True  # the key, and whether this process still owns the run
 
     def __init__(
         self,
@@ -154,7 +156,6 @@ class ShellTool(Looks):
         self._ok, self._not_done = tuple(ok), _statuses(name, ok, not_done)
         lists = [one.whole for one in self._command.argv if one.whole]
         shape = schema_for(name, self._command.templates(), lists, schema)
-        self.wants_context = any(one.asks_context for one in self._command.templates())
         declared = [list(argv), dict(env or {}), str(cwd or ""), stdin, parse, list(ok)]
         keyed = any(one.hands_key for one in self._command.templates())
         described = knowing(options, self._command.templates())
@@ -166,6 +167,8 @@ class ShellTool(Looks):
     async def call(self, args: dict[str, Any], ctx: Any = None) -> Any:
         """Run the command to its end; cancelling ends it and everything that it started."""
         values, stdin = Values(args, ctx), self._command.stdin
+        if isinstance(ctx, Context):
+            ctx.ensure_owner()
         # Cancelled half-way, asyncio would wait for whoever holds the pipes, and would not end what was started.
         process, cancelled = await uninterrupted(_start(self._command, values, self._max_output, self._limits))
         try:

@@ -62,8 +62,8 @@ ERRORS: dict[str, dict[str, str]] = {
         "zh": "工具返回了 {size:,} 字节，超过上限 {limit:,}；请改用文件，或提高 tools.max_output",
     },
     "error.SUSPECT_OUTPUT": {
-        "en": "reported success, but the output looks like an error: {seen}",
-        "zh": "报告成功，但输出看起来像错误：{seen}",
+        "en": "reported success, but the output looks like an error: {seen} (trust_output: true accepts such answers)",
+        "zh": "报告成功，但输出看起来像错误：{seen}（若并非错误，可用 trust_output: true 接受）",
     },
     "error.CHECK_FAILED": {
         "en": "the output does not meet the step's check: {faults}",

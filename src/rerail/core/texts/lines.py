@@ -66,9 +66,21 @@ LINES: dict[str, dict[str, str]] = {
         "en": "the answer of attempt {attempt} is lost: {message} [{code}]",
         "zh": "第 {attempt} 次的结果丢失：{message} [{code}]",
     },
+    "cli.line.unsure": {
+        "en": "attempt {attempt} failed, and whether its effect happened is unknown: {message} [{code}, {category}]",
+        "zh": "第 {attempt} 次失败，其效果是否发生未知：{message} [{code}, {category}]",
+    },
+    "cli.line.left_in_doubt": {
+        "en": "left in doubt: a person says whether it happened",
+        "zh": "存疑：由人判断是否已发生",
+    },
     "cli.line.not_now": {"en": "'not now': {message}", "zh": "暂时不可用：{message}"},
     "cli.line.verified.there": {"en": "looked: the effect is there{reason}", "zh": "已核实：效果存在{reason}"},
     "cli.line.verified.absent": {"en": "looked: the effect is not there{reason}", "zh": "已核实：效果不存在{reason}"},
+    "cli.line.verified.partial": {
+        "en": "looked: only a part of the effect is there{reason}",
+        "zh": "已核实：效果只完成了一部分{reason}",
+    },
     "cli.line.verified.unknown": {"en": "looked: nobody can tell{reason}", "zh": "无法核实{reason}"},
     "cli.line.skipped": {"en": "{message} [{code}]", "zh": "{message} [{code}]"},
     "cli.line.kept": {"en": "kept: its inputs did not change", "zh": "保留：输入没有变化"},

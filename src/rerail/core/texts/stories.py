@@ -49,6 +49,19 @@ STORIES: dict[str, dict[str, str]] = {
         "en": "          its answer is lost: the effect may or may not have happened",
         "zh": "          结果丢失：效果可能发生了，也可能没有",
     },
+    "why.unsure": {
+        "en": "          whether its effect happened is unknown: it must not happen twice, so it is not called again",
+        "zh": "          其效果是否发生未知：该效果不能发生两次，因此不再调用",
+    },
+    "why.left_in_doubt": {
+        "en": "          → {who}left in doubt: a person says whether it happened",
+        "zh": "          → {who}存疑：由人判断是否已发生",
+    },
+    "why.waited": {"en": " ({looks} looks, {waited})", "zh": "（查看 {looks} 次，{waited}）"},
+    "why.shown_late": {
+        "en": "          its effect showed {waited} after the answer",
+        "zh": "          答复后 {waited} 才看到其效果",
+    },
     "why.verified": {
         "en": "{time}  {who}looked whether the effect is there: {effect}{reason}",
         "zh": "{time}  {who}核实效果是否存在：{effect}{reason}",
@@ -177,6 +190,7 @@ STORIES: dict[str, dict[str, str]] = {
     "why.bytes": {"en": " ({size:,} bytes)", "zh": "（{size:,} 字节）"},
     "why.effect.there": {"en": "there", "zh": "存在"},
     "why.effect.absent": {"en": "absent", "zh": "不存在"},
+    "why.effect.partial": {"en": "only a part", "zh": "只有一部分"},
     "why.effect.unknown": {"en": "unknown", "zh": "未知"},
     "why.permanent": {"en": " (permanent: trying again cannot help)", "zh": "（永久性错误：重试没有用）"},
     "why.somebody": {"en": "somebody", "zh": "某人"},
