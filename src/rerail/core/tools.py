@@ -29,11 +29,14 @@ class ToolSpec:
     probes: bool = False
     secrets: tuple[str, ...] = ()  # environment variables whose values it knows, and nobody else may see
     fingerprint: str = ""
+    declared: bool = True  # its effect was declared, or follows from a rule of its kind; else it is assumed (E3)
+    must_declare: bool = False  # plans may not use it until its effect is declared (`tools.require_effect`)
 
     def to_dict(self, source: str | None = None) -> dict[str, Any]:
         """The tool as plain data; ``source`` is where it comes from."""
         return {
-            "name": self.name, "description": self.description, "effect": str(self.effect), "timeout": self.timeout,
+            "name": self.name, "description": self.description, "effect": str(self.effect), "declared": self.declared,
+            "timeout": self.timeout,
             "alternatives": list(self.alternatives), "provider": self.provider or None,
             "verifiable": self.verifiable, "schema": self.schema.source, "source": source,
         }  # fmt: skip

@@ -84,13 +84,22 @@ class RunResult:
     retry_history: tuple[Mapping[str, Any], ...] = field(default=())
     shown_status: str = ""  # for a plan with stages, what people call the status: its stage
     failed_stage: str = ""
+    assumed: tuple[str, ...] = ()  # tools whose effect was assumed, not declared (E3)
 
     def to_dict(self) -> dict[str, Any]:
         """The result as plain data: what ``--json`` prints."""
         plain = {name: getattr(self, name) for name in self.__slots__}
         plain["steps"] = {step_id: row.to_dict() for step_id, row in self.steps.items()}
         plain["exec"] = dict(self.exec)
-        for name in ("failed_steps", "consequences", "disputed", "waiting_on", "never_started", "retry_history"):
+        for name in (
+            "failed_steps",
+            "consequences",
+            "disputed",
+            "waiting_on",
+            "never_started",
+            "retry_history",
+            "assumed",
+        ):
             plain[name] = [dict(item) if isinstance(item, Mapping) else item for item in getattr(self, name)]
         return plain
 
@@ -200,6 +209,7 @@ def result(
         retry_history=tuple(state.retry_history),
         shown_status=shown_status(state),
         failed_stage=failed_stage(state),
+        assumed=state.assumed,
     )
 
 

@@ -45,6 +45,8 @@ def make_spec(
     effect: Effect | str,
     fingerprint: object,
     options: Options,
+    *,
+    declared: bool = True,
 ) -> ToolSpec:
     """A tool's spec, each part checked; the fingerprint is a digest of whatever defines what the tool does."""
     if not str(name).strip():
@@ -64,6 +66,7 @@ def make_spec(
         probes=options.get("probe") is not None,
         secrets=_secrets(name, options.get("secrets", ())),
         fingerprint=digest([name, schema, effect, fingerprint]),
+        declared=declared,
     )
 
 
