@@ -13,6 +13,7 @@ sent: list[int] = []
 asleep = {7}  # the office that is only awake the second time
 
 
+@rerail.tool(effect="repeatable")
 def send_report(office: int) -> str:
     sent.append(office)
     if office == 3:

@@ -11,6 +11,7 @@ import rerail
 from rerail.testing.scripted import ScriptedMind
 
 
+@rerail.tool(effect="repeatable")
 def data_upload(datasource_id: str) -> dict[str, str]:
     if datasource_id != "ds_001":
         raise rerail.ToolError(f"no such data source: {datasource_id}", suggest={"datasource_id": "ds_001"})

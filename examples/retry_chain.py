@@ -29,6 +29,7 @@ def process_data(text: str) -> int:
     return sum(int(line) for line in text.split())
 
 
+@rerail.tool(effect="repeatable")
 def write_result(total: int) -> str:
     called.append("write_result")
     files["total.txt"] = str(total)

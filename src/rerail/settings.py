@@ -117,6 +117,8 @@ class ToolsTable(_Table, frozen=True):
     shell: dict[str, Any] = {}
     http: dict[str, Any] = {}
     idempotent_for: dict[str, float] = {}  # tool → seconds for which its service remembers an idempotency key
+    default_effect: str | None = None  # of Python functions that declare none; none: repeatable, which is said
+    require_effect: bool = False  # plans may use no function that declares none
 
 
 class McpTable(_Table, frozen=True):
@@ -188,6 +190,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "reflection.mode": ("hybrid", "rules", "model"),
     "reflection.replan": ("keep", "full"),
     "store.durability": ("full", "normal"),
+    "tools.default_effect": ("once", "repeatable", "read"),
 }
 # Lowest value that makes sense; 0 switches a limit off where the contract says so.
 LOWEST: dict[str, float] = {
@@ -388,7 +391,7 @@ def _value(name: str, value: Any, kind: Any, source: str) -> Any:
             tell("refuse.settings.wrong_kind", name=name, shown=shown, source=source, error=_expected(error))
         ) from None
     choices = CHOICES.get(name)
-    if choices is not None and found not in choices:
+    if choices is not None and found is not None and found not in choices:
         near = nearest(str(found), choices)
         listed = ", ".join(choices)
         raise SettingsError(

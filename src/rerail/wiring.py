@@ -132,15 +132,20 @@ def ray_extra() -> Iterator[None]:
 
 def make_tools(tools: Iterable[Any], settings: Settings) -> dict[str, Tool]:
     """Tools by name: functions, tool objects, and what the settings declare."""
-    from rerail.adapters.tools.functions import as_tool
+    from rerail.adapters.tools.functions import FunctionTool, as_tool
 
     found: dict[str, Tool] = {}
-    hosts = tuple(settings.tools.allow_hosts)
+    sources: dict[str, Tool] = {}
+    table = settings.tools
+    hosts = tuple(table.allow_hosts)
     for given in (*map(as_tool, tools), *declared_tools(settings), *named_tools(settings)):
         tool: Tool = given.limited_to(hosts) if hosts and isinstance(given, _LimitedHosts) else given
-        if tool.spec.name in found and found[tool.spec.name] is not tool:
-            raise SettingsError(tell("refuse.settings.two_tools", name=tool.spec.name))
-        found[tool.spec.name] = tool
+        if isinstance(tool, FunctionTool):
+            tool = tool.under(table.default_effect, require_effect=table.require_effect)
+        name = tool.spec.name
+        if sources.setdefault(name, given) is not given:
+            raise SettingsError(tell("refuse.settings.two_tools", name=name))
+        found[name] = tool
     return found
 
 

@@ -149,11 +149,11 @@ def test_a_function_that_lacks_the_decorator(here: Here) -> None:
 STRICT = """
 import rerail
 
-@rerail.tool
+@rerail.tool(effect="read")
 def strict(text: str, rest: list[str] = []) -> str:
     return text
 
-@rerail.tool
+@rerail.tool(effect="read")
 def lenient(text: str | None) -> str:
     return text or ""
 """

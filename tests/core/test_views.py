@@ -667,8 +667,8 @@ def test_a_tool_as_plain_data() -> None:
     """I7: every member, under its name."""
     spec = ToolSpec("t", "does it", effect=Effect.ONCE, timeout=5.0, alternatives=("u",), provider="p", verifiable=True)
     assert spec.to_dict("tools.py") == {
-        "name": "t", "description": "does it", "effect": "once", "timeout": 5.0, "alternatives": ["u"], "provider": "p",
-        "verifiable": True, "schema": True, "source": "tools.py",
+        "name": "t", "description": "does it", "effect": "once", "declared": True, "timeout": 5.0,
+        "alternatives": ["u"], "provider": "p", "verifiable": True, "schema": True, "source": "tools.py",
     }  # fmt: skip
     assert ToolSpec("t").to_dict()["provider"] is ToolSpec("t").to_dict()["source"] is None
 

@@ -330,6 +330,33 @@ def names_when_open(given: Mapping[str, Any]) -> list[str]:
     return asyncio.run(main())
 
 
+SENDS: dict[str, Any] = {"steps": [{"id": "a", "tool": "send", "retries": 1}]}
+
+
+def specs_under(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The tools of an engine with a function that declares no effect."""
+    return Engine("memory://", [rerail.tool(lambda: None, name="send")], given).tools
+
+
+def lost_answer(given: Mapping[str, Any]) -> tuple[str, int]:
+    """What a run comes to whose tool declares no effect and loses its answer, and how often it is called."""
+    called = 0
+
+    async def send() -> None:
+        nonlocal called
+        called += 1
+        raise TimeoutError
+
+    async def main() -> Any:
+        async with Engine("memory://", [send], {**given, **QUICK_ONCE}, clock=VirtualClock()) as engine:
+            return await engine.run(SENDS)
+
+    return virtual_run(main).status, called
+
+
+QUICK_ONCE = {"retry": {"max_retry_rounds": 0}}
+
+
 def notified(**more: Any) -> Callable[[Mapping[str, Any]], list[tuple[str, bool, int]]]:
     """Who was told that a run completed, whether that worked, and how often it was tried."""
 
@@ -591,6 +618,11 @@ BITES: dict[str, Bite] = {
     "tools.max_output": (
         10, 10_000, lambda given: run(World(a=["x" * 100]), ONE, given)[0].success, False, True,
     ),
+    "tools.default_effect": ("once", "repeatable", lost_answer, ("waiting", 1), ("failed", 2)),
+    "tools.require_effect": (
+        False, True, lambda given: [fault.code for fault in rerail.Plan.load(SENDS).check(specs_under(given))],
+        [], ["EFFECT_UNDECLARED"],
+    ),
     "tools.shell": ({}, {"say": ["echo", "{text}"]}, tool_names, [], ["say"]),
     "tools.http": ({}, {"fetch": {"url": "http://localhost/{id}"}}, tool_names, [], ["fetch"]),
     "mcp.servers": ({}, {"time": TIME}, names_when_open, [], ["convert_time", "get_current_time"]),
@@ -706,6 +738,7 @@ def test_a_misspelled_table_names_the_nearest() -> None:
         ("evaluation", "history_window", [5]), ("evaluation", "history_window", [12, 5]),
         ("artifacts", "ttl_hours", -1), ("artifacts", "memory", -1), ("store", "durability", "ful"),
         ("store", "reconnect_seconds", -1), ("tools", "max_output", 0), ("tools", "modules", "x.py"),
+        ("tools", "default_effect", "onse"), ("tools", "require_effect", "perhaps"),
         ("model", "timeout", 0), ("model", "retries", -1), ("model", "temperature", -0.1), ("model", "output", "jsn"),
         ("model", "prices", {"m": [1]}), ("model", "prices", {"m": [1, -1]}), ("model", "prices", {"m": 1}),
         ("model", "base_url", "localhost:11434"), ("model", "key_env", "sk-123-456"), ("model", "max_reasks", -1),

@@ -22,6 +22,7 @@ from rerail.cli.picture import Picture
 from rerail.cli.render import preview_lines, warnings
 from rerail.cli.retry_report import RetryReport, refusal
 from rerail.cli.session import Session, ownership
+from rerail.core.assumed import effect_warnings
 from rerail.core.commands import Preview
 from rerail.core.graph import Graph
 from rerail.core.holes import hole_warnings
@@ -94,7 +95,7 @@ async def check(plan: str, /, *, common: Common = PLAIN, out: Annotated[Output, 
     specs = await session.specs()
     faults = loaded.check(specs)
     hints = session.undecorated(loaded, specs) if faults and specs is not None else []
-    warnings = hole_warnings(loaded, specs) if not faults and specs is not None else []
+    warnings = [] if faults or specs is None else [*hole_warnings(loaded, specs), *effect_warnings(loaded, specs)]
     depth, width = (0, 0) if faults else Graph.of_plan(loaded).measures()
     if out.json:
         found = {"ok": not faults, "steps": len(loaded.steps), "depth": depth, "width": width}

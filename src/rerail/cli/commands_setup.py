@@ -14,6 +14,7 @@ from rerail.cli.options import PLAIN, Common
 from rerail.cli.output import Output, clean, one_line
 from rerail.cli.session import Session
 from rerail.cli.style import table
+from rerail.core.assumed import acting_first, said
 from rerail.core.texts import say, span, tell
 from rerail.settings import describe
 from rerail.wiring import declared_tools
@@ -72,6 +73,8 @@ async def tools(*, common: Common = PLAIN, out: Annotated[Output, Hidden]) -> in
     else:
         for row in rows:
             out.print(*_tool_lines(out, row))
+        if names := acting_first({row["name"]: row["description"] for row in rows if not row["declared"]}):
+            out.notice(said(names))
     return 0
 
 
@@ -86,7 +89,8 @@ async def tool_rows(session: Session) -> list[dict[str, Any]]:
 
 def _tool_lines(out: Output, row: Mapping[str, Any]) -> list[Text]:
     title = Text.assemble((clean(row["name"]), "bold"), f"({arguments(row['schema'])})")
-    facts = [out.say(f"cli.effect.{row['effect']}")]
+    effect = out.say(f"cli.effect.{row['effect']}")
+    facts = [effect if row["declared"] else out.say("cli.tools.assumed", effect=effect)]
     if row["timeout"] is not None:
         facts.append(out.say("cli.tools.timeout", seconds=span(row["timeout"])))
     if row["alternatives"]:

@@ -148,7 +148,7 @@ ALL: dict[str, Code] = {
 # The codes of a call that did not answer: of any other failure the tool has said something.
 NO_ANSWER = frozenset({"TIMEOUT", "ANSWER_LOST", "CONNECTION_LOST"})
 
-# What may be wrong with a plan, or with a change of one; `HOLE_POSSIBLE` is a warning.
+# What may be wrong with a plan, or with a change of one; `HOLE_POSSIBLE` and `EFFECT_ASSUMED` are warnings.
 FAULTS: dict[str, str] = {
     "NO_STEPS": "There is nothing to run.",
     "DUPLICATE_ID": "Two steps have the same id.",
@@ -166,6 +166,8 @@ FAULTS: dict[str, str] = {
     "PLAN_UNREADABLE": "A plan that a model made cannot be read.",
     "SECRET_IN_PLAN": "The plan holds a value that is marked as secret.",
     "MCP_NOT_ALLOWED": "The plan names MCP servers; the settings do that.",
+    "EFFECT_UNDECLARED": "A tool's effect is not declared, and tools.require_effect is set.",
+    "EFFECT_ASSUMED": "Tools declare no effect, and count as repeatable (a warning).",
     "HOLE_POSSIBLE": "An argument may get null from an optional step, and does not accept it (a warning).",
 }
 

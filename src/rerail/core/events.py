@@ -83,6 +83,7 @@ class PlanAccepted(_Event, frozen=True, tag="plan_accepted"):
     by: str = ""  # who wrote it, if not the caller
     fallback: str = ""  # why it is not the plan that was wanted: planning failed, and this was given for that case
     brought: tuple[str, ...] | None = None  # in histories of old runs: the tools of the plan's own servers
+    assumed: tuple[str, ...] = ()  # tools whose effect was assumed, not declared (E3)
 
 
 class PlanRejected(_Event, frozen=True, tag="plan_rejected"):

@@ -54,7 +54,7 @@ def _run_started(state: State, event: ev.RunStarted, at: float) -> None:
 def _plan_accepted(state: State, event: ev.PlanAccepted, at: float) -> None:
     state.revision = event.revision
     state.fingerprints = dict(event.fingerprints)
-    state.follow_up, state.mcp = event.plan.follow_up, event.plan.mcp
+    state.follow_up, state.mcp, state.assumed = event.plan.follow_up, event.plan.mcp, event.assumed
     state.fallback = event.fallback
     state.objective = event.plan.objective or state.objective
     state.define(event.plan.steps)

@@ -238,9 +238,17 @@ class ToolShape(Protocol):
     @property
     def schema(self) -> Schema: ...
     @property
+    def description(self) -> str: ...
+    @property
     def effect(self) -> Effect | None: ...
     @property
     def keyed(self) -> bool: ...
+    @property
+    def alternatives(self) -> tuple[str, ...]: ...
+    @property
+    def declared(self) -> bool: ...
+    @property
+    def must_declare(self) -> bool: ...
 
 
 # -- Needs, implied ones included ---------------------------------------------------------------------------------
@@ -497,7 +505,26 @@ def _check_tools(step: Step, names: Names, tools: Mapping[str, ToolShape]) -> li
                 if label == "verify" and tools[call.tool].effect is Effect.ONCE:  # it is only to look (V8)
                     told = tell("refuse.plan.verify_acts", name=call.tool)
                     faults.append(Fault("BAD_VALUE", told, step.id))
+    for name in undeclared(step, tools):
+        if tools[name].must_declare:
+            faults.append(Fault("EFFECT_UNDECLARED", tell("refuse.plan.effect_undeclared", name=name), step.id))
     return faults
+
+
+def undeclared(step: Step, tools: Mapping[str, ToolShape]) -> list[str]:
+    """The tools that a step may call and whose effect is assumed; the step's own `effect` declares it (E3).
+
+    A `verify` only looks, whatever its tool declares.
+    """
+    if step.effect is not None:
+        return []
+    own = tools.get(step.tool)
+    if own is not None and own.declared and not (own.alternatives or step.alternatives or step.fallback):
+        return []  # as most are
+    names = [step.tool, *step.alternatives, *(own.alternatives if own is not None else ())]
+    if step.fallback is not None and step.fallback.tool is not None:
+        names.append(step.fallback.tool)
+    return [name for name in dict.fromkeys(names) if name in tools and not tools[name].declared]
 
 
 def _check_args(step: Step, args: Mapping[str, Any], tool: ToolShape, names: Names) -> list[Fault]:

@@ -65,6 +65,7 @@ class State:
         self.follow_up: Any = None
         self.fallback = ""  # why this is not the plan that was wanted, if it is not (P7)
         self.mcp: dict[str, Any] = {}  # servers that the plan of an old run names; nothing opens them any more
+        self.assumed: tuple[str, ...] = ()  # tools whose effect was assumed when the plan was accepted
         self.queued = False  # nobody has taken it up yet
         self.revision = 0
         self.fingerprints: dict[str, str] = {}

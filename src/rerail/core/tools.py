@@ -41,11 +41,14 @@ class ToolSpec:
     keyed: bool = False  # it can hand its idempotency key on
     fenced: bool = False  # it makes sure that its process still owns the run, right before its effect (E11)
     on_doubt: str = ""  # wait or fail, if its effect is in doubt (E3)
+    declared: bool = True  # its effect was declared, or follows from a rule of its kind; else it is assumed (E3)
+    must_declare: bool = False  # plans may not use it until its effect is declared (`tools.require_effect`)
 
     def to_dict(self, source: str | None = None) -> dict[str, Any]:
         """The tool as plain data; ``source`` is where it comes from."""
         return {
-            "name": self.name, "description": self.description, "effect": str(self.effect), "timeout": self.timeout,
+            "name": self.name, "description": self.description, "effect": str(self.effect), "declared": self.declared,
+            "timeout": self.timeout,
             "alternatives": list(self.alternatives), "provider": self.provider or None,
             "verifiable": self.verifiable, "schema": self.schema.source, "source": source,
         }  # fmt: skip

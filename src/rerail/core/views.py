@@ -85,6 +85,7 @@ class RunResult:
     shown_status: str = ""  # for a plan with stages, what people call the status: its stage
     failed_stage: str = ""
     in_doubt: tuple[str, ...] = ()  # steps whose effect may have happened; `resolve` answers
+    assumed: tuple[str, ...] = ()  # tools whose effect was assumed, not declared (E3)
 
     def to_dict(self) -> dict[str, Any]:
         """The result as plain data: what ``--json`` prints."""
@@ -99,6 +100,7 @@ class RunResult:
             "never_started",
             "retry_history",
             "in_doubt",
+            "assumed",
         ):
             plain[name] = [dict(item) if isinstance(item, Mapping) else item for item in getattr(self, name)]
         return plain
@@ -210,6 +212,7 @@ def result(
         shown_status=shown_status(state),
         failed_stage=failed_stage(state),
         in_doubt=found.in_doubt,
+        assumed=state.assumed,
     )
 
 

@@ -15,6 +15,7 @@ import msgspec
 
 from rerail.core import commands
 from rerail.core import events as ev
+from rerail.core.assumed import acts, assumed, said
 from rerail.core.commands import Preview
 from rerail.core.decide import Call, decide
 from rerail.core.memory import preferred
@@ -202,6 +203,7 @@ class Engine(Foreseer):
         above = await self.state(parent) if parent else None
         if above is not None:
             self._homes[run] = above.home
+        guessed = assumed(plan.steps, specs)
         with store_errors(), reaching(run):
             head = Head(run, 0, "pending", plan.objective, parent or "", now, now, self._owner, 1, now)
             try:
@@ -221,6 +223,7 @@ class Engine(Foreseer):
                 Plan(plan.objective, plan.steps, plan.follow_up), 1, fingerprints(plan, specs),
                 planned.by if planned is not None and not planned.problem else "",
                 planned.problem if planned is not None else "",
+                assumed=tuple(guessed),
             ),
         )  # fmt: skip
         try:
@@ -230,12 +233,21 @@ class Engine(Foreseer):
         except BaseException:
             await self._let_go(loop.lease)
             raise
+        self._tell_assumed([name for name in guessed if above is None or name not in above.assumed])
         if queued:
             self._entrusted.add(run)
             await self._let_go(loop.lease)
         else:
             self._drive(run, loop, above)
         return run
+
+    def _tell_assumed(self, names: list[str]) -> None:
+        """Name the tools whose effect is assumed; a program without a listener logs those that seem to act (E3)."""
+        if self.notice is unheard:
+            specs = self._host.specs
+            names = [name for name in names if acts(name, specs[name].description)]
+        if names:
+            (LOG.warning if self.notice is unheard else self.notice)(said(names))
 
     async def _begun_before(self, run: str) -> Lease:
         """Take a run that somebody made and did not live to give a plan, to start it again; `Refused` for any other."""

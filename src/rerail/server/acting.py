@@ -18,6 +18,7 @@ from fastapi import APIRouter, Header, Request
 from pydantic import AfterValidator
 from starlette.responses import Response
 
+from rerail.core.assumed import effect_warnings
 from rerail.core.commands import Preview
 from rerail.core.graph import Graph
 from rerail.core.holes import hole_warnings
@@ -128,7 +129,7 @@ async def check(request: Request, body: PlanBody, lang: Lang = None) -> Response
     plan = await given_plan(body.plan)
     tools = serving.engine.tools
     faults = plan.check(tools)
-    warnings = [] if faults else hole_warnings(plan, tools)
+    warnings = [] if faults else [*hole_warnings(plan, tools), *effect_warnings(plan, tools)]
     depth, width = (0, 0) if faults else Graph.of_plan(plan).measures()
     return Json({
         "ok": not faults, "steps": len(plan.steps), "depth": depth, "width": width, "tools_checked": True,

@@ -29,6 +29,7 @@ from mcp_types import (
     ToolAnnotations,
 )
 
+from rerail.core.assumed import effect_warnings
 from rerail.core.commands import Preview
 from rerail.core.holes import hole_warnings
 from rerail.core.schema import Schema
@@ -156,8 +157,9 @@ async def list_tools(request: _Request) -> dict[str, Any]:
     specs = request.engine.tools.values()
     return {
         "tools": [
-            {"name": spec.name, "description": spec.description, "effect": str(spec.effect), "timeout": spec.timeout,
-             "alternatives": list(spec.alternatives), "provider": spec.provider or None, "schema": spec.schema.source}
+            {"name": spec.name, "description": spec.description, "effect": str(spec.effect), "declared": spec.declared,
+             "timeout": spec.timeout, "alternatives": list(spec.alternatives), "provider": spec.provider or None,
+             "schema": spec.schema.source}
             for spec in specs
         ]
     }  # fmt: skip
@@ -170,7 +172,7 @@ async def check_plan(request: _Request) -> dict[str, Any]:
     plan = _plan(request)
     tools = request.engine.tools
     faults = plan.check(tools)
-    warnings = [] if faults else hole_warnings(plan, tools)
+    warnings = [] if faults else [*hole_warnings(plan, tools), *effect_warnings(plan, tools)]
     return {
         "ok": not faults, "steps": len(plan.steps), "tools_checked": True,
         "faults": [fault.to_dict() for fault in faults], "warnings": [fault.to_dict() for fault in warnings],

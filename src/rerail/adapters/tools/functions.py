@@ -11,6 +11,8 @@ from __future__ import annotations
 import ast
 import asyncio
 import contextlib
+import copy
+import dataclasses
 import functools
 import inspect
 import sys
@@ -48,7 +50,7 @@ class FunctionTool(Looks, Generic[P, R]):
     #: Whether it runs in a process of its own, which can be killed.
     isolated: bool
     #: What was said about it: schema, effect and options.
-    declared: tuple[Schema | None, Effect | str, Options]
+    declared: tuple[Schema | None, Effect | str | None, Options]
     # What follows is known once every name in the function's annotations is: see __getattr__.
     spec: ToolSpec
     #: Whether `fn(**args)` is all there is to a call: no context, no conversion, no other process.
@@ -64,7 +66,7 @@ class FunctionTool(Looks, Generic[P, R]):
         *,
         name: str | None = None,
         schema: Schema | None = None,
-        effect: Effect | str = Effect.REPEATABLE,
+        effect: Effect | str | None = None,
         isolated: bool = False,
         limits: Mapping[str, Any] | None = None,
         names: Mapping[str, Any] | None = None,
@@ -94,14 +96,30 @@ class FunctionTool(Looks, Generic[P, R]):
         self._take(shape)
         described: Options = {**options, "description": options.get("description", docs.summary)}
         code = [getattr(self.fn, "__qualname__", ""), source_of(self.fn)]
-        self.spec = make_spec(
-            self.name, shape.schema, effect, code, described, runs=self._runs, keyed=self.wants_context,
-            fenced=self.wants_context,
+        self._defined = (shape.schema, code, described)
+        self.spec = self._spec_with(effect)
+
+    def _spec_with(self, effect: Effect | str | None) -> ToolSpec:
+        schema, code, options = self._defined
+        kind = Effect.REPEATABLE if effect is None else effect
+        return make_spec(
+            self.name, schema, kind, code, options, declared=effect is not None, runs=self._runs,
+            keyed=self.wants_context, fenced=self.wants_context,
         )  # fmt: skip
 
     @property
     def _runs(self) -> Runs:
         return "process" if self.isolated else "loop" if self.is_async else "thread"
+
+    def under(self, default_effect: str | None, *, require_effect: bool) -> FunctionTool[P, R]:
+        """The tool under a project's settings; this one, if it declares its effect or they say nothing (E3)."""
+        if self.spec.declared or not (default_effect or require_effect):
+            return self
+        made = copy.copy(self)
+        schema, _, options = self.declared
+        made.declared = (schema, default_effect, options)
+        made.spec = dataclasses.replace(made._spec_with(default_effect), must_declare=default_effect is None)
+        return made
 
     def _take(self, shape: Shape) -> None:
         self.context_name = shape.context
@@ -245,7 +263,7 @@ def tool(
     *,
     name: str | None = None,
     schema: Schema | None = None,
-    effect: Effect | str = Effect.REPEATABLE,
+    effect: Effect | str | None = None,
     isolated: bool = False,
     limits: Mapping[str, Any] | None = None,
     **options: Unpack[Options],
@@ -257,7 +275,7 @@ def tool(
     *,
     name: str | None = None,
     schema: Schema | None = None,
-    effect: Effect | str = Effect.REPEATABLE,
+    effect: Effect | str | None = None,
     isolated: bool = False,
     limits: Mapping[str, Any] | None = None,
     **options: Unpack[Options],
@@ -286,7 +304,8 @@ def tool(fn: Any = None, /, **options: Any) -> Any:
 
     Options:
         name          the name that plans use, if not the function's own
-        effect        what calling it twice does: "read" nothing, "repeatable" (default) the same, "once" must not be
+        effect        what calling it twice does: "read" nothing, "repeatable" the same, "once" must not be; without it
+                      `tools.default_effect` of the settings, else "repeatable" is assumed, and said
         schema        a JSON schema of the arguments, instead of the one from the type hints
         isolated      True: run in a process of its own, which can be killed
         limits        of that process: {"memory": bytes, "file_size": bytes, "network": False, "processes": False}

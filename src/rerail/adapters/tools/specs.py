@@ -55,6 +55,7 @@ def make_spec(
     runs: Runs = "loop",
     keyed: bool = False,
     fenced: bool = False,
+    declared: bool = True,
 ) -> ToolSpec:
     """A tool's spec, each part checked; the fingerprint is a digest of whatever defines what the tool does.
 
@@ -85,6 +86,7 @@ def make_spec(
         keyed=keyed,
         fenced=_fenced(name, options.get("fenced"), able=fenced),
         on_doubt=_choice(name, "on_doubt", options.get("on_doubt", ""), ON_DOUBT),
+        declared=declared,
     )
 
 

@@ -257,6 +257,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "zh": "请指定其他文件，或省略以打印到标准输出",
     },
     "cli.tools.none": {"en": "no tools", "zh": "没有工具"},
+    "cli.tools.assumed": {"en": "{effect} (assumed)", "zh": "{effect}（假定）"},
     "cli.tools.timeout": {"en": "timeout {seconds}", "zh": "超时 {seconds}"},
     "cli.tools.alternatives": {"en": "alternatives: {names}", "zh": "替代：{names}"},
     "cli.effect.read": {"en": "only reads", "zh": "只读"},

@@ -160,6 +160,16 @@ PLANS: dict[str, dict[str, str]] = {
     "plan.kind.steps": {"en": "step ids", "zh": "步骤编号"},
     "plan.key_twice": {"en": "the key {key!r} is there twice", "zh": "键 {key!r} 出现了两次"},
     "plan.key_text": {"en": "a key must be a text", "zh": "键必须是文本"},
+    "refuse.plan.effect_undeclared": {
+        "en": "the effect of tool {name!r} is not declared, and tools.require_effect is set. Write"
+        ' @rerail.tool(effect="read"), "repeatable" or "once"; or effect: in the step',
+        "zh": "工具 {name!r} 未声明 effect，而 tools.require_effect 已启用。请写"
+        ' @rerail.tool(effect="read")、"repeatable" 或 "once"；或在步骤中写 effect:',
+    },
+    "warn.plan.assumed": {
+        "en": 'assumed repeatable (called again after a failure): {names}. Declare it: @rerail.tool(effect="once")',
+        "zh": '假定可重复（失败后会再次调用）：{names}。请声明：@rerail.tool(effect="once")',
+    },
     "refuse.plan.mcp": {
         "en": "the plan names MCP servers ({names}): servers are named in the settings. Write them under [mcp.servers] in"
         " rerail.toml, and remove mcp from the plan",
