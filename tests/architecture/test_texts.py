@@ -176,7 +176,6 @@ NOT_FOR_PEOPLE = {
     "core/recover.py": "patterns of other people's errors",
     "core/suspect.py": "patterns of other people's errors",
     "demo/tools.py": "titles of books",
-    "engine/perform.py": "an exception that is caught next to it",
     "mind/questions.py": "words for models",
     "mind/words.py": "words for models",
     "ports.py": "what the store port raises",

@@ -29,6 +29,7 @@ from rerail.core.state import State
 from rerail.core.why import Moments, failures, place_of, story
 
 NO = Error("TOOL_FAILED", Category.TOOL, "it broke")
+GONE = Error("ANSWER_LOST", Category.TRANSIENT, "gone")
 DECLARED = Error("RESOLVED_FAILED", Category.PERMANENT, "ann declared the step failed")
 STEPS = (Step("a", "t", title="first"), Step("b", "u", needs=(Need("a"), Need("c", When.DONE))), Step("c", "t"))
 
@@ -94,11 +95,12 @@ SAID: list[tuple[Event, str, str, str]] = [
         ev.StepFailed("a", 1, DECLARED, called=False),
         "failed", "a", "attempt 1 failed: ann declared the step failed [RESOLVED_FAILED, permanent_error]",
     ),
-    (ev.StepFailed("a", 1, NO, lost=True), "failed", "a", "the answer of attempt 1 is lost: it broke [TOOL_FAILED]"),
+    (ev.StepFailed("a", 1, GONE, lost=True), "failed", "a", "the answer of attempt 1 is lost: gone [ANSWER_LOST]"),
     (
-        ev.StepFailed("a", 1, NO, lost=True, not_now=0.0),
-        "failed", "a", "the answer of attempt 1 is lost: it broke [TOOL_FAILED]",
+        ev.StepFailed("a", 1, GONE, lost=True, not_now=0.0),
+        "failed", "a", "the answer of attempt 1 is lost: gone [ANSWER_LOST]",
     ),
+    (ev.StepFailed("a", 1, NO, lost=True), "failed", "a", "attempt 1 failed: it broke [TOOL_FAILED, tool_error]"),
     (ev.StepFailed("a", 1, NO, not_now=5.0), "retry", "a", "'not now': it broke"),
     (ev.StepVerified("a", 1, "there"), "heal", "a", "looked: the effect is there"),
     (ev.StepVerified("a", 1, "absent", reason="empty"), "heal", "a", "looked: the effect is not there; empty"),

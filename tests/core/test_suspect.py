@@ -250,10 +250,40 @@ def test_no_output_breaks_it(output: object) -> None:
 
 @given(objects, json_values)
 def test_what_lies_deeper_changes_nothing(output: dict[str, Any], deep: object) -> None:
-    """X9: only the top level counts."""
+    """X9: only the top level counts; that there is other data makes a bare number a count, and a code no envelope."""
     around = {"result": output, "rows": [output, deep]}
     assert suspect(around) is None
-    assert suspect({**output, "result": deep}) == suspect(output) or output.get("status") in ("error", "fail")
+    counts = any(isinstance(output.get(name), int | float) for name in ("error", "errors", "exception"))
+    enveloped = output.get("status") in ("error", "fail") or any("code" in name for name in output)
+    assert suspect({**output, "result": deep}) == suspect(output) or counts or enveloped
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        {"code": 50000, "msg": "system busy"}, {"code": 40001, "message": "bad token", "data": None},
+        {"errcode": 45009, "errmsg": "reach max api daily quota limit"}, {"errno": -1, "errmsg": "x", "data": {}},
+        {"result": {"success": False}}, {"success": 0, "failed": 5}, {"errors": 3}, {"errors": ["a"], "rows": 1},
+        {"error": True, "rows": 97}, {"paid": True, "error": "card declined"},
+    ],
+)  # fmt: skip
+def test_x9_an_envelope_that_says_failure_and_brings_nothing(output: Any) -> None:
+    """X9: a code that says failure without data, a result that failed, a member for errors that is set."""
+    assert suspect(output) is not None
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        {"rows": 97, "errors": 3}, {"code": 0, "msg": "ok"}, {"code": 200, "msg": "ok"}, {"code": 20000, "msg": "ok"},
+        {"code": 50000, "msg": "paid", "data": {"id": 1}}, {"errcode": 0, "errmsg": "ok"}, {"code": 50000},
+        {"result": {"success": True}}, {"result": {"success": False}, "rows": [1]}, {"country": "DE", "code": 49},
+        {"errcode": 3, "rows": [1, 2]},
+    ],
+)  # fmt: skip
+def test_x9_a_count_and_a_code_beside_data_are_results(output: Any) -> None:
+    """X9: `errors: 3` beside data is a count."""
+    assert suspect(output) is None
 
 
 def test_huge_outputs_are_not_read() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from rerail.core import events as ev
+from rerail.core.codes import NO_ANSWER
 from rerail.core.events import Record
 from rerail.core.fold import evolve
 from rerail.core.state import State
@@ -65,7 +66,7 @@ class Picture:
                 self.progress[told.step] = told
             case ev.StepStarted() as started:
                 self.progress.pop(started.step, None)
-            case ev.StepFailed() as failed if failed.not_now is None or failed.lost:
+            case ev.StepFailed() as failed if failed.not_now is None or failed.error.code in NO_ANSWER:
                 self._mending(failed.step).failures += 1
             case ev.StepVerified() as verified if verified.effect == "there":
                 self._mending(verified.step).verified = True

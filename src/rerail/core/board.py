@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rerail.core import events as ev
+from rerail.core.codes import NO_ANSWER
 from rerail.core.commands import topological
 from rerail.core.events import Record
 from rerail.core.fold import evolve
@@ -87,9 +88,9 @@ def outcome_of(event: ev.StepFailed, *, once: bool) -> str:
     """What a call that did not succeed came to, in one word; ``once``: it must not happen twice."""
     if event.error.code == "RUN_CANCELLED":
         return "cancelled"
-    if event.lost:
-        return "doubt" if once else "failed"
-    return "failed" if event.not_now is None else "not_now"
+    if event.lost and once:
+        return "doubt"
+    return "failed" if event.not_now is None or event.error.code in NO_ANSWER else "not_now"
 
 
 class Board:

@@ -183,7 +183,7 @@ class Lines:
             key = "lost"
         elif event.lost and track is not None and track.call is not None and track.call.effect is Effect.ONCE:
             key = "unsure"
-        if event.not_now is not None and not event.lost:
+        elif event.not_now is not None:
             key = "not_now"
         message = reason_in(self.lang, error.code, error.message, error.data)
         words = self._said(key, attempt=event.attempt, message=message, code=error.code, category=error.category)

@@ -67,7 +67,9 @@ def _error_member(members: _Members) -> str | None:
 
 def _is_count(members: _Members, name: str) -> bool:
     """Whether a bare number under such a name counts errors: beside other data it is no error itself."""
-    return isinstance(members[name], int | float) and not isinstance(members[name], bool) and len(members) > 1
+    if isinstance(members[name], bool) or not isinstance(members[name], int | float):
+        return False
+    return any(_is_set(value) for other, value in members.items() if other != name)
 
 
 def _error_status(members: _Members) -> str | None:

@@ -49,5 +49,5 @@ class LeaseTerm:
     def require(self) -> None:
         """Raise *not done* if another process may own the run by now."""
         if not self.is_current:
-            told = say("error.OWNER_LOST", seconds=self.age)
+            told = say("error.OWNER_LOST", seconds=round(self.age))
             raise NotDone(ToolError(told, "OWNER_LOST", Category.TRANSIENT))

@@ -126,7 +126,7 @@ class Looker:
             with self.outside(not getattr(tool, "is_async", False)):
                 seen = await tool.call(launch.verify_args or {}, launch.ctx)
             if says_failed(seen) or suspect(seen) is not None:
-                raise LookupError(f"the look itself failed: {seen!r:.200}")  # it says nothing about the effect
+                raise LookupError(repr(seen)[:200])  # the look itself failed: it says nothing about the effect
             return Sight(Saw.THERE if contains(seen, verify.expect) else Saw.ABSENT)
         with self.outside(getattr(launch.tool, "looks_outside", False)):
             found = await launch.tool.verify(launch.args, output, launch.before, launch.ctx)

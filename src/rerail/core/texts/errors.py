@@ -90,8 +90,8 @@ ERRORS: dict[str, dict[str, str]] = {
         "zh": "发起调用的进程没有音讯，可能仍会生效",
     },
     "error.OWNER_LOST": {
-        "en": "not called: this process may not own the run any more; its lease was last confirmed {seconds:.0f} s ago",
-        "zh": "没有调用：本进程可能已不再拥有该任务；租约最近一次确认是在 {seconds:.0f} 秒前",
+        "en": "not called: this process may not own the run any more; its lease was last confirmed {seconds} s ago",
+        "zh": "没有调用：本进程可能已不再拥有该任务；租约最近一次确认是在 {seconds} 秒前",
     },
     "error.VERIFY_FAILED": {
         "en": "reported success, but verify did not find the effect",

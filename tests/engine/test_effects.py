@@ -1,0 +1,508 @@
+"""Effects that must not happen twice, as programs meet them: exceptions after the effect, looks that lag, threads that
+go on, services that know keys, doubts that a run goes on with (X4, V8, E2, E3)."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import rerail
+from rerail.adapters.stores.memory import MemoryStore
+from rerail.core import events as ev
+from rerail.errors import PlanError, Refused
+from rerail.testing.virtual import VirtualClock, virtual_run
+from rerail.wiring import Engine
+
+QUICK = {"retry": {"backoff_base": 0.0}}
+Act = Callable[[Engine, str], Any]
+
+
+def run(
+    tools: list[Any], plan: Any = None, given: Any = None, act: Act | None = None, *, real: bool = False, **step: Any
+) -> tuple[Any, list[Any]]:
+    """A run of one step (or a plan), what it came to and its events; ``act`` goes on from where it waits."""
+    what = plan or {"steps": [{"id": "a", "tool": tools[0].name, **step}]}
+
+    async def main() -> tuple[Any, list[Any]]:
+        clock = {} if real else {"clock": VirtualClock()}
+        async with Engine(MemoryStore(), tools, given or QUICK, **clock) as engine:
+            result = await engine.run(what)
+            if act is not None:
+                await act(engine, result.run_id)
+                result = await engine.wait(result.run_id)
+            return result, [record.event for record in await engine.events(result.run_id)]
+
+    return asyncio.run(main()) if real else virtual_run(main)
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def of(events: list[Any], kind: type) -> list[Any]:
+    return [event for event in events if isinstance(event, kind)]
+
+
+# -- Exceptions and answers after the effect ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [RuntimeError("x"), AttributeError("x"), AssertionError(), SystemExit(3), OSError()])
+@pytest.mark.parametrize("kind", ["sync", "async"])
+@pytest.mark.parametrize("retries", [None, 0])
+def test_x4_an_exception_after_the_effect_is_called_once(error: BaseException, kind: str, retries: int | None) -> None:
+    """X4, E3: no rung, no round and no budget calls it again; the person is shown what was raised."""
+    paid: list[int] = []
+
+    def sync() -> None:
+        paid.append(1)
+        raise error
+
+    async def later() -> None:
+        sync()
+
+    tool = rerail.tool(sync if kind == "sync" else later, name="pay", effect="once")
+    result, _ = run([tool], **({} if retries is None else {"retries": retries}))
+    assert (result.status, result.in_doubt, len(paid)) == ("waiting", ("a",), 1)
+    assert result.steps["a"].error["message"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "calls"),
+    [({"rows": 97, "errors": 3}, "ok"), ({"success": 0, "failed": 5}, "doubt"), ({"paid": True, "error": "x"}, "doubt")],
+)
+def test_x4_a_returned_value_makes_no_once_tool_run_again(answer: Any, calls: str) -> None:
+    """X3, X9, X4: `errors: 3` beside data is a count; an answer shaped like an error tells nothing of the effect."""
+    paid: list[int] = []
+
+    @rerail.tool(effect="once")
+    def pay() -> Any:
+        paid.append(1)
+        return answer
+
+    result, _ = run([pay])
+    assert len(paid) == 1
+    assert result.status == ("completed" if calls == "ok" else "waiting")
+    if "error" in answer:
+        assert "trust_output" in result.steps["a"].error["message"]
+    assert run([pay], trust_output=True)[0].success is (answer.get("success") != 0)
+
+
+@pytest.mark.parametrize(
+    ("errors", "raised", "calls", "status"),
+    [
+        ("not_done", RuntimeError("x"), 4, "failed"), ("not_done", {"success": False}, 4, "failed"),
+        ("by_status", 404, 1, "failed"), ("by_status", 500, 1, "in_doubt"), ("by_status", 409, 1, "failed"),
+        ("", 404, 1, "in_doubt"),
+    ],
+)  # fmt: skip
+def test_x4_a_tool_that_knows_better_says_so(errors: str, raised: Any, calls: int, status: str) -> None:
+    """X4: `errors` of a tool says how its errors are to be read."""
+    made: list[int] = []
+
+    class Status(Exception):
+        status_code = raised if isinstance(raised, int) else 0
+
+    def pay() -> Any:
+        made.append(1)
+        if isinstance(raised, dict):
+            return raised
+        raise Status("refused") if isinstance(raised, int) else raised
+
+    tool = rerail.tool(pay, effect="once", **({"errors": errors} if errors else {}))
+    result, _ = run([tool], given={**QUICK, "retry": {"max_retry_rounds": 0, "backoff_base": 0.0}})
+    assert (len(made), result.steps["a"].status) == (calls, status)
+
+
+def test_x4_not_done_around_one_exception() -> None:
+    """X4: the cause is what is classified and told."""
+    made: list[int] = []
+
+    @rerail.tool(effect="once")
+    def pay() -> Any:
+        made.append(1)
+        if len(made) == 1:
+            raise rerail.NotDone(ConnectionError("no route"))
+        return {"paid": True}
+
+    result, events = run([pay])
+    assert result.success and len(made) == 2
+    assert of(events, ev.StepFailed)[0].error.message == "no route"
+
+
+# -- Looks that lag ------------------------------------------------------------------------------------------------
+
+
+def lagging(lag: float, *, lost: bool, **options: Any) -> tuple[Any, list[float]]:
+    """A tool whose effect can be read only ``lag`` seconds later."""
+    effects: list[float] = []
+
+    async def seen() -> bool:
+        return any(now() - at >= lag for at in effects)
+
+    async def mail() -> Any:
+        effects.append(now())
+        if lost:
+            raise ConnectionResetError("gone")
+        return {"id": 1}
+
+    return rerail.tool(mail, effect="once", verify=seen, timeout=10, **options), effects
+
+
+@given(
+    lag=st.floats(0, 60), settle=st.one_of(st.none(), st.just("never"), st.floats(0, 60)), lost=st.booleans(),
+    base=st.sampled_from([0.0, 1.0]),
+)  # fmt: skip
+@settings(max_examples=150, deadline=None)
+def test_v8_no_effect_is_doubled_where_settle_covers_the_lag(lag: float, settle: Any, lost: bool, base: float) -> None:
+    """V8, a law: absence that is waited for as long as a read may lag, or never believed, doubles nothing."""
+    tool, effects = lagging(lag, lost=lost, **({} if settle is None else {"settle": settle}))
+    result, _ = run([tool], given={"retry": {"backoff_base": base}})
+    covered = settle == "never" or lag <= (5.0 if settle is None else settle)
+    if covered:
+        assert len(effects) == 1
+        assert settle == "never" or result.success
+    if settle == "never" and lag > 5:
+        assert result.status == "waiting"
+
+
+def test_v8_what_was_waited_is_in_the_history_and_in_why() -> None:
+    """V8: how often it was looked for, at growing distances, and for how long."""
+    tool, _ = lagging(2, lost=True)
+    _, events = run([tool])
+    (verified,) = of(events, ev.StepVerified)
+    assert (verified.effect, verified.looks > 3, 2 <= verified.waited < 4) == ("there", True, True)
+    tool, _ = lagging(2, lost=False)
+    _, events = run([tool])
+    assert 2 <= of(events, ev.StepSucceeded)[0].waited < 4
+
+
+def test_v8_not_yet_is_no_absence() -> None:
+    """V8: at its end it is a look that could not tell; until then it is asked again."""
+    for until, status, calls in ((3.0, "completed", 1), (60.0, "waiting", 1)):
+        made: list[float] = []
+
+        async def seen(until: float = until, made: list[float] = made) -> Any:
+            return True if now() - made[0] > until else rerail.NotYet
+
+        async def mail(made: list[float] = made) -> None:
+            made.append(now())
+            raise TimeoutError
+
+        tool = rerail.tool(mail, effect="once", verify=seen, schema={"type": "object"})
+        result, _ = run([tool])
+        assert (result.status, len(made)) == (status, calls)
+
+
+def test_v8_the_effect_is_looked_for_right_before_a_repeat() -> None:
+    """V8: what landed between the look and the repeat is found, and not done again."""
+    effects: list[int] = []
+
+    async def seen() -> bool:
+        return bool(effects)
+
+    @rerail.tool(effect="once", verify=seen, settle=0, timeout=1)
+    async def late() -> None:
+        asyncio.get_running_loop().call_later(1.05, effects.append, 1)
+        await asyncio.sleep(100)
+
+    result, events = run([late], given={"retry": {"jitter": False}})
+    assert result.success and len(effects) == 1
+    assert [event.effect for event in of(events, ev.StepVerified)] == ["absent", "there"]
+
+
+def test_v8_both_words_agree_and_nothing_is_waited_for() -> None:
+    """V8: the tool says that nothing happened, the look finds nothing: the ladder, at once."""
+    made: list[float] = []
+
+    async def seen() -> bool:
+        return len(made) > 1
+
+    @rerail.tool(effect="once", verify=seen)
+    async def pay() -> Any:
+        made.append(now())
+        if len(made) == 1:
+            raise rerail.ToolError("try again")
+        return {}
+
+    result, _ = run([pay])
+    assert result.success and made[1] - made[0] < 0.5
+
+
+def test_v8_a_call_that_goes_on_in_its_thread_is_not_doubled() -> None:
+    """V8: while it may be under way none is made; its late answer is its answer."""
+    effects: list[int] = []
+
+    @rerail.tool(effect="once", verify=lambda: bool(effects), timeout=0.3)
+    def slow() -> Any:
+        time.sleep(1.0)
+        effects.append(1)
+        return {"id": 7}
+
+    result, _ = run([slow], real=True)
+    assert (result.success, result.steps["a"].output, len(effects)) == (True, {"id": 7}, 1)
+
+
+def test_v8_a_call_that_does_not_end_leaves_the_step_in_doubt() -> None:
+    """V8: after twice its timeout, whatever a look finds absent."""
+    effects: list[int] = []
+    go_on = threading.Event()
+
+    @rerail.tool(effect="once", verify=lambda: bool(effects), timeout=0.2, settle=0)
+    def stuck() -> Any:
+        go_on.wait(20)
+        effects.append(1)
+
+    try:
+        result, events = run([stuck], real=True)
+        assert (result.status, result.in_doubt) == ("waiting", ("a",))
+        assert of(events, ev.StepFailed)[0].acting
+    finally:
+        go_on.set()
+
+
+# -- Partial writes and baselines ----------------------------------------------------------------------------------
+
+
+def transfer(look: Callable[..., Any]) -> tuple[Any, dict[str, int], list[int]]:
+    accounts, made = {"a": 100, "b": 0}, list[int]()
+
+    def move() -> Any:
+        made.append(1)
+        accounts["a"] -= 30
+        if len(made) == 1:
+            raise RuntimeError("half")
+        accounts["b"] += 30
+        return {"ok": True}
+
+    def verify(before: dict[str, int]) -> Any:
+        return look(accounts, before)
+
+    options = {"verify": verify, "probe": lambda: dict(accounts), "settle": 0}
+    return rerail.tool(move, effect="once", **options), accounts, made
+
+
+def test_v8_partly_done_is_in_doubt_and_never_repeated() -> None:
+    """V8: a look may say so; the person is told what is there."""
+    tool, accounts, made = transfer(lambda is_, was: is_ != was and rerail.Partial(dict(is_)))
+    result, events = run([tool])
+    assert (result.status, len(made), accounts) == ("waiting", 1, {"a": 70, "b": 0})
+    (verified,) = of(events, ev.StepVerified)
+    assert verified.effect == "partial" and '"a":70' in verified.reason
+
+
+def test_v8_the_first_probe_is_the_baseline_of_all_attempts() -> None:
+    """V8: a partial write is no new beginning, so that a transfer of 30 is not called done after 60 left."""
+    tool, accounts, _ = transfer(lambda is_, was: is_ == {"a": was["a"] - 30, "b": was["b"] + 30})
+    result, events = run([tool])
+    assert not result.success and accounts["b"] != 30
+    assert {str(event.before) for event in of(events, ev.StepStarted)} == {"{'a': 100, 'b': 0}"}
+
+
+def test_v8_an_output_that_a_look_brings_is_used() -> None:
+    """V8, V6: in place of a null, and after a lost answer; one that does not pass the step's check is a hole."""
+
+    @rerail.tool(effect="once", verify=lambda: rerail.Verified(output={"id": 7}))
+    def null() -> None: ...
+
+    @rerail.tool(effect="once", verify=lambda: rerail.Verified(output={"id": 7}), settle=0)
+    def lost() -> None:
+        raise TimeoutError
+
+    for tool in (null, lost):
+        assert run([tool])[0].steps["a"].output == {"id": 7}
+    result, events = run([lost], check={"keys": ["number"]})
+    assert result.steps["a"].output is None and of(events, ev.StepVerified)[0].hole
+
+
+def test_v8_a_repeatable_step_becomes_no_hole() -> None:
+    """V8: its effect is there, its output is not: it is called again."""
+    made: list[int] = []
+
+    @rerail.tool(verify=lambda: True)
+    def put() -> Any:
+        made.append(1)
+        if len(made) == 1:
+            raise TimeoutError
+        return {"v": 2}
+
+    result, _ = run([put])
+    assert (result.steps["a"].output, len(made)) == ({"v": 2}, 2)
+
+
+# -- Doubts that a run goes on with --------------------------------------------------------------------------------
+
+
+def posting() -> tuple[list[Any], list[int]]:
+    made: list[int] = []
+
+    @rerail.tool(effect="once")
+    def post() -> None:
+        made.append(1)
+        raise RuntimeError("after the effect")
+
+    @rerail.tool(effect="read")
+    def use(x: Any = None) -> Any:
+        return {"x": x}
+
+    return [post, use], made
+
+
+def two(**step: Any) -> dict[str, Any]:
+    return {"steps": [{"id": "a", "tool": "post", **step}, {"id": "b", "tool": "use", "needs": ["a"]}]}
+
+
+@pytest.mark.parametrize(
+    ("step", "given", "run_is", "step_is", "after"),
+    [
+        ({}, {}, "waiting", "in_doubt", "pending"),
+        ({"critical": False}, {}, "completed", "skipped", "degraded"),
+        ({"fallback": {"value": 5}}, {}, "completed", "degraded", "succeeded"),
+        ({"critical": False, "on_doubt": "wait"}, {}, "waiting", "in_doubt", "pending"),
+        ({"critical": False}, {"run": {"on_doubt": "wait"}}, "waiting", "in_doubt", "pending"),
+        ({"on_doubt": "fail"}, {}, "failed", "failed", "skipped"),
+        ({}, {"run": {"on_doubt": "fail"}}, "failed", "failed", "skipped"),
+        ({"on_doubt": "fail", "critical": False}, {}, "completed", "skipped", "degraded"),
+    ],
+)
+def test_e3_a_doubt_stops_only_what_needs_an_answer(
+    step: Any, given: Any, run_is: str, step_is: str, after: str
+) -> None:
+    """E3, V1: an optional step, or one with a fallback value, does not stop the run; the verdict names the doubt."""
+    tools, made = posting()
+    result, _ = run(tools, two(**step), {**QUICK, **given})
+    assert (result.status, result.steps["a"].status, result.steps["b"].status) == (run_is, step_is, after)
+    assert (result.in_doubt, len(made)) == (("a",), 1)
+    assert "in doubt" in result.summary
+    if run_is == "completed":
+        assert result.degraded
+
+
+@pytest.mark.parametrize("step", [{"critical": False}, {"fallback": {"value": 5}}, {"on_doubt": "fail"}, {}])
+def test_e3_while_a_doubt_is_open_nothing_calls_its_step(step: Any) -> None:
+    """E3: no round, no retry, no force; only `resolve`, at rest too, or a clean start."""
+    tools, made = posting()
+
+    async def act(engine: Engine, run_id: str) -> None:
+        for options in ({}, {"force": True}, {"steps": ["a"]}, {"steps": ["a"], "force": True}):
+            with pytest.raises(Refused) as refused:
+                await engine.retry(run_id, **options)
+            assert refused.value.code in ("RUN_IN_DOUBT", "RUN_COMPLETED", "NOTHING_TO_RETRY"), options
+        with pytest.raises((Refused, PlanError)):
+            await engine.repair(run_id, "a", args={"x": 1})
+        assert len(made) == 1
+        await engine.resolve(run_id, "a", failed=True)
+        result = await engine.wait(run_id)
+        assert result.in_doubt == () and len(made) == 1
+
+    run(tools, two(**step), act=act)
+
+
+def test_e3_an_open_doubt_can_be_answered_with_the_same_call_at_rest() -> None:
+    """E2, E3: `--rerun` makes the call in doubt again, under its own key; `--succeeded` supplies its output."""
+    keys: list[str] = []
+
+    @rerail.tool(effect="once")
+    def post(ctx: rerail.Context) -> Any:
+        keys.append(ctx.key)
+        if len(keys) == 1:
+            raise RuntimeError("after the effect")
+        return {"id": 1}
+
+    async def again(engine: Engine, run_id: str) -> None:
+        await engine.resolve(run_id, "a", rerun=True)
+
+    result, _ = run([post], given=QUICK, act=again, critical=False)
+    assert (result.status, result.in_doubt, result.steps["a"].output) == ("completed", (), {"id": 1})
+    assert len(keys) == 2 and len(set(keys)) == 1
+    keys.clear()
+
+    async def by_hand(engine: Engine, run_id: str) -> None:
+        await engine.resolve(run_id, "a", succeeded={"id": 2})
+
+    result, _ = run([post], given=QUICK, act=by_hand, critical=False)
+    assert (result.in_doubt, result.steps["a"].output, len(keys)) == ((), {"id": 2}, 1)
+
+
+def test_x4_a_later_refusal_never_settles_an_earlier_lost_attempt() -> None:
+    """X4: a person wants the call again, and the tool refuses: whether the first one happened is as unknown as before."""
+    made: list[int] = []
+
+    @rerail.tool(effect="once")
+    def pay() -> Any:
+        made.append(1)
+        raise RuntimeError("?") if len(made) == 1 else rerail.ToolError("no funds")
+
+    async def again(engine: Engine, run_id: str) -> None:
+        await engine.resolve(run_id, "a", rerun=True)
+
+    result, _ = run([pay], act=again)
+    assert (result.status, result.in_doubt, len(made)) == ("waiting", ("a",), 2)
+
+
+# -- Services that know keys ---------------------------------------------------------------------------------------
+
+
+def charging(*answers: Any, **options: Any) -> tuple[Any, list[tuple[str, Any, float]]]:
+    made: list[tuple[str, Any, float]] = []
+
+    def charge(ctx: rerail.Context, n: int = 0) -> Any:
+        made.append((ctx.key, n, 0.0))
+        answer = answers[min(len(made), len(answers)) - 1]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    return rerail.tool(charge, effect="once", **{"idempotent_for": 3600.0, **options}), made
+
+
+def test_e2_a_lost_answer_is_asked_for_again_under_the_same_key() -> None:
+    """E2: unasked, by the same tool, arguments and key."""
+    tool, made = charging(ConnectionResetError("x"), RuntimeError("y"), {"id": 1})
+    result, _ = run([tool], args={"n": 5})
+    assert result.success and len(made) == 3 and len(set(made)) == 1
+
+
+def test_e2_only_a_success_settles_it() -> None:
+    """E2, X4: a refusal (409, 425) is tried again; when retries are spent the step is in doubt, not failed."""
+    tool, made = charging(ConnectionResetError("x"), rerail.ToolError("still in progress", status=409))
+    result, _ = run([tool], alternatives=["other"], plan=None) if False else run([tool])
+    assert (result.status, result.in_doubt) == ("waiting", ("a",))
+    assert 2 <= len(made) <= 4 and len({key for key, *_ in made}) == 1
+
+
+def test_e2_no_other_rung_is_taken_while_the_key_holds() -> None:
+    """E2: neither a hint nor another tool: they would be another call."""
+    hint = rerail.ToolError("try this", suggest={"n": 9}, category="parameter_error")
+    tool, made = charging(ConnectionResetError("x"), hint)
+    other = rerail.tool(lambda n=0: {"by": "other"}, name="other")
+    plan = {"steps": [{"id": "a", "tool": "charge", "args": {"n": 5}, "alternatives": ["other"]}]}
+    result, events = run([tool, other], plan)
+    assert result.in_doubt == ("a",) and {n for _, n, _ in made} == {5}
+    assert not of(events, ev.Recovered)
+
+
+def test_e2_after_that_time_the_doubt_is_a_persons() -> None:
+    """E2, E3: counted from the first intent."""
+    tool, made = charging(ConnectionResetError("x"), idempotent_for=0.5)
+    result, _ = run([tool], given={"retry": {"backoff_base": 10.0, "jitter": False}})
+    assert (result.status, result.in_doubt, len(made)) == ("waiting", ("a",), 1)
+
+
+def test_e2_a_tool_that_cannot_send_its_key_may_not_declare_it() -> None:
+    """E2: a function without `ctx`, a command without `{key}`; a step may not say it for them."""
+    with pytest.raises(ValueError, match="idempotency key"):
+        rerail.tool(lambda: None, name="t", effect="once", idempotent_for=60)
+    with pytest.raises(ValueError, match="idempotency key"):
+        rerail.shell("t", ["true"], idempotent_for=60)
+    assert rerail.shell("t", ["true", "{key}"], idempotent_for=60).spec.keyed
+    assert rerail.http("t", "POST", "http://localhost/", idempotent_for=60).spec.keyed
+    bare = rerail.tool(lambda: None, name="t", effect="once")
+    with pytest.raises(PlanError, match="idempotency key"):
+        run([bare], idempotent_for=60)
