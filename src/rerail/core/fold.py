@@ -187,6 +187,7 @@ def _came_to(state: State, track: Track, call: ev.StepStarted, event: ev.StepFai
     if call.effect is Effect.ONCE and (event.lost or effects is not None):
         effects = effects or EffectState(f"{call.tool} {state.signature(track)}", track.started_at)
         effects.lost = effects.lost or event.lost
+        effects.ever_lost = effects.ever_lost or event.lost
         effects.acting = effects.acting or event.acting
     if effects is not None:
         effects.settles_at = max(event.until, at)
@@ -205,8 +206,9 @@ def _case(track: Track, call: ev.StepStarted, saw: Saw, at: float, *, lost: bool
     """What is known of the latest call, as a row of the table."""
     effects = track.effects
     before = effects is not None and effects.lost
+    late = effects is not None and effects.ever_lost and saw is Saw.THERE  # what was absent has shown after all
     return Case(
-        call.effect, Certainty.LOST if lost or before else Certainty.NOT_DONE, saw, before,
+        call.effect, Certainty.LOST if lost or before or late else Certainty.NOT_DONE, saw, before,
         covered=track.is_covered(at), probed=effects is not None and effects.probed, output=output,
         acting=effects is not None and effects.acting,
     )  # fmt: skip

@@ -175,7 +175,9 @@ class EffectState:
     It lasts from round to round, and ends with a success, or where the step begins anew under a new key.
     """
 
-    __slots__ = ("acting", "before", "key_at", "looked_at", "lost", "probed", "rerun", "settles_at", "signature")
+    __slots__ = (
+        "acting", "before", "ever_lost", "key_at", "looked_at", "lost", "probed", "rerun", "settles_at", "signature",
+    )  # fmt: skip
 
     def __init__(self, signature: str, at: float) -> None:
         self.signature = signature  # of the call: tool and arguments
@@ -183,6 +185,7 @@ class EffectState:
         self.before: Any = None  # what the first probe saw, which all later looks are compared with
         self.probed = False
         self.lost = False  # an attempt of it may have had its effect, and nothing has settled that
+        self.ever_lost = False  # one was, whatever settled it: its effect may show late
         self.acting = False  # and may have it yet, whatever is found absent
         self.settles_at = 0.0  # when the latest call was over; absence counts from there
         self.looked_at = -1.0  # when the effect was last looked for; before 0: nothing to look for

@@ -267,10 +267,9 @@ class Performer:
         launch.cancelled = why
         if launch.ctx is not None:
             launch.ctx.cancelled.set()
-        grace = GRACE
-        if why == "TIMEOUT" and launch.effect is Effect.ONCE:
-            grace = max(GRACE, launch.timeout)
-        if grace == GRACE or launch.runs != "thread":  # cancelling a thread would only hide its end
+        waits = why == "TIMEOUT" and launch.effect is Effect.ONCE
+        grace = max(GRACE, launch.timeout) if waits else GRACE
+        if not waits or launch.runs != "thread":  # cancelling a thread would only hide its end
             launch.task.cancel()
         asyncio.get_running_loop().call_later(grace, self._leave_behind, launch)
 
