@@ -29,6 +29,8 @@ class ToolSpec:
     probes: bool = False
     secrets: tuple[str, ...] = ()  # environment variables whose values it knows, and nobody else may see
     fingerprint: str = ""
+    cost: float | None = None  # what a call costs, where that is declared (H4)
+    reports: bool = True  # whether a call can report tokens and cost; one that cannot costs what is declared, else 0
 
     def to_dict(self, source: str | None = None) -> dict[str, Any]:
         """The tool as plain data; ``source`` is where it comes from."""
@@ -36,6 +38,7 @@ class ToolSpec:
             "name": self.name, "description": self.description, "effect": str(self.effect), "timeout": self.timeout,
             "alternatives": list(self.alternatives), "provider": self.provider or None,
             "verifiable": self.verifiable, "schema": self.schema.source, "source": source,
+            **({"cost": self.cost} if self.cost is not None else {}),
         }  # fmt: skip
 
 

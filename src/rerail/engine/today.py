@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from rerail.core import events as ev
-from rerail.core.events import Event
+from rerail.core.events import Error, Event
 from rerail.core.fold import evolve
 from rerail.core.plan import Fault, Plan
 from rerail.core.policy import Policy
 from rerail.core.state import State
 from rerail.core.texts import tell
 from rerail.core.tools import ToolSpec
-from rerail.core.track import Phase
+from rerail.core.track import Phase, Track
 from rerail.engine.failures import from_code
 from rerail.errors import PlanError
 
@@ -84,7 +84,14 @@ def lost(state: State) -> list[Event]:
     """The calls that were in flight when their process died."""
     # Not the step's fault: where it may be called again it is, at once and at no cost to its budget (E3).
     error = from_code("ANSWER_LOST")
-    return [ev.StepFailed(track.id, track.attempt, error, lost=True, not_now=0.0) for track in state.running.values()]
+    return [_lost(track, error) for track in state.running.values()]
+
+
+def _lost(track: Track, error: Error) -> ev.StepFailed:
+    """A call that died with its process. What it cost is not known, so it is charged what it had reserved (H4)."""
+    held = track.holds
+    tokens, cost = (held.reserved_tokens, held.reserved_cost) if held is not None else (0, 0.0)
+    return ev.StepFailed(track.id, track.attempt, error, lost=True, not_now=0.0, tokens=tokens, cost=cost)
 
 
 def pretend_mended(state: State) -> None:

@@ -30,6 +30,7 @@ _COMMON: Final[Mapping[str, Any]] = {
     "provider": {"type": "string"},
     "check": {"type": "object"},
     "secrets": _TEXTS,
+    "cost": {"type": "number", "minimum": 0},
     "trust_output": {
         "type": ["boolean", "object"],
         "properties": {"ignore": _TEXTS, "suspect": {"type": "array", "items": {"type": ["string", "object"]}}},

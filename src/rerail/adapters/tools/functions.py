@@ -94,7 +94,7 @@ class FunctionTool(Looks, Generic[P, R]):
         self._take(shape)
         described: Options = {**options, "description": options.get("description", docs.summary)}
         code = [getattr(self.fn, "__qualname__", ""), source_of(self.fn)]
-        self.spec = make_spec(self.name, shape.schema, effect, code, described)
+        self.spec = make_spec(self.name, shape.schema, effect, code, described, reports=shape.context is not None)
 
     def _take(self, shape: Shape) -> None:
         self.context_name = shape.context
@@ -291,6 +291,7 @@ def tool(fn: Any = None, /, **options: Any) -> Any:
         verify        a read-only look at the effect, of any of args, output, before, ctx: true, false or Verified
         probe         a read-only look before the call, of args and ctx; `verify` gets what it saw as `before`
         secrets       environment variables that it reads, and whose values nobody may see
+        cost          what one call costs, for run.max_cost; charged unless the call reports a cost by `ctx.usage`
     """
     if fn is not None and (made := _of_langchain(fn, options)) is not None:
         return made

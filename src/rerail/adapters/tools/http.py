@@ -99,6 +99,7 @@ class HttpTool(Looks):
         verify        a read-only look at the effect, of any of args, output, before, ctx: true, false or Verified
         probe         a read-only look before the call, of args and ctx; `verify` gets what it saw as `before`
         secrets       environment variables whose values nobody may see; those of `{env.NAME}` are among them
+        cost          what one call costs, for run.max_cost (default: nothing)
     """
 
     is_async = False  # something outside of the event loop is at work

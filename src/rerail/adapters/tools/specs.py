@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, TypedDict, TypeVar
 
@@ -37,6 +38,7 @@ class Options(TypedDict, total=False):
     verify: Function | None
     probe: Function | None
     secrets: Sequence[str]
+    cost: float | None
 
 
 def make_spec(
@@ -45,8 +47,13 @@ def make_spec(
     effect: Effect | str,
     fingerprint: object,
     options: Options,
+    *,
+    reports: bool = False,
 ) -> ToolSpec:
-    """A tool's spec, each part checked; the fingerprint is a digest of whatever defines what the tool does."""
+    """A tool's spec, each part checked; the fingerprint is a digest of whatever defines what the tool does.
+
+    ``reports``: its calls get a context and may report what they spend.
+    """
     if not str(name).strip():
         raise ValueError(tell("tool.no_name", name=name))
     effect = _effect(name, effect)
@@ -64,6 +71,8 @@ def make_spec(
         probes=options.get("probe") is not None,
         secrets=_secrets(name, options.get("secrets", ())),
         fingerprint=digest([name, schema, effect, fingerprint]),
+        cost=_cost(name, options.get("cost")),
+        reports=reports,
     )
 
 
@@ -106,6 +115,14 @@ def _timeout(name: str, timeout: Any) -> float | None:
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
         _refuse(name, tell("tool.timeout", timeout=timeout))
     return float(timeout)
+
+
+def _cost(name: str, cost: Any) -> float | None:
+    if cost is None:
+        return None
+    if isinstance(cost, bool) or not isinstance(cost, int | float) or not 0 <= cost < math.inf:
+        _refuse(name, tell("tool.cost", cost=cost))
+    return float(cost)
 
 
 def _names(name: str, tools: Any) -> tuple[str, ...]:
