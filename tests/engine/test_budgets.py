@@ -486,7 +486,7 @@ def test_h4_a_replay_keeps_to_the_runs_time() -> None:
     assert told.known and told.replayed.status == "failed" and told.replayed.seconds == pytest.approx(15.0)
     assert not replay("r", records, tools, {"max_seconds": 30.0}).branch
     records, tools = recorded("repeatable", max_seconds=15.0)
-    assert not replay("r", records, tools, {"max_seconds": 30.0}).known  # nobody knows what it would have answered
+    assert not replay("r", records, tools, {"max_seconds": 30.0}).known  # its answer with more time is not known
     shorter = replay("r", records, tools, {"max_seconds": 10.0})
     assert shorter.known and shorter.replayed.seconds == pytest.approx(10.0)
     assert replay("r", records, tools, {"step_timeout": 100.0}).branch == 0

@@ -52,7 +52,7 @@ class Allowance:
         return Need(cost, largest.tokens.get(question) if policy.max_tokens is not None else 0)
 
     def passes(self, tool: str) -> bool:
-        """Whether a call of the tool is worth a look: behind one that waits only those that cost nothing are."""
+        """Whether a call of the tool is worth a look: behind a call that waits only a free one is."""
         return not self.held or self.of_tool(tool) == FREE
 
     def take(self, need: Need, *, step: str = "", question: str = "") -> bool:

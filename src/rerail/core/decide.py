@@ -172,7 +172,7 @@ def _calls(state: State, tools: Tools, left: Allowance | None = None) -> list[Ac
         return []
     started: dict[str, int] = {}
     calls: list[Action] = []
-    most = room if left is None else len(state.ready)  # those that have to wait take no room
+    most = room if left is None else len(state.ready)  # a call that has to wait takes no room
     waiting = state.ready.first(_free(state, tools, started, left), most)
     for track in waiting:
         tool = state.tool_of(track)

@@ -464,7 +464,7 @@ class _Way:
         timed_out = isinstance(answer, ev.StepFailed) and answer.error.code == "TIMEOUT"
         old = answer.error.data.get("seconds") if isinstance(answer, ev.StepFailed) and timed_out else None
         if isinstance(old, int | float):
-            if new > old + BARELY:  # nobody knows what it would have answered with more time
+            if new > old + BARELY:  # what it would have answered with more time is not known
                 return (), new
             if new >= old - BARELY:
                 return given.events, new

@@ -56,7 +56,7 @@ def draw_settings(dice: Dice) -> dict[str, Any]:
     return {
         "run": {
             "concurrency": dice.pick(3, 1, 2, 0), "max_attempts": dice.pick(None, None, None, 12),
-            "step_timeout": 300.0, "max_cost": dice.pick(None, None, None, 3.0, 6.0),
+            "step_timeout": 300.0, "max_cost": dice.pick(None, None, None, None, None, None, 3.0, 6.0),
         },
         "retry": {
             "max_retry_rounds": dice.pick(0, 1, 2), "max_retries": 50, "max_wait": 600,

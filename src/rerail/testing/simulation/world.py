@@ -133,7 +133,7 @@ class World:
             kind = dice.pick(*EXPLICIT, *LOST, *LOST)
         made.cost = 0.0 if kind == "later" else self.price(made.tool).real
         if made.cost:
-            ctx.usage(cost=made.cost)  # whoever dies after this has spent it
+            ctx.usage(cost=made.cost)  # a process that dies after this has spent it
         await asyncio.sleep(0 if calm else dice.pick(0, 0, 0.5, 1, 7, 45))
         if not alive():
             raise asyncio.CancelledError  # it is gone
