@@ -81,7 +81,7 @@ ALL: dict[str, Code] = {
         Code("SKIP_USER", "A person skipped the step."),
         Code("SKIP_CONDITION", "The step runs only if another one fails, and that one did not."),
         Code("BREAKER_OPEN", "Too many different steps failed in a row; the run stopped starting steps."),
-        Code("BUDGET_EXCEEDED", "A budget of the whole run was used up before the step could start."),
+        Code("BUDGET_EXCEEDED", "A budget of the whole run was used up, or too small for the step's call."),
         Code("RUN_CANCELLED", "The run was cancelled before the step could start."),
         # Why a wish was refused.
         Code("PLAN_INVALID", "The plan has faults; nothing was run."),

@@ -105,6 +105,9 @@ class StepStarted(_Event, frozen=True, tag="step_started"):
     before: Any = None  # what `probe` saw
     verifiable: bool = False  # somebody can look whether the effect is there
     staged: str = ""  # the folder that this attempt alone writes its declared files to
+    reserved_cost: float = 0.0  # what the call may cost: held against the run's caps until it ends (H4)
+    reserved_tokens: int = 0
+    unpriced: bool = False  # a cap is set, and what the call costs is not known
     timeout: float = 0.0  # seconds; of calls whose effect may have to be looked for
     probed: bool = False  # `before` is what a probe saw, be it nothing
     idempotent_for: float = 0.0  # seconds for which the service remembers the call's key, from the first intent

@@ -64,6 +64,7 @@ def _step_started(state: State, event: ev.StepStarted, at: float) -> None:
     track = state.tracks.get(event.step)
     if track is None or event.attempt <= track.attempt:
         return
+    state.release(track)  # nothing is held, unless the history is odd
     track.attempt = event.attempt
     track.call = event
     if track.heal is not None:
@@ -82,6 +83,7 @@ def _step_started(state: State, event: ev.StepStarted, at: float) -> None:
     if event.verifiable or event.effect is Effect.ONCE:
         _intended(state, track, event, at)
     state.move(track, RUNNING)
+    state.reserve(track, event)
 
 
 def _intended(state: State, track: Track, call: ev.StepStarted, at: float) -> None:
@@ -102,6 +104,8 @@ def _step_succeeded(state: State, event: ev.StepSucceeded, at: float) -> None:
     track = state.current(event.step, event.attempt, RUNNING)
     if track is None or track.call is None:
         return
+    state.release(track)
+    state.largest.saw(track.call.tool, event.cost, event.tokens, answered=True)
     result = Result(event.output, event.digest, event.size, event.blob, event.attempt)
     result.effect, result.hole, result.by = track.call.effect, event.hole, event.by
     result.unverified, result.files, result.given = event.unverified, event.files, event.given
@@ -150,6 +154,8 @@ def _step_failed(state: State, event: ev.StepFailed, at: float) -> None:
     if event.called:
         if track.attempt != event.attempt or track.phase is not RUNNING or track.call is None:
             return
+        state.release(track)
+        state.largest.saw(track.call.tool, event.cost, event.tokens, answered=False)
         track.elapsed = event.elapsed
         state.tool_seconds += event.elapsed
     elif track.phase not in (PENDING, Phase.BACKOFF, Phase.DOUBT):
@@ -401,8 +407,10 @@ def _asked(state: State, event: ev.Asked, at: float) -> None:
 
 
 def _consulted(state: State, event: ev.Consulted, at: float) -> None:
-    state.tokens += event.input_tokens + event.output_tokens
+    tokens = event.input_tokens + event.output_tokens
+    state.tokens += tokens
     state.cost += event.cost
+    state.largest_question.saw(event.question, event.cost, tokens, answered=not event.problem)
 
 
 def _declined(state: State, event: ev.Declined, at: float) -> None:
@@ -434,7 +442,7 @@ def _artifact_lost(state: State, event: ev.ArtifactLost, at: float) -> None:
 
 def _retry_begin(state: State, event: ev.RetryBegin, at: float) -> None:
     state.round = event.round
-    state.policy = event.policy or state.policy
+    state.govern(event.policy or state.policy)
     if event.automatic:
         state.automatic_rounds += 1
     else:
@@ -527,7 +535,7 @@ def _resumed(state: State, event: ev.Resumed, at: float) -> None:
         state.active_since = None
     state.waiting = state.queued = False
     if event.policy is not None:
-        state.policy = event.policy
+        state.govern(event.policy)
         _resettle(state)
     if event.fingerprints is not None:
         state.fingerprints = dict(event.fingerprints)
@@ -624,7 +632,7 @@ def _cancelled(state: State, event: ev.Cancelled, at: float) -> None:
 
 
 def _stopped(state: State, event: ev.Stopped, at: float) -> None:
-    state.stopped = event.code
+    state.stopped, state.stop_reason = event.code, event.reason
     state.replan_wanted = state.breaker = False
 
 

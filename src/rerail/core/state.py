@@ -20,6 +20,7 @@ from rerail.core.events import Course
 from rerail.core.plan import Effect, Step, When, full_needs
 from rerail.core.policy import Policy
 from rerail.core.refs import Names, Template, compile_args
+from rerail.core.reserve import Largest, Reserved
 from rerail.core.track import (
     DEAD,
     DEAD_OPEN,
@@ -109,6 +110,9 @@ class State:
         self.row: dict[str, None] = {}  # different steps that ended failed with no success between
         self.calls = self.tokens = 0
         self.cost = 0.0
+        self.reserved = Reserved()  # by the calls under way
+        self.largest = Largest()  # of a call, by tool
+        self.largest_question = Largest()  # of a call of a model, by question
         self.active = 0.0
         self.active_since: float | None = None
         self.rested_at = 0  # the sequence number with which it came to rest, or began to wait, the last time
@@ -119,6 +123,7 @@ class State:
         self.paused = False
         self.waiting = False
         self.stopped = ""
+        self.stop_reason = ""  # what the event that stopped it says
         self.replan_wanted = False
         self.breaker = False  # the replan is wanted because too many steps failed in a row
         self.judged: ev.Evaluation | None = None  # of this round
@@ -242,9 +247,8 @@ class State:
         return track.step.tool
 
     def queue_of(self, track: Track) -> str:
-        """The ready queue of a step: its tool's where tools are limited, else the one queue of all."""
-        limited = self.policy.tool_concurrency or self.policy.provider_concurrency
-        return self.tool_of(track) if limited else ""
+        """The ready queue of a step: its tool's where tools are limited or cost something, else the one of all."""
+        return self.tool_of(track) if _by_tool(self.policy) else ""
 
     def next_timer(self) -> float | None:
         """When the next backoff ends, if one is under way."""
@@ -341,6 +345,10 @@ class State:
         old = track.phase
         if old is RUNNING and track.call is not None:
             self.by_tool[track.call.tool] -= 1
+            if track.holds is not None:  # no answer came: what it may have cost counts as spent
+                self.cost += track.holds.reserved_cost
+                self.tokens += track.holds.reserved_tokens
+                self.release(track)
         index = self._phases.get(old)
         if index is not None:
             index.pop(track.n, None)
@@ -583,6 +591,25 @@ class State:
         else:
             self.unsettled.pop(track.id, None)
 
+    def reserve(self, track: Track, call: ev.StepStarted) -> None:
+        """Hold what a call reserves until it ends."""
+        if self.reserved.take(call):
+            track.holds = call
+
+    def release(self, track: Track) -> None:
+        """Take off what a step's call had reserved: it has ended."""
+        if track.holds is not None:
+            self.reserved.give_back(track.holds)
+            track.holds = None
+
+    def govern(self, policy: Policy) -> None:
+        """Put the run under another policy; steps that can start wait in the queues that it asks for."""
+        old, self.policy = self.policy, policy
+        if _by_tool(old) != _by_tool(policy):
+            waiting, self.ready = list(self.ready.members.values()), Ready()
+            for track in waiting:
+                self.ready.add(track, self.queue_of(track))
+
     def current(self, step: str, attempt: int, *phases: Phase) -> Track | None:
         """The step's track, if this attempt is the one it is waiting to hear from."""
         track = self.tracks.get(step)
@@ -597,6 +624,12 @@ class State:
         """The run has come to rest, or waits for a person: its seconds do not count."""
         self.active = self.seconds(at)
         self.active_since = None
+
+
+def _by_tool(policy: Policy) -> bool:
+    """Whether steps that can start wait by tool: where a tool's calls may have to wait and others may not."""
+    limited = bool(policy.tool_concurrency or policy.provider_concurrency)
+    return limited or policy.max_cost is not None or policy.max_tokens is not None
 
 
 def _needless(track: Track) -> bool:

@@ -8,7 +8,7 @@ Rules of this file:
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from enum import IntEnum, StrEnum
 from itertools import groupby
 from typing import Any
@@ -236,6 +236,7 @@ class Track(msgspec.Struct, eq=False):
     elapsed: float = 0.0
     cost: float = 0.0
     queue: str = ""  # where it waits, while it can start
+    holds: ev.StepStarted | None = None  # the call under way whose reservation is held (H4)
 
     def healing(self) -> Heal:
         """The step's healing record of this round."""
@@ -280,7 +281,7 @@ class Ready:
         if self.members.pop(track.n, None) is not None and not self.members:
             self._heaps.clear()  # nothing is left but entries of members that went
 
-    def first(self, free: Callable[[str], bool] | None, room: int) -> Iterator[Track]:
+    def first(self, free: Callable[[str], bool] | None, room: int) -> Generator[Track]:
         """The first members in order; with `free`, only of the queues that are free at that moment."""
         if free is None and room * 16 > len(self.members):
             heap = self._heaps.get("", [])

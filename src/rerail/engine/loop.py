@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 from rerail.context import Context
 from rerail.core import events as ev
+from rerail.core.afford import in_time
 from rerail.core.codec import decode, encode
 from rerail.core.commands import Faulty, FileDamage, Refusal
 from rerail.core.decide import Action, Ask, Call, Look, Note, decide
@@ -612,6 +613,7 @@ class RunLoop:
             if not self.host.limits.take(launch.counts, self._wake):
                 return False  # other runs of this engine use it up; we are woken when there is room
         self._fetched.pop(track.id, None)
+        launch.reserves = action.reserves
         self._record(self._started(track, action, launch, own), now)
         self._launched[track.id] = launch
         launches.append(launch)
@@ -651,6 +653,7 @@ class RunLoop:
         return ev.StepStarted(
             track.id, action.attempt, action.tool, launch.effect, inline, blob,
             action.rung, launch.before, launch.verifiable, launch.staged,
+            action.reserves.cost or launch.spec.cost or 0.0, action.reserves.tokens or 0, action.reserves.unknown,
             launch.timeout if traced else 0.0, launch.spec.probes, self._key_known_for(track, launch),
         )  # fmt: skip
 
@@ -739,6 +742,7 @@ class RunLoop:
         step = track.step
         timeout = step.timeout or spec.timeout or self.state.policy.step_timeout
         effect = self.state.effect_of(track, spec.name, spec.effect)
+        timeout = in_time(self.state, timeout, effect, self.host.clock.now())
         launch = Launch(step, attempt, tool, spec, args, None, timeout, effect)
         launch.patience = self._patience(track, spec, effect)
         launch.term, launch.hold = self.term, self._hold

@@ -23,10 +23,10 @@ from rerail.core.plan import Plan
 from rerail.errors import PlanError, Refused, RerailError
 from rerail.settings import Settings
 from rerail.testing.simulation.dice import Dice
-from rerail.testing.simulation.drawn import EXTRA, DrawnMind, draw_plan, draw_settings
+from rerail.testing.simulation.drawn import EXTRA, DrawnMind, draw_plan, draw_prices, draw_settings
 from rerail.testing.simulation.laws import Broken, check_life
 from rerail.testing.simulation.places import SharedStore, Way
-from rerail.testing.simulation.world import World
+from rerail.testing.simulation.world import World, tool_names
 from rerail.testing.virtual import VirtualClock, VirtualLoop
 from rerail.wiring import Engine
 
@@ -92,7 +92,10 @@ class Life:
         self.over = False
         self.jumped = False
         self.asked = False  # by a person, or by somebody who took the run from a living process
-        self.mind = dice.pick(None, DrawnMind(dice))
+        capped = self.settings.run.max_cost is not None
+        if capped:
+            self.world.prices = draw_prices(dice, [*tool_names(self.plan), EXTRA])
+        self.mind = dice.pick(None, DrawnMind(dice, 0.3 if capped else 0.0))
 
     # -- Processes ------------------------------------------------------------------------------------------------
 
@@ -366,6 +369,7 @@ def live(dice: Dice, seed: int = 0, plan: Plan | None = None, settings: Mapping[
         facts["effects"] += sum(call.effect for call in life.world.truth.calls)
         facts["doubts"] += sum(isinstance(record.event, ev.Waiting) for record in records)
         facts["processes"] += len(life.processes)
+        facts["out of budget"] += any(getattr(one.event, "code", "") == "BUDGET_EXCEEDED" for one in records)
         return Lived(seed, dice.drawn, status, facts, len(records))
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
