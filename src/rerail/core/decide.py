@@ -52,6 +52,13 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class Show:
+    """Resolve the call of a gated step and show it: a person agrees to exactly that one (X10)."""
+
+    step: str
+
+
+@dataclass(frozen=True, slots=True)
 class Look:
     """Ask whether the effect of an attempt whose answer was lost is there."""
 
@@ -68,7 +75,7 @@ class Ask:
     seq: int = 0
 
 
-Action: TypeAlias = Note | Call | Look | Ask
+Action: TypeAlias = Note | Call | Show | Look | Ask
 
 
 def decide(state: State, tools: Tools, now: float) -> list[Action]:
@@ -88,6 +95,8 @@ def decide(state: State, tools: Tools, now: float) -> list[Action]:
         if over:
             return [Note((ev.Stopped("BUDGET_EXCEEDED", over),))]
         actions += _calls(state, tools)
+    if state.unshown and not (state.stopped or state.replan_wanted):
+        actions += [Show(track.id) for track in state.unshown.values()]  # paused or not: nothing is called
     return actions or _close(state, now)
 
 
@@ -166,6 +175,19 @@ def _calls(state: State, tools: Tools) -> list[Action]:
         calls.append(Call(track.id, track.attempt + 1, tool, rung))
         started[tool] = started.get(tool, 0) + 1
     return calls
+
+
+def gated_call(state: State, step: str) -> Call:
+    """The call that a gated step would make."""
+    track = state.tracks[step]
+    rung = Rung.FALLBACK if track.heal is not None and track.heal.fallback else None
+    return Call(track.id, track.attempt + 1, state.tool_of(track), rung)
+
+
+def unresolved(state: State, show: Show) -> ev.GateOpened:
+    """A gate that opens where arguments cannot be resolved: in a preview, in a replay."""
+    call = gated_call(state, show.step)
+    return ev.GateOpened(call.step, call.attempt - 1, call.tool, rung=call.rung)
 
 
 def _free(state: State, tools: Tools, started: dict[str, int]) -> Callable[[str], bool] | None:

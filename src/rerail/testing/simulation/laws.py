@@ -54,7 +54,7 @@ def snapshot(state: State) -> dict[str, Any]:
     tracks = {
         track.id: (
             track.phase, track.standing, track.attempt, track.calls, track.again, track.root, track.stale,
-            track.confirmed, track.open, track.dead, track.dead_open, track.void, track.generation,
+            track.agreed, track.open, track.dead, track.dead_open, track.void, track.generation,
             track.result and (track.result.digest, track.result.degraded, track.result.hole),
             track.error, status_of(state, track),
         )
@@ -101,7 +101,7 @@ def check_indexes(state: State) -> None:
         kept = track.again and not track.root
         can = track.phase is Phase.PENDING and all(w == MET or (w == 4 and kept) for w in worth)
         keep = can and kept
-        gate = can and not keep and bool(track.step.confirm) and not track.confirmed
+        gate = can and not keep and bool(track.step.confirm) and not track.agreed
         _hold("history", (track in state.ready) == (can and not keep and not gate), track)
         _hold("history", (track.n in state.keepers) == keep, track)
         _hold("history", (track.n in state.gates) == gate, track)
