@@ -264,6 +264,43 @@ def a_doubt_is_settled_by_hope(patch: Patch) -> None:
     patch.setitem(fold.FOLDS, ev.StepFailed, hope)
 
 
+@bug
+def a_yes_is_good_for_any_call(patch: Patch) -> None:
+    """What a person agreed to is called with what a hint, an alternative or another output made of it (X10)."""
+    patch.setattr(State, "agrees", lambda _, track, digest: bool(track.agreed))
+
+
+@bug
+def a_yes_is_good_for_every_time(patch: Patch) -> None:
+    """A step that succeeded is done again by force on the old yes (X10)."""
+    settle = State.settle
+
+    def kept(self: State, track: Any, result: Any) -> None:
+        gate = track.gate
+        settle(self, track, result)
+        track.gate = gate
+
+    patch.setattr(State, "settle", kept)
+    patch.setattr(fold, "_ask_anew", lambda *_: None)
+
+
+@bug
+def a_yes_ahead_is_good_for_hints(patch: Patch) -> None:
+    """Who agreed before the call was known agreed to the plan's own (X10)."""
+    patch.setattr(fold, "CHANGED", frozenset())
+
+
+@bug
+def a_gate_goes_on_showing_what_was(patch: Patch) -> None:
+    """Its inputs are others by now (X10)."""
+
+    def never(self: State, track: Any) -> None:
+        if track.place is state.Place.GATES and track.gate is None:
+            self.unshown[track.n] = track
+
+    patch.setattr(State, "unshow", never)
+
+
 class _AnyDigest(str):
     """Equal to every digest."""
 
