@@ -76,7 +76,11 @@ def test_x4_an_exception_after_the_effect_is_called_once(error: BaseException, k
 
 @pytest.mark.parametrize(
     ("answer", "calls"),
-    [({"rows": 97, "errors": 3}, "ok"), ({"success": 0, "failed": 5}, "doubt"), ({"paid": True, "error": "x"}, "doubt")],
+    [
+        ({"rows": 97, "errors": 3}, "ok"),
+        ({"success": 0, "failed": 5}, "doubt"),
+        ({"paid": True, "error": "x"}, "doubt"),
+    ],
 )
 def test_x4_a_returned_value_makes_no_once_tool_run_again(answer: Any, calls: str) -> None:
     """X3, X9, X4: `errors: 3` beside data is a count; an answer shaped like an error tells nothing of the effect."""

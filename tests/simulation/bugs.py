@@ -292,8 +292,8 @@ def a_cost_that_is_not_known_is_taken_for_none(patch: Patch) -> None:
 def what_a_call_may_have_cost_dies_with_its_process(patch: Patch) -> None:
     lost = today._lost
 
-    def forgiven(track: Any, error: Any) -> Any:
-        return msgspec.structs.replace(lost(track, error), cost=0.0)
+    def forgiven(*call: Any, **more: Any) -> Any:
+        return msgspec.structs.replace(lost(*call, **more), cost=0.0)
 
     patch.setattr(today, "_lost", forgiven)
 
@@ -301,6 +301,43 @@ def what_a_call_may_have_cost_dies_with_its_process(patch: Patch) -> None:
 @bug
 def a_reservation_outlives_its_call(patch: Patch) -> None:
     patch.setattr(State, "release", lambda *_: None)
+
+
+@bug
+def a_yes_is_good_for_any_call(patch: Patch) -> None:
+    """What a person agreed to is called with what a hint, an alternative or another output made of it (X10)."""
+    patch.setattr(State, "agrees", lambda _, track, digest: bool(track.agreed))
+
+
+@bug
+def a_yes_is_good_for_every_time(patch: Patch) -> None:
+    """A step that succeeded is done again by force on the old yes (X10)."""
+    settle = State.settle
+
+    def kept(self: State, track: Any, result: Any) -> None:
+        gate = track.gate
+        settle(self, track, result)
+        track.gate = gate
+
+    patch.setattr(State, "settle", kept)
+    patch.setattr(fold, "_ask_anew", lambda *_: None)
+
+
+@bug
+def a_yes_ahead_is_good_for_hints(patch: Patch) -> None:
+    """Who agreed before the call was known agreed to the plan's own (X10)."""
+    patch.setattr(fold, "CHANGED", frozenset())
+
+
+@bug
+def a_gate_goes_on_showing_what_was(patch: Patch) -> None:
+    """Its inputs are others by now (X10)."""
+
+    def never(self: State, track: Any) -> None:
+        if track.place is state.Place.GATES and track.gate is None:
+            self.unshown[track.n] = track
+
+    patch.setattr(State, "unshow", never)
 
 
 class _AnyDigest(str):

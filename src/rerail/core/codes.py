@@ -95,6 +95,7 @@ ALL: dict[str, Code] = {
         Code("STAGE_UNKNOWN", "The run's plan has no such stage."),
         Code("STEP_SUCCEEDED", "The step succeeded already; running it again needs force."),
         Code("STEP_NOT_WAITING", "The step is not waiting for that."),
+        Code("GATE_CHANGED", "The gate shows another call now than the one that was agreed to."),
         Code("VALUE_INVALID", "The value that was given cannot be stored as JSON."),
         Code("SECRET_GIVEN", "What was given holds a value that is marked as secret."),
         Code("STEP_ENDED", "The step has already ended."),

@@ -55,6 +55,13 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class Show:
+    """Resolve the call of a gated step and show it: a person agrees to exactly that one (X10)."""
+
+    step: str
+
+
+@dataclass(frozen=True, slots=True)
 class Look:
     """Ask whether the effect of an attempt that did not succeed is there."""
 
@@ -71,7 +78,7 @@ class Ask:
     seq: int = 0
 
 
-Action: TypeAlias = Note | Call | Look | Ask
+Action: TypeAlias = Note | Call | Show | Look | Ask
 
 
 def decide(state: State, tools: Tools, now: float) -> list[Action]:
@@ -93,6 +100,8 @@ def decide(state: State, tools: Tools, now: float) -> list[Action]:
         if over:
             return [_out_of_budget(over)]
         actions += _calls(state, tools, now, left)
+    if state.unshown and not (state.stopped or state.replan_wanted):
+        actions += [Show(track.id) for track in state.unshown.values()]  # paused or not: nothing is called
     if not actions and left is not None and left.short and not state.running:
         return [_out_of_budget(left.short)]  # nothing is under way that could make room
     return actions or _close(state, tools, now)
@@ -195,6 +204,19 @@ def _calls(state: State, tools: Tools, now: float, left: Allowance | None = None
             break
     waiting.close()
     return calls
+
+
+def gated_call(state: State, step: str) -> Call:
+    """The call that a gated step would make."""
+    track = state.tracks[step]
+    rung = Rung.FALLBACK if track.heal is not None and track.heal.fallback else None
+    return Call(track.id, track.attempt + 1, state.tool_of(track), rung)
+
+
+def unresolved(state: State, show: Show) -> ev.GateOpened:
+    """A gate that opens where arguments cannot be resolved: in a preview, in a replay."""
+    call = gated_call(state, show.step)
+    return ev.GateOpened(call.step, call.attempt - 1, call.tool, rung=call.rung)
 
 
 def _before_repeat(state: State, tools: Tools, track: Track, now: float) -> Action | None:

@@ -30,6 +30,7 @@ from rerail.core.answers import (
     Word,
     batches,
     call_key,
+    gate_key,
     gathered,
     hear,
     is_decided,
@@ -38,7 +39,18 @@ from rerail.core.answers import (
     question_key,
 )
 from rerail.core.codes import Category, category_of
-from rerail.core.decide import Action, Ask, Call, Look, Note, automatic_roots, decide
+from rerail.core.decide import (
+    Action,
+    Ask,
+    Call,
+    Look,
+    Note,
+    Show,
+    automatic_roots,
+    decide,
+    gated_call,
+    unresolved,
+)
 from rerail.core.events import Error, Event, Record
 from rerail.core.fold import evolve
 from rerail.core.plan import Step
@@ -342,9 +354,11 @@ class _Way:
                 return True
             case Call():
                 return self._call(action)
+            case Show():
+                return self._show(action)
             case Look():
                 self._look(action)
-            case _:
+            case Ask():
                 if self._once(action.question, action.step, self._attempt(action.step)):
                     given = self._next(question_key(self.state, action.question, action.step))
                     self._await_answer(action, given, self.now)
@@ -417,8 +431,30 @@ class _Way:
 
     # -- Calls ----------------------------------------------------------------------------------------------------
 
+    def _show(self, action: Show) -> bool:
+        """A gate opens: with the call that the history holds, or one whose arguments nobody knows."""
+        track, call = self.state.tracks[action.step], gated_call(self.state, action.step)
+        key = call_key(self.state, track, call.tool, fallback=call.rung is not None)
+        before = self.answers.nth(key, self._counts.get(key, 0))
+        if before is not None and before.started is None:  # it failed before its gate opened
+            return self._call(call)
+        given = self._next(gate_key(self.state, track))
+        opened = given.events[0] if given is not None else unresolved(self.state, action)
+        self._write(_renumbered(opened, track.attempt), self.now)
+        return True
+
+    def _reopens(self, track: Track) -> bool:
+        """Whether the history shows the gate of this very call, and a person agreed to another one."""
+        opened = self.answers.nth(gate_key(self.state, track), 0) if track.step.confirm else None
+        if opened is None or self.state.agrees(track, getattr(opened.events[0], "digest", "")):
+            return False
+        self._write(_renumbered(opened.events[0], track.attempt), self.now)
+        return True
+
     def _call(self, action: Call) -> bool:
         track = self.state.tracks[action.step]
+        if track.agreed and self._reopens(track):
+            return True
         given = self._next(call_key(self.state, track, action.tool, fallback=action.rung is not None))
         if given is not None and given.started is None:  # it failed before its call
             for event in given.events:
@@ -528,6 +564,9 @@ class _Way:
         for kind, tracks in (("gate", self.state.gates), ("doubt", self.state.doubts)):
             for track in tracks.values():
                 said = self._words.get((kind, track.id))
+                gate = track.gate.shown if track.gate is not None else None
+                if kind == "gate" and said and said[0].shown not in ("", gate.digest if gate is not None else ""):
+                    continue  # they were shown another call
                 if said and not track.question and (kind, track.id) not in self._speaking:
                     word = said.pop(0)
                     self._speaking.add((kind, track.id))
@@ -613,7 +652,7 @@ def _shape(actions: list[Action]) -> list[Any]:
     return found
 
 
-def _same(action: Call | Look | Ask) -> Any:
+def _same(action: Call | Show | Look | Ask) -> Any:
     """What makes two actions the same: not when a question is asked, nor what a call reserves."""
     match action:
         case Call():
@@ -660,9 +699,11 @@ def _told(action: Action) -> list[dict[str, Any]]:
             ]
         case Call():
             return [{"does": "call", "step": action.step, "tool": action.tool}]
+        case Show():
+            return [{"does": "show", "step": action.step}]
         case Look():
             return [{"does": "look", "step": action.step}]
-        case _:
+        case Ask():
             return [{"does": "ask", "question": action.question, "step": action.step or None}]
 
 

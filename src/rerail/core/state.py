@@ -22,8 +22,10 @@ from rerail.core.policy import Policy
 from rerail.core.refs import Names, Template, compile_args
 from rerail.core.reserve import Largest, Reserved
 from rerail.core.track import (
+    AHEAD,
     DEAD,
     DEAD_OPEN,
+    FIRST,
     MET,
     NOWHERE,
     OPEN,
@@ -89,6 +91,7 @@ class State:
         self.timers: list[tuple[float, int, int]] = []  # (until, n, attempt) of backoffs; stale ones are dropped late
         self.keepers: dict[int, Track] = {}  # could start, but their old result may still be good
         self.gates: dict[int, Track] = {}  # could start, once a person agrees
+        self.unshown: dict[int, Track] = {}  # of these, the ones whose call as it is now nobody was shown (X10)
         self.running: dict[int, Track] = {}
         self.backoff: dict[int, Track] = {}
         self.hurt: dict[int, Track] = {}
@@ -237,6 +240,24 @@ class State:
             elif need.phase is SKIPPED and when is not When.FAILURE:
                 yield need.id, "hole"
 
+    def files(self, track: Track) -> dict[str, str]:
+        """The files that a step reads: its run's parent's, and those of the steps it needs; path → digest."""
+        found = {file.path: file.digest for file in self.inherited}
+        for need, _ in track.needs:
+            if need.phase is SUCCEEDED and need.result is not None:
+                found |= need.result.files
+        return found
+
+    def agrees(self, track: Track, digest: str) -> bool:
+        """Whether a person agreed to the call of this digest."""
+        return track.agreed in (AHEAD, FIRST, digest)
+
+    def is_own_call(self, track: Track) -> bool:
+        """Whether the step's next call is the plan's own: no hint, mind, alternative or fallback changed it."""
+        heal = track.heal
+        changed = heal is not None and (heal.tool is not None or heal.args is not None or heal.fallback)
+        return not changed and not track.minded
+
     def tool_of(self, track: Track) -> str:
         """The tool that the step's next call would use."""
         if track.heal is not None:
@@ -321,11 +342,18 @@ class State:
                 self.ready.discard(track)
             elif old is not NOWHERE:
                 self._places[old].pop(track.n, None)
+                self.unshown.pop(track.n, None)
             track.place = place
             if place is READY:
                 self.ready.add(track, self.queue_of(track))
             elif place is not NOWHERE:
                 self._places[place][track.n] = track
+                self.unshow(track)
+
+    def unshow(self, track: Track) -> None:
+        """What a gate shows, if the step waits at one, may be another call now."""
+        if track.place is Place.GATES:
+            self.unshown[track.n] = track
 
     def _place_of(self, track: Track) -> Place:
         needless = track.void and _needless(track)
@@ -338,7 +366,7 @@ class State:
             return NOWHERE
         if track.again and not track.root:
             return Place.KEEPERS
-        return Place.GATES if track.step.confirm and not track.confirmed else READY
+        return Place.GATES if track.step.confirm and not track.agreed else READY
 
     def move(self, track: Track, phase: Phase) -> None:
         """Take a step from one phase to another, with its index and its standing."""
@@ -381,6 +409,7 @@ class State:
                 self.ready.discard(track)
                 track.place = NOWHERE if track.place is READY else track.place
                 track.step, track.template = step, None
+                self.unshow(track)
                 track.order = (-step.priority, track.n)
             changed.append(track)
             if step.confirm or step.effect is Effect.ONCE:
@@ -460,7 +489,7 @@ class State:
         self._names = Names(self.tracks, self._names.longest)
 
     def _indexes(self) -> list[dict[int, Track]]:
-        return [*self._phases.values(), *self._places.values()]
+        return [*self._phases.values(), *self._places.values(), self.unshown]
 
     def chosen(self, ids: Iterable[str]) -> None:
         """A mind says from now on what does these steps, if anything does: remember which tools the plan names."""
@@ -548,6 +577,7 @@ class State:
         track.skip = None
         track.question = ""
         track.announced = ""
+        self.unshow(track)
         if root and not automatic and track.error is not None and track.error.code == "ONCE_REPEATED":
             track.wanted = True
         if new_round:
@@ -569,6 +599,7 @@ class State:
         if not result.degraded and (hole := next(self.holes(track), None)) is not None:
             result.degraded = f"{hole[1]}:{hole[0]}"
         track.result = result
+        track.gate = None  # a yes is used up by success (X10)
         track.again = track.root = False
         track.stale = ""
         track.skip = None
@@ -577,6 +608,8 @@ class State:
         self.row.clear()
         if track.effects is not None and not (track.effects.lost and result.degraded.startswith("fallback:")):
             self.settle_effect(track, None)  # a value that stands in says nothing of what the call did
+        for target, _ in track.out if self.gates else ():
+            self.unshow(target)
         if track.redo:
             track.redo, track.again = False, True
             self.move(track, PENDING)

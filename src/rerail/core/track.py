@@ -8,7 +8,7 @@ Rules of this file:
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from enum import IntEnum, StrEnum
 from itertools import groupby
 from typing import Any
@@ -192,6 +192,19 @@ class EffectState:
         self.rerun = False  # a person wants the same call again, without a look
 
 
+# What a yes may be to, other than one call's digest.
+AHEAD = "ahead"  # the plan's own call, whatever its inputs will be
+FIRST = "first"  # the first call that follows: histories of earlier versions say no more
+
+
+class Gate(msgspec.Struct, eq=False, gc=False):
+    """What people were shown of a gated step's call, and what they agreed to (X10)."""
+
+    shown: ev.GateOpened | None = None  # the latest that was shown; `State.unshown` knows whether it still holds
+    agreed: str = ""  # "": nothing; else a call's digest, AHEAD or FIRST
+    yes: ev.Shown | None = None  # the call of the latest yes, to name it where the call becomes another one
+
+
 class Track(msgspec.Struct, eq=False):
     """All that the history says of one step, now. There may be very many: a struct is built in a fifth of the time."""
 
@@ -225,7 +238,7 @@ class Track(msgspec.Struct, eq=False):
     question: str = ""
     until: float = 0.0
     wait: float = 0.0  # how long that is from when it was scheduled
-    confirmed: bool = False
+    gate: Gate | None = None
     minded: bool = False  # a mind wrote its definition
     wanted: bool = False  # a person wants its call, although it repeats an effect
     generation: int = 0
@@ -243,6 +256,22 @@ class Track(msgspec.Struct, eq=False):
         if self.heal is None:
             self.heal = Heal()
         return self.heal
+
+    def gating(self) -> Gate:
+        """What is known of the step's gate."""
+        if self.gate is None:
+            self.gate = Gate()
+        return self.gate
+
+    @property
+    def agreed(self) -> str:
+        """What a person agreed to: nothing (""), a call's digest, AHEAD or FIRST."""
+        return self.gate.agreed if self.gate is not None else ""
+
+    def disagree(self) -> None:
+        """The call is another one now: a person has to agree anew. What was agreed to stays known."""
+        if self.gate is not None:
+            self.gate.agreed = ""
 
     @property
     def id(self) -> str:
@@ -341,6 +370,11 @@ def same_inputs(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
     if one[1:] != other[1:] or not one or not other:
         return False
     return one[0] is other[0] or definition(one[0]) == definition(other[0])
+
+
+def call_digest(tool: str, args: str, files: Mapping[str, str]) -> str:
+    """What a confirmation is to: a tool, the signature of its arguments, the files that it reads (X10)."""
+    return pack([tool, args, dict(files)]).digest
 
 
 def signature(args: Any, blob: str = "") -> str:

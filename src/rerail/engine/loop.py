@@ -24,25 +24,26 @@ from rerail.core import events as ev
 from rerail.core.afford import in_time
 from rerail.core.codec import decode, encode
 from rerail.core.commands import Faulty, FileDamage, Refusal
-from rerail.core.decide import Action, Ask, Call, Look, Note, decide
+from rerail.core.decide import Action, Ask, Call, Look, Note, Show, decide, gated_call
 from rerail.core.events import Event, Record
 from rerail.core.fold import evolve
 from rerail.core.plan import Effect
 from rerail.core.policy import Rung
-from rerail.core.refs import HOLE, MissingPath, Template, compile_args, resolve
+from rerail.core.refs import MissingPath, Template, compile_args, resolve
 from rerail.core.state import State
 from rerail.core.texts import say, tell
 from rerail.core.tools import Runs, ToolSpec
-from rerail.core.track import Phase, Track, signature
+from rerail.core.track import Phase, Track, call_digest, signature
 from rerail.core.values import pack, unpack
 from rerail.core.verdict import run_status
 from rerail.engine.arguments import (
     Before,
     InputsNotLoaded,
     Lookup,
+    check_holes,
     files_damaged,
-    holes_in,
-    nulled,
+    gate_opened,
+    kept_args,
     path_missing,
     with_args,
 )
@@ -452,6 +453,8 @@ class RunLoop:
         match action:
             case Call():
                 return self._intend(action, now, launches)
+            case Show():  # nobody agreed to its call: the intent ends at the gate
+                return self._intend(gated_call(self.state, action.step), now, launches)
             case Note():
                 if self._ledgers and isinstance(action.events[-1], ev.Done | ev.Waiting):
                     self._settle_questions()  # what they cost belongs to the run: first this, then its rest
@@ -580,7 +583,7 @@ class RunLoop:
     # -- Intents --------------------------------------------------------------------------------------------------
 
     def _intend(self, action: Call, now: float, launches: list[Launch]) -> bool:
-        """Write down the intent to call; True if the step failed before its call instead."""
+        """Write down the intent to call; True if the step failed before its call, or waits at its gate, instead."""
         track = self.state.tracks[action.step]
         tool, spec = self.host.tools.get(action.tool), self.specs.get(action.tool)
         if tool is None or spec is None:
@@ -598,6 +601,14 @@ class RunLoop:
             return self._fail_before(track, problem.error, now)
         if done := self.state.repeats(track, action.tool, args, launch.effect):
             return self._fail_before(track, from_code("ONCE_REPEATED", step=done), now)
+        agreed = ""
+        if track.step.confirm:
+            shown = self._scrub.value(args) if self._scrub else args  # secrets by reference
+            agreed = call_digest(action.tool, signature(shown), self.state.files(track))
+            if not self.state.agrees(track, agreed):
+                self._fetched.pop(track.id, None)
+                self._record(gate_opened(self.state, track, action, shown, self._blobs), now)
+                return True
         if spec.probes:
             seen = (track.id, action.attempt)
             known = baseline(track, action.tool, args)
@@ -614,7 +625,7 @@ class RunLoop:
                 return False  # other runs of this engine use it up; we are woken when there is room
         self._fetched.pop(track.id, None)
         launch.reserves = action.reserves
-        self._record(self._started(track, action, launch, own), now)
+        self._record(self._started(track, action, launch, own, agreed), now)
         self._launched[track.id] = launch
         launches.append(launch)
         return False
@@ -640,21 +651,14 @@ class RunLoop:
             found = await asyncio.to_thread(damaged, wanted, self.workspace, self.state.drafts)
         self._inspected[track.id, track.attempt] = found
 
-    def _started(self, track: Track, action: Call, launch: Launch, own: bool) -> ev.StepStarted:
-        inline, blob = None, ""
-        if not own:
-            packed = pack(launch.args)
-            if len(packed.data) <= INLINE:
-                inline = unpack(packed.data)
-            else:
-                blob = packed.digest
-                self._blobs[blob] = packed.data
+    def _started(self, track: Track, action: Call, launch: Launch, own: bool, agreed: str) -> ev.StepStarted:
+        inline, blob = (None, "") if own else kept_args(launch.args, self._blobs)
         traced = launch.effect is Effect.ONCE or launch.verifiable
         return ev.StepStarted(
             track.id, action.attempt, action.tool, launch.effect, inline, blob,
             action.rung, launch.before, launch.verifiable, launch.staged,
             action.reserves.cost or launch.spec.cost or 0.0, action.reserves.tokens or 0, action.reserves.unknown,
-            launch.timeout if traced else 0.0, launch.spec.probes, self._key_known_for(track, launch),
+            launch.timeout if traced else 0.0, launch.spec.probes, self._key_known_for(track, launch), agreed,
         )  # fmt: skip
 
     def _key_known_for(self, track: Track, launch: Launch) -> float:
@@ -709,7 +713,7 @@ class RunLoop:
         if lookup.missing:
             raise InputsNotLoaded(lookup.missing)
         if lookup.holes:
-            self._check_holes(template, lookup, spec)
+            check_holes(self.state, template, lookup, spec)
         faults = spec.schema.faults(args)
         if faults:
             small = len(pack(args).data) <= 4 * INLINE  # what somebody may want to change is kept, wherever
@@ -722,21 +726,6 @@ class RunLoop:
         packed = pack(args)
         self._blobs[packed.digest] = packed.data
         return with_args(error, "args_blob", packed.digest)
-
-    def _check_holes(self, template: Template, lookup: Lookup, spec: ToolSpec) -> None:
-        """A hole that reaches an argument which does not accept null is a failure before the call (H9)."""
-        marked = resolve(template, lookup, hole=HOLE)
-        places = set(holes_in(marked))
-        faults = [fault for fault in spec.schema.faults(nulled(marked)) if fault.path in places]
-        if faults:
-            step = next(iter(lookup.holes))
-            ref = next(str(ref) for ref in template.refs if ref.step == step)
-            argument = ".".join(map(str, faults[0].path)) or "?"
-            result = self.state.tracks[step].result
-            text = "HOLE_LOST" if result is not None and result.hole else None  # else it was skipped
-            raise Before(
-                from_code("HOLE_NOT_ACCEPTED", text, step=step, ref=ref, argument=argument, run=self.state.run)
-            )
 
     def _launch_of(self, track: Track, attempt: int, tool: Tool, spec: ToolSpec, args: dict[str, Any]) -> Launch:
         step = track.step

@@ -45,7 +45,7 @@ def draw_plan(dice: Dice, most: int = 8) -> Plan:
                 check=dice.pick(None, None, None, Check(keys=("made",))),
                 timeout=dice.pick(None, 60.0),
                 priority=dice.number(3) - 1,
-                confirm=dice.chance(8),
+                confirm=dice.chance(5),
             )
         )  # fmt: skip
     return Plan("simulated", tuple(steps))

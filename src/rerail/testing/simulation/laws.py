@@ -11,7 +11,7 @@ from rerail.core.fold import evolve, fold
 from rerail.core.plan import Effect, When
 from rerail.core.policy import Policy, Rung
 from rerail.core.state import State
-from rerail.core.track import MET, WORTH, Phase, Standing, Track, same_inputs
+from rerail.core.track import MET, WORTH, Phase, Standing, Track, same_inputs, signature
 from rerail.core.verdict import statistics, status_of, verdict
 
 ROTTEN = "not what it was"  # what a content says that went bad
@@ -42,6 +42,7 @@ LAWS = {
     "fences": "a later owner's events never come before an earlier owner's",
     "truthful": "a step that succeeded was really answered so, with that output, and met its check",
     "honest": "no success while a critical step failed, hangs or is in doubt, and nothing made up passes for whole",
+    "agreed": "no gated call is made without a confirmation of exactly that call",
     "sound": "no step is called with a content that went bad",
     "obeyed": "what a person cancelled, paused or skipped starts nothing until somebody wants it to",
     "bounded": "no more calls at once than allowed",
@@ -57,7 +58,7 @@ def snapshot(state: State) -> dict[str, Any]:
     tracks = {
         track.id: (
             track.phase, track.standing, track.attempt, track.calls, track.again, track.root, track.stale,
-            track.confirmed, track.open, track.dead, track.dead_open, track.void, track.generation,
+            track.agreed, track.open, track.dead, track.dead_open, track.void, track.generation,
             track.result and (track.result.digest, track.result.degraded, track.result.hole),
             track.error, status_of(state, track),
         )
@@ -107,13 +108,14 @@ def check_indexes(state: State) -> None:
         kept = track.again and not track.root
         can = track.phase is Phase.PENDING and all(w == MET or (w == 4 and kept) for w in worth)
         keep = can and kept
-        gate = can and not keep and bool(track.step.confirm) and not track.confirmed
+        gate = can and not keep and bool(track.step.confirm) and not track.agreed
         _hold("history", (track in state.ready) == (can and not keep and not gate), track)
         _hold("history", (track.n in state.keepers) == keep, track)
         _hold("history", (track.n in state.gates) == gate, track)
         held = track.call if track.phase is Phase.RUNNING else None
         holds = held is not None and bool(held.reserved_cost or held.reserved_tokens or held.unpriced)
         _hold("afforded", track.holds is (held if holds else None), (track, track.holds))
+        _hold("history", gate or track.n not in state.unshown, track)
         for phase, index in (
             (Phase.RUNNING, state.running), (Phase.BACKOFF, state.backoff), (Phase.HURT, state.hurt),
             (Phase.HELD, state.held), (Phase.DOUBT, state.doubts),
@@ -134,6 +136,7 @@ def check_history(records: list[ev.Record], policy: Policy, *, people: bool = Fa
     attempts: set[tuple[str, int]] = set()
     calls: Counter[tuple[str, int]] = Counter()
     spent = 0.0
+    seen: dict[str, Any] = {}  # step → what its call was made from when its gate opened
     for record in records:
         event = record.event
         if isinstance(event, ev.StepStarted):
@@ -153,8 +156,18 @@ def check_history(records: list[ev.Record], policy: Policy, *, people: bool = Fa
         check_indexes(state)
         spent += _charged(state, event, before)
         _hold("afforded", math.isclose(state.cost, spent, abs_tol=NEAR), ("charged", state.cost, spent))
+        if isinstance(event, ev.GateOpened):
+            seen[event.step] = _made_from(state, state.tracks[event.step])
+        for track in state.gates.values():
+            shown = track.n in state.unshown or seen.get(track.id) == _made_from(state, track)
+            _hold("history", shown, (track, "a gate shows a call that is another one by now"))
     _check_budgets(state, calls, policy, people=people)
     return state
+
+
+def _made_from(state: State, track: Track) -> tuple[Any, ...]:
+    heal = track.heal
+    return state.inputs(track), state.tool_of(track), heal and (heal.args, heal.args_blob), state.files(track)
 
 
 def _check_start(state: State, event: ev.StepStarted, attempts: set[tuple[str, int]]) -> None:
@@ -287,6 +300,7 @@ def check_life(life: Any, records: list[ev.Record]) -> str:
     if limit and not life.asked:  # a call that a person does without ends a moment later
         _hold("bounded", all(most <= limit for most in truth.most_at_once.values()), truth.most_at_once)
     _hold("once", not (again := really_again(records, truth)), again[:3])
+    _hold("agreed", not (unasked := not_agreed(records, truth)), unasked[:3])
     state = check_history(records, Policy(), people=True)
     if (cap := life.settings.run.max_cost) is not None:
         _check_prices(records, life.world)
@@ -345,6 +359,50 @@ def really_again(records: list[ev.Record], truth: Any) -> list[tuple[str, int]]:
         elif isinstance(event, ev.StepRenewed) and asked:
             done.pop(event.step, None)
     return bad
+
+
+Words = tuple[str, str]  # a tool, and what stands for its arguments
+
+
+def not_agreed(records: list[ev.Record], truth: Any) -> list[tuple[Any, ...]]:
+    """Calls of gated steps, as they really were, that are not what a person had agreed to; without any digest of ours.
+
+    A yes ahead is good for the plan's own tool, unless a rung changed the call since.
+    """
+    state = State(records[0].run)
+    shown: dict[str, Words] = {}
+    agreed: dict[str, Words | None] = {}  # None: ahead
+    bad: list[tuple[Any, ...]] = []
+    for record in records:
+        event = record.event
+        step = getattr(event, "step", "")
+        if isinstance(event, ev.GateOpened):
+            shown[step] = (event.tool, signature(event.args, event.args_blob))
+            agreed.pop(step, None)
+        elif isinstance(event, ev.Acted) and event.action == "confirm":
+            call = event.call
+            edited = (call.tool, signature(call.args, call.args_blob)) if call is not None else shown.get(step)
+            agreed[step] = None if event.ahead else edited
+        elif isinstance(event, ev.StepStarted) and state.tracks[step].step.confirm:
+            for call in truth.of(step, event.attempt):
+                made = (call.tool, signature(call.args))
+                held = agreed.get(step, ("nothing", ""))
+                if made != held and not (held is None and call.tool == state.tracks[step].step.tool):
+                    bad.append((step, event.attempt, made, held))
+        elif isinstance(event, ev.Recovered) and agreed.get(step, ()) is None and event.rung is not Rung.PRODUCER:
+            del agreed[step]
+        evolve(state, event, record.at, record.seq)
+        _use_up(state, event, agreed)
+    return bad
+
+
+def _use_up(state: State, event: ev.Event, agreed: dict[str, Words | None]) -> None:
+    """A yes ends with a success, with a person's word that the step is done again, and with a run that starts over."""
+    done = [step for step in agreed if step not in state.tracks or state.tracks[step].phase is Phase.SUCCEEDED]
+    fresh = event.course.fresh if isinstance(event, ev.RetryBegin | ev.Acted) and event.course.fresh else ()
+    again = fresh if isinstance(event, ev.RetryBegin) or getattr(event, "action", "") == "retry" else ()
+    for step in (*done, *again):
+        agreed.pop(step, None)
 
 
 def _check_honest(state: State) -> None:

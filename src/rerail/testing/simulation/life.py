@@ -41,7 +41,7 @@ BEFALLS = (
 
 WISHES = (
     "skip", "confirm", "refuse", "done", "failed", "rerun", "retry", "retry", "retry_all", "clean", "clean", "pause",
-    "resume", "add", "repair", "cancel",
+    "resume", "add", "repair", "cancel", "agree", "agree",
 )  # fmt: skip
 
 _process: ContextVar[int] = ContextVar("process", default=0)
@@ -257,13 +257,17 @@ class Life:
         """A person does something, from wherever."""
         engine, dice = process.engine, self.dice
         records = await self.records()
-        steps = list(fold(RUN, records).tracks) or ["s0"]
+        state = fold(RUN, records)
+        steps, gates = list(state.tracks) or ["s0"], [track.id for track in state.gates.values()]
         step = dice.pick(*steps)
         match dice.pick(*WISHES):
             case "skip":
                 wish: Any = engine.skip(RUN, step)
             case "confirm":
-                wish = engine.confirm(RUN, step)
+                wish = engine.confirm(RUN, step, ahead=dice.pick(False, True))
+            case "agree":
+                given = dice.pick(None, {"given": 7}, {"other": "${s0}"})
+                wish = engine.confirm(RUN, dice.pick(*(gates or [step])), args=given)
             case "refuse":
                 wish = engine.confirm(RUN, step, refuse=True)
             case "done":
@@ -368,6 +372,10 @@ def live(dice: Dice, seed: int = 0, plan: Plan | None = None, settings: Mapping[
         facts["calls"] += len(life.world.truth.calls)
         facts["effects"] += sum(call.effect for call in life.world.truth.calls)
         facts["doubts"] += sum(isinstance(record.event, ev.Waiting) for record in records)
+        facts["gates"] += sum(isinstance(record.event, ev.GateOpened) for record in records)
+        facts["gates that opened again"] += sum(
+            isinstance(record.event, ev.GateOpened) and record.event.before is not None for record in records
+        )
         facts["processes"] += len(life.processes)
         facts["out of budget"] += any(getattr(one.event, "code", "") == "BUDGET_EXCEEDED" for one in records)
         return Lived(seed, dice.drawn, status, facts, len(records))
