@@ -441,7 +441,7 @@ def test_e3_an_open_doubt_can_be_answered_with_the_same_call_at_rest() -> None:
 
 
 def test_x4_a_later_refusal_never_settles_an_earlier_lost_attempt() -> None:
-    """X4: a person wants the call again, and the tool refuses: whether the first one happened is as unknown as before."""
+    """X4: a person wants the call again, and the tool refuses: whether the first one happened stays unknown."""
     made: list[int] = []
 
     @rerail.tool(effect="once")
