@@ -147,7 +147,7 @@ ALL: dict[str, Code] = {
 }
 
 # The codes of a call that did not answer: of any other failure the tool has said something.
-NO_ANSWER = frozenset({"TIMEOUT", "ANSWER_LOST", "CONNECTION_LOST"})
+NO_ANSWER = frozenset({"TIMEOUT", "ANSWER_LOST", "CONNECTION_LOST", "RUN_CANCELLED"})
 
 # What may be wrong with a plan, or with a change of one; `HOLE_POSSIBLE` and `EFFECT_ASSUMED` are warnings.
 FAULTS: dict[str, str] = {
