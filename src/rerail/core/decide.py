@@ -190,6 +190,8 @@ def _calls(state: State, tools: Tools, now: float, left: Allowance | None = None
     most = room if left is None else len(state.ready)  # a call that has to wait takes no room
     waiting = state.ready.first(_free(state, tools, started, left), most)
     for track in waiting:
+        if len(calls) >= room:
+            break
         if track.effects is not None and (first := _before_repeat(state, tools, track, now)) is not None:
             calls.append(first)
             continue
@@ -200,8 +202,6 @@ def _calls(state: State, tools: Tools, now: float, left: Allowance | None = None
             continue
         calls.append(Call(track.id, track.attempt + 1, tool, rung, need))
         started[tool] = started.get(tool, 0) + 1
-        if len(calls) == room:
-            break
     waiting.close()
     return calls
 

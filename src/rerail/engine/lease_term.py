@@ -30,13 +30,13 @@ class LeaseTerm:
 
     @property
     def age(self) -> float:
-        """Seconds since the last confirmation; where nothing renews leases, none ever pass."""
-        return self._clock.uptime() - self._confirmed if self._clock.polls else 0.0
+        """Seconds since the last confirmation."""
+        return self._clock.uptime() - self._confirmed
 
     @property
     def is_current(self) -> bool:
-        """Whether no other process can have begun to act for the run."""
-        return not self.lost and self.age <= TERM
+        """Whether no other process can have begun to act for the run; under a clock by which nothing is renewed, too."""
+        return not self.lost and (self.age <= TERM or not self._clock.polls)
 
     def asked(self) -> float:
         """The time to give to `confirmed`, taken before the store is asked."""
