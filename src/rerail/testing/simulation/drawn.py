@@ -53,10 +53,11 @@ def draw_plan(dice: Dice, most: int = 8) -> Plan:
 
 def draw_settings(dice: Dice) -> dict[str, Any]:
     """Settings: mostly roomy, sometimes so tight that a run stops of them."""
+    concurrency = dice.pick(3, 1, 2, 0)
+    attempts, cost = dice.pick((None, None), (None, None), (None, 3.0), (12, 6.0))
     return {
         "run": {
-            "concurrency": dice.pick(3, 1, 2, 0), "max_attempts": dice.pick(None, None, None, 12),
-            "step_timeout": 300.0, "max_cost": dice.pick(None, None, None, None, None, None, 3.0, 6.0),
+            "concurrency": concurrency, "max_attempts": attempts, "max_cost": cost, "step_timeout": 300.0,
         },
         "retry": {
             "max_retry_rounds": dice.pick(0, 1, 2), "max_retries": 50, "max_wait": 600,
