@@ -107,7 +107,7 @@ def waits_end_at_once(patch: Patch) -> None:
 @bug
 def needs_are_not_waited_for(patch: Patch) -> None:
     def now(self: State, track: Any) -> Any:
-        return state.READY
+        return state.Place.GATES if track.step.confirm and not track.agreed else state.READY
 
     patch.setattr(State, "_place_of", now)
 
