@@ -35,8 +35,8 @@ class LeaseTerm:
 
     @property
     def is_current(self) -> bool:
-        """Whether no other process can have begun to act for the run; under a clock by which nothing is renewed, too."""
-        return not self.lost and (self.age <= TERM or not self._clock.polls)
+        """Whether no other process can have begun to act for the run."""
+        return not self.lost and self.age <= TERM
 
     def asked(self) -> float:
         """The time to give to `confirmed`, taken before the store is asked."""

@@ -67,8 +67,8 @@ class VirtualClock:
         return self.start + asyncio.get_running_loop().time()
 
     def uptime(self) -> float:
-        """Seconds of the virtual loop, which no jump changes."""
-        return asyncio.get_running_loop().time()
+        """None pass: under virtual time no lease is renewed, and no process is frozen."""
+        return 0.0
 
     def jump(self, seconds: float) -> None:
         """Set the wall clock forward or back; timers of the loop do not notice."""

@@ -338,17 +338,26 @@ def _check_money(records: list[ev.Record], truth: Any, cap: float) -> None:
 
 
 def really_again(records: list[ev.Record], truth: Any) -> list[tuple[str, int]]:
-    """Calls of `once` steps whose effect had taken place before, by the truth, and that nobody asked for."""
-    effects = {(call.step, call.attempt) for call in truth.calls if call.effect and not call.late}
-    done: dict[str, bool] = {}  # step → whether its effect took place and nobody asked for another
+    """Calls of `once` steps whose effect took place, before or after, and that no person asked for.
+
+    What a call that was under way at the time did later counts as well (V8, E11). A service that knows the key of a
+    call does not do it twice (E2).
+    """
+    effects = {(call.step, call.attempt) for call in truth.calls if call.effect}
+    keys = {(call.step, call.attempt): call.key for call in truth.calls}
+    done: dict[str, ev.StepStarted] = {}  # step → its call that had its effect, or will
     asked = False
     bad = []
     for record in records:
         event = record.event
         if isinstance(event, ev.StepStarted) and event.effect is Effect.ONCE:
-            if done.get(event.step):
-                bad.append((event.step, event.attempt))
-            done[event.step] = (event.step, event.attempt) in effects
+            before = done.get(event.step)
+            if before is not None:
+                same = keys.get((event.step, event.attempt)) == keys.get((before.step, before.attempt))
+                if not (same and event.idempotent_for):
+                    bad.append((event.step, event.attempt))
+            elif (event.step, event.attempt) in effects:
+                done[event.step] = event
         elif isinstance(event, ev.RetryBegin) and not event.automatic:
             done.clear()
             asked = True

@@ -25,6 +25,7 @@ from rerail.settings import Settings
 from rerail.testing.simulation.dice import Dice
 from rerail.testing.simulation.drawn import EXTRA, DrawnMind, draw_plan, draw_prices, draw_settings
 from rerail.testing.simulation.laws import Broken, check_life
+from rerail.testing.simulation.natures import draw_nature
 from rerail.testing.simulation.places import SharedStore, Way
 from rerail.testing.simulation.world import World, tool_names
 from rerail.testing.virtual import VirtualClock, VirtualLoop
@@ -74,6 +75,14 @@ class Lived:
     events: int
 
 
+class SimulatedClock(VirtualClock):
+    """A clock by which a stopped process can tell how long it was stopped."""
+
+    def uptime(self) -> float:
+        """Seconds of the virtual loop, which no jump changes."""
+        return asyncio.get_running_loop().time()
+
+
 class Life:
     """Everything about one seed."""
 
@@ -86,7 +95,8 @@ class Life:
         self.world.recorded = lambda step, attempt: (step, attempt) in self.store.intents
         self.world.lost_at = self.store.lost_at
         self.world.trouble = dice.pick(8, 3, 2, 5)
-        self.world.verifiable = frozenset(dice.some([step.tool for step in self.plan.steps], 3))
+        self.world.natures = {name: draw_nature(dice) for name in [*tool_names(self.plan), EXTRA]}
+        self.world.thawed, self.world.renewed = self.thawed, self.renewed
         self.processes: list[Process] = []
         self.facts: Counter[str] = Counter()
         self.over = False
@@ -102,7 +112,7 @@ class Life:
     def begin_process(self) -> Process:
         """A new process, with tools and an engine of its own."""
         number = len(self.processes) + 1
-        clock = VirtualClock()
+        clock = SimulatedClock()
         clock.start += sum(one.clock.start - 1_700_000_000.0 for one in self.processes[-1:])
         way = Way(self.store, number, self.dice, lambda: self.kill(process), lambda s: self.stop(process, s), clock)
         way.calm = self.world.calm
@@ -247,6 +257,18 @@ class Life:
         process.way.faults.stopped = asyncio.Event()
         asyncio.get_running_loop().call_later(seconds, self.wake, process)
 
+    async def thawed(self, number: int) -> None:
+        """A process that is stopped does nothing until it goes on, nor do its tools."""
+        faults = self.processes[number - 1].way.faults
+        while faults.stopped is not None and not faults.stopped.is_set():
+            await faults.stopped.wait()
+
+    async def renewed(self, number: int) -> None:
+        """A process that is not stopped has renewed its leases a moment ago."""
+        process = self.processes[number - 1]
+        if process.able:
+            await process.engine._renew_all()
+
     def wake(self, process: Process) -> None:
         """A stopped process goes on, as if nothing had happened."""
         stopped, process.way.faults.stopped = process.way.faults.stopped, None
@@ -334,7 +356,7 @@ class Life:
             await self.ask(process, engine.begin_resume(RUN))
         else:
             calls = [call for call in self.world.truth.calls if call.step == step]
-            happened = bool(calls) and calls[-1].effect
+            happened = any(call.effect for call in calls)
             how: dict[str, Any] = {"succeeded": {"made": "by hand"}} if happened else {"failed": True}
             await self.ask(process, engine.resolve(RUN, step, **how))
 

@@ -1,0 +1,17 @@
+"""Tools by chance: looks that lag, threads that go on, services that know keys, fences."""
+
+from __future__ import annotations
+
+from rerail.testing.simulation.dice import Dice
+from rerail.testing.simulation.world import Nature
+
+
+def draw_nature(dice: Dice) -> Nature:
+    """What a tool is like; `settle` covers the lag, as the contract asks for."""
+    if not dice.chance(2):
+        return Nature()
+    lag, settle = dice.pick((0.0, None), (0.0, 0.0), (2.0, None), (4.0, None), (20.0, 30.0), (20.0, "never"))
+    return Nature(
+        verifiable=dice.pick(False, True, True), lag=lag, settle=settle, runs=dice.pick("loop", "loop", "thread"),
+        fenced=dice.chance(3), idempotent_for=dice.pick(None, None, None, 3600.0, 50.0),
+    )  # fmt: skip
