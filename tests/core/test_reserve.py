@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rerail.core import events as ev
-from rerail.core.afford import LEAST_TIME, in_time
+from rerail.core.afford import LEAST_TIME, Allowance, in_time
 from rerail.core.codec import decode, encode
 from rerail.core.codes import Category
 from rerail.core.decide import Ask, Call, Note, decide
@@ -145,6 +145,14 @@ def test_h4_calls_that_carry_cost_start_in_order() -> None:
     assert started(state) == []
     then(state, ev.StepSucceeded("s0", 1, cost=0.0))
     assert go(state) == ["s1"] and started(state) == []
+
+
+def test_h4_what_waits_holds_back_whatever_carries_cost() -> None:
+    """H4: also where a step waits in the queue of a tool that it does not call any more."""
+    left = Allowance(begun(plan("dear"), max_cost=2.0), TOOLS)
+    assert left.take(Spending(1.0), step="a") and not left.take(Spending(1.5), step="b")
+    assert not left.take(Spending(0.5), step="c") and left.take(FREE, step="d")
+    assert left.short == "max_cost: 0 of 2 used, and step 'b' needs 1.5 more"
 
 
 def test_h4_free_calls_pass_within_the_limits_of_tools() -> None:
@@ -429,9 +437,10 @@ def test_h4_what_was_taken_is_given_back(calls: list[tuple[float, int, bool]]) -
     """H4: floats drift, and nothing held is exactly nothing."""
     reserved = Reserved()
     taken = [ev.StepStarted("a", 1, "t", reserved_cost=c, reserved_tokens=t, unpriced=u) for c, t, u in calls]
-    held = [call for call in taken if reserved.take(call)]
-    assert bool(reserved) == bool(held)
-    for call in reversed(held):
+    for call in taken:
+        reserved.take(call)
+    assert bool(reserved) == bool(taken)
+    for call in reversed(taken):
         reserved.give_back(call)
     assert (reserved.calls, reserved.cost, reserved.tokens, reserved.unpriced) == (0, 0.0, 0, 0)
 

@@ -17,7 +17,7 @@ from rerail.core.fold import fold
 from rerail.core.replay import replay
 from rerail.core.texts import retold
 from rerail.errors import SettingsError
-from rerail.ports import Answer, Consultation
+from rerail.ports import Answer, Consultation, NotBegun
 from rerail.testing.scripted import ScriptedMind
 from rerail.testing.virtual import VirtualClock, virtual_run
 
@@ -245,6 +245,33 @@ def test_h4_a_file_that_cannot_be_put_aside_costs_nothing(tmp_path: Path) -> Non
     assert (result.steps["a"].code, result.exec["cost"]) == ("FILE_NOT_ARCHIVED", 0.0)
 
 
+class Full:
+    """An executor that never has room."""
+
+    async def open(self) -> None:
+        pass
+
+    def takes(self, tool: Any) -> bool:
+        return True
+
+    async def call(self, *_: Any) -> Any:
+        raise NotBegun("no room")
+
+    async def close(self) -> None:
+        pass
+
+
+def test_h4_a_call_that_found_no_room_costs_nothing() -> None:
+    """H4: it was not made."""
+
+    async def main() -> Any:
+        async with rerail.Engine("memory://", [slow(cost=1.0)], ALONE, clock=VirtualClock(), executor=Full()) as engine:
+            return await engine.run(eight(count=1))
+
+    result = virtual_run(main)
+    assert (result.status, result.exec["calls"], result.exec["cost"]) == ("failed", 1, 0.0)
+
+
 def test_h4_a_cost_of_nothing_crosses_processes() -> None:
     """H4, M3: what an isolated tool reports, and that it reported."""
     for tool, cost in ((isolated_cached, 0.0), (isolated_silent, 1.5), (isolated_dear, 2.5)):
@@ -372,25 +399,37 @@ def test_h4_a_run_out_of_time_starts_nothing() -> None:
 # -- Questions ----------------------------------------------------------------------------------------------------
 
 
-def test_h4_a_question_does_not_spend_what_calls_have_reserved() -> None:
-    """H4: what is left for an answer is what neither was spent nor is reserved."""
+@pytest.mark.parametrize(("cap", "left"), [({"max_cost": 5.0}, (2.0, None)), ({"max_tokens": 1000}, (None, 920))])
+def test_h4_a_question_does_not_spend_what_calls_have_reserved(cap: dict[str, Any], left: tuple[Any, Any]) -> None:
+    """H4: what is left for an answer is what is neither spent nor reserved by calls under way."""
     mind = ScriptedMind(reflect=Answer({"category": "permanent_error"}, [Consultation("m", 10, 10, 0.5)]))
 
-    async def main() -> Any:
-        @rerail.tool
-        async def odd() -> int:
-            await asyncio.sleep(1)
-            raise RuntimeError("the flux is out of phase")
+    @rerail.tool
+    async def odd() -> int:
+        await asyncio.sleep(1)
+        raise RuntimeError("the flux is out of phase")
 
-        plan = {"steps": [{"id": "a", "tool": "odd", "critical": False}, {"id": "b", "tool": "work"}]}
-        budget = {"retry": {"max_retry_rounds": 0}, "run": {"max_cost": 5.0, "max_tokens": 1000}}
-        tools = [odd, slow(cost=3.0)]
-        async with rerail.Engine("memory://", tools, budget, mind, clock=VirtualClock()) as engine:
+    @rerail.tool
+    async def work(ctx: rerail.Context, seconds: int) -> int:
+        await asyncio.sleep(seconds)
+        ctx.usage(tokens=40, cost=1.5)
+        return 1
+
+    plan = {
+        "steps": [
+            {"id": "a", "tool": "work", "args": {"seconds": 1}},
+            {"id": "b", "tool": "work", "args": {"seconds": 60}, "needs": ["a"]},
+            {"id": "c", "tool": "odd", "critical": False, "needs": ["a"]},
+        ]
+    }
+
+    async def main() -> Any:
+        budget = {"retry": {"max_retry_rounds": 0}, "run": cap}
+        async with rerail.Engine("memory://", [odd, work], budget, mind, clock=VirtualClock()) as engine:
             return await engine.run(plan)
 
-    virtual_run(main)
-    # Its tokens are not known, so that the question waits for the call; then 3.0 of 5.0 are spent.
-    assert [(asked.cost_left, asked.tokens_left) for asked in mind.asked][:1] == [(2.0, 1000)]
+    assert virtual_run(main).steps["b"].status == "succeeded"
+    assert [(asked.cost_left, asked.tokens_left) for asked in mind.asked][:1] == [left]
 
 
 # -- Declarations and words ---------------------------------------------------------------------------------------
@@ -464,9 +503,33 @@ def test_h4_a_replay_reserves_under_its_own_cap() -> None:
 
     records, tools = virtual_run(main)
     told = replay("r", records, tools, {"max_cost": 2.0})
-    assert told.known and (told.replayed.calls, told.replayed.cost, told.replayed.status) == (2, 2.0, "failed")
+    assert (
+        told.known
+        and told.drift == 0
+        and (told.replayed.calls, told.replayed.cost, told.replayed.status) == (2, 2.0, "failed")
+    )
     same = replay("r", records, tools, {"max_cost": 8.0})
     assert same.branch == 0 and same.drift == 0 and same.replayed.calls == 8
+
+
+def test_h4_a_replay_reserves_what_was_not_declared() -> None:
+    """H4: the intents of the history reserve nothing; under a cap the first call runs alone, then two at once."""
+
+    @rerail.tool
+    async def work(ctx: rerail.Context) -> int:
+        await asyncio.sleep(10 + int(ctx.step[1:]))
+        ctx.usage(cost=1.0)
+        return 1
+
+    async def main() -> Any:
+        async with rerail.Engine("memory://", [work], ALONE, clock=VirtualClock()) as engine:
+            run = (await engine.run(eight())).run_id
+            return await engine.events(run), dict(engine.tools)
+
+    records, tools = virtual_run(main)
+    told = replay("r", records, tools, {"max_cost": 3.0})
+    assert told.known and (told.replayed.calls, told.replayed.cost) == (3, 3.0)
+    assert told.replayed.seconds == pytest.approx(22.0)  # ten, and the longer of eleven and twelve
 
 
 def test_h4_a_replay_keeps_to_the_runs_time() -> None:

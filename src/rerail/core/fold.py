@@ -99,7 +99,8 @@ def _step_started(state: State, event: ev.StepStarted, at: float) -> None:
     track = state.tracks.get(event.step)
     if track is None or event.attempt <= track.attempt:
         return
-    state.release(track)  # nothing is held, unless the history is odd
+    if track.holds is not None:  # the history is odd
+        state.release(track)
     track.attempt = event.attempt
     track.call = event
     if track.heal is not None:
@@ -119,7 +120,8 @@ def _step_started(state: State, event: ev.StepStarted, at: float) -> None:
     if event.verifiable or event.effect is Effect.ONCE:
         _intended(state, track, event, at)
     state.move(track, RUNNING)
-    state.reserve(track, event)
+    if event.reserved_cost or event.reserved_tokens or event.unpriced:
+        state.reserve(track, event)
 
 
 def _intended(state: State, track: Track, call: ev.StepStarted, at: float) -> None:
@@ -140,7 +142,8 @@ def _step_succeeded(state: State, event: ev.StepSucceeded, at: float) -> None:
     track = state.current(event.step, event.attempt, RUNNING)
     if track is None or track.call is None:
         return
-    state.release(track)
+    if track.holds is not None:
+        state.release(track)
     state.largest.saw(track.call.tool, event.cost, event.tokens, answered=True)
     result = Result(event.output, event.digest, event.size, event.blob, event.attempt)
     result.effect, result.hole, result.by = track.call.effect, event.hole, event.by
@@ -190,7 +193,8 @@ def _step_failed(state: State, event: ev.StepFailed, at: float) -> None:
     if event.called:
         if track.attempt != event.attempt or track.phase is not RUNNING or track.call is None:
             return
-        state.release(track)
+        if track.holds is not None:
+            state.release(track)
         state.largest.saw(track.call.tool, event.cost, event.tokens, answered=False)
         track.elapsed = event.elapsed
         state.tool_seconds += event.elapsed

@@ -41,15 +41,12 @@ class Reserved:
     def __bool__(self) -> bool:
         return self.calls > 0
 
-    def take(self, call: StepStarted) -> bool:
-        """Add what a call reserves; False for a call that reserves nothing."""
-        if not (call.reserved_cost or call.reserved_tokens or call.unpriced):
-            return False
+    def take(self, call: StepStarted) -> None:
+        """Add what a call reserves."""
         self.calls += 1
         self.cost += call.reserved_cost
         self.tokens += call.reserved_tokens
         self.unpriced += call.unpriced
-        return True
 
     def give_back(self, call: StepStarted) -> None:
         """Take off what a call had reserved."""

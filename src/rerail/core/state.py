@@ -626,14 +626,14 @@ class State:
 
     def reserve(self, track: Track, call: ev.StepStarted) -> None:
         """Hold what a call reserves until it ends."""
-        if self.reserved.take(call):
-            track.holds = call
+        self.reserved.take(call)
+        track.holds = call
 
     def release(self, track: Track) -> None:
-        """Take off what a step's call had reserved: it has ended."""
-        if track.holds is not None:
-            self.reserved.give_back(track.holds)
-            track.holds = None
+        """Take off what a step's call holds: it has ended."""
+        assert track.holds is not None
+        self.reserved.give_back(track.holds)
+        track.holds = None
 
     def govern(self, policy: Policy) -> None:
         """Put the run under another policy; steps that can start wait in the queues that it asks for."""
