@@ -24,7 +24,9 @@ TOKEN = "for sockets"
 def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
     """A server with a token, and tools that plans from outside may not use."""
     folder = tmp_path_factory.mktemp("rough")
-    (folder / "rerail.toml").write_text('[tools.shell]\nhello = ["echo", "hello"]\nfails = ["false"]\n')
+    (folder / "rerail.toml").write_text(
+        '[tools.shell]\nhello = ["echo", "hello"]\nfails = {argv = ["false"], not_done = [1]}\n'
+    )
     with serving(Place(folder), token=TOKEN, RERAIL_SERVER_HEARTBEAT="0.5") as found:
         yield found
 

@@ -53,7 +53,7 @@ _RUN = (
     "summary:s objective:s parent:s? round:i retries:i revision:i waiting_on:a never_started:a stopped:s seq:i "
     "created_at:n retry_history:a shown_status:s failed_stage:s owner:s? interrupted:b superseded:s? "
 )
-RUN = shape(f"{_RUN} assumed:a ~once:a", steps=by_id(_STEP))
+RUN = shape(f"{_RUN} in_doubt:a assumed:a ~once:a", steps=by_id(_STEP))
 _SEEN_WORDS = (
     "id:s title:s tool:s stage:s status:s code:s? needs:a soft:a optional:b confirm:* effect:s? attempts:i "
     "retries_left:i error:o? degraded:s? stale:s? unverified:b disputed:b waiting_for:s? started_at:n? ended_at:n? "
