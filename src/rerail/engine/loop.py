@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
+import functools
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass
@@ -131,7 +132,7 @@ class RunLoop:
 
     def __init__(self, host: Host, lease: Lease, state: State) -> None:
         self.host, self.lease, self.state = host, lease, state
-        self.term = LeaseTerm(host.clock)
+        self.term = LeaseTerm(host.clock, state.run)
         self._scrub = host.performer.scrub
         self.contents = Contents(host.store, host.memory)
         self.specs = host.specs
@@ -218,8 +219,11 @@ class RunLoop:
     def broken(self, error: BaseException) -> None:
         """Stop as soon as possible: the run may not be written any more."""
         self._broken = error
-        self.term.lost = True
+        self._lose()
         self._wake.set()
+
+    def _lose(self) -> None:
+        self.term.lose({step: launch.task is not None for step, launch in self._launched.items()})
 
     def leave(self) -> None:
         """Start nothing more, and end once the calls under way have: somebody else goes on from there."""
@@ -248,7 +252,7 @@ class RunLoop:
                 else:
                     launches = self._advance()
                 await self._commit()
-                if launches and self.term.age > STALLED:
+                if launches and self.term.elapsed > STALLED:
                     await self._hold()
                 self._begin_due()
                 if len(launches) > BREATH:
@@ -502,7 +506,7 @@ class RunLoop:
             await self._patiently(lambda: self.host.store.append(batch))
             self.term.confirmed(asked)
         except (Conflict, Fenced) as error:
-            self.term.lost = True
+            self._lose()
             code = "LEASE_LOST" if isinstance(error, Fenced) else "SEQ_CONFLICT"
             raise StoreError(tell("refuse.run.taken_over", run=batch.run), code) from error
 
@@ -513,7 +517,7 @@ class RunLoop:
             await self._patiently(lambda: self.host.store.renew(self.lease, self.host.clock.now()))
             self.term.confirmed(asked)
         except Fenced as error:
-            self.term.lost = True
+            self._lose()
             raise StoreError(tell("refuse.run.taken_over", run=self.state.run), "LEASE_LOST") from error
 
     async def _patiently(self, work: Callable[[], Awaitable[T]]) -> T:
@@ -774,12 +778,12 @@ class RunLoop:
                 loop.call_soon_threadsafe(self._hear, event)
 
         folder = self.workspace
-        fence = self.lease.fence
+        fence, owner = self.lease.fence, functools.partial(self.term.require, step)
         if not staged:
-            return Context(run, step, attempt, key, folder, sink, timeout, fence=fence, owner=self.term.require)
+            return Context(run, step, attempt, key, folder, sink, timeout, fence=fence, owner=owner)
         files = declared(track.step.produces)
         place = folder / staged
-        return Context(run, step, attempt, key, folder, sink, timeout, place, files, fence, self.term.require)
+        return Context(run, step, attempt, key, folder, sink, timeout, place, files, fence, owner)
 
     def _hear(self, event: ev.StepProgress) -> None:
         """What a tool says while it works. Of progress the latest word counts; log lines that come at once are one."""
