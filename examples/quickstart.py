@@ -1,6 +1,7 @@
 import rerail
 
 bad_luck = [rerail.ToolError("no city 'Reykjavk'", suggest={"city": "Reykjavik"}), ConnectionError("connection reset")]
+outbox: dict[str, str] = {}
 
 
 def forecast(city: str) -> dict[str, str]:
@@ -9,9 +10,14 @@ def forecast(city: str) -> dict[str, str]:
     return {"sky": f"northern lights over {city}"}
 
 
-@rerail.tool(effect="once")  # must not happen twice, whatever fails or dies
+def sent(args: dict[str, str]) -> rerail.Verified | bool:  # looks whether the effect is there
+    return rerail.Verified(output=f"{args['to']} has a mail") if args["to"] in outbox else False
+
+
+@rerail.tool(effect="once", verify=sent)  # must not happen twice, whatever fails or dies
 def send(to: str, text: str) -> str:
-    return f"{to} knows: {text}"
+    outbox[to] = text
+    raise RuntimeError("the mail is out, and its receipt is unreadable")
 
 
 look = {"id": "look", "tool": "forecast", "args": {"city": "Reykjavk"}}

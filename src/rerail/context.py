@@ -82,6 +82,7 @@ class Context:
         "cost",
         "fence",
         "key",
+        "priced",
         "run",
         "step",
         "timeout",
@@ -116,6 +117,7 @@ class Context:
         self.cancelled = Signal()
         self.tokens = 0
         self.cost = 0.0
+        self.priced = False  # a cost was reported, be it 0
         self._workspace = workspace
         self._workspace_made = False
         self._sink = sink
@@ -193,11 +195,17 @@ class Context:
             done = None if fraction is None else min(1.0, max(0.0, float(fraction)))
             self._sink("progress", {"fraction": done, "message": str(message)})
 
-    def usage(self, tokens: int = 0, cost: float = 0.0) -> None:
-        """Add what the call has spent, for the run's budgets."""
+    def usage(self, tokens: int = 0, cost: float | None = None) -> None:
+        """Add what the call has spent, for the run's budgets. A cost given here, be it 0, replaces the declared one."""
         with _LOCK:
             self.tokens += tokens
-            self.cost += cost
+            if cost is not None:
+                self.cost += cost
+                self.priced = True
+
+    def spent(self) -> dict[str, Any]:
+        """What was reported, as the arguments of `usage`: for the process that made the call."""
+        return {"tokens": self.tokens, **({"cost": self.cost} if self.priced else {})}
 
     def ensure_owner(self) -> None:
         """Raise *not done* if this process may not own the run any more; call it right before an effect (E11).

@@ -123,6 +123,41 @@ def test_a_gate_shows_the_call_that_waits(shared: Served, window: Open) -> None:
     assert shared.count("send-refused") == 0
 
 
+def test_x10_a_gate_that_opens_again_shows_both_calls_and_takes_edits(shared: Served, window: Open) -> None:
+    """X10: a hint of the tool asks again, with what was agreed to; arguments are edited, checked, and agreed to."""
+    city = [{"id": "look", "tool": "forecast", "args": {"city": "Reykjavík"}, "confirm": "Look there?"}]
+    run = shared.begin(city, "Ask before looking")
+    shared.wait(run, "waiting")
+    page = window(address(shared.url, run))
+    expect(page.locator(".waiting-card .gate-call")).to_have_text('forecast(city="Reykjavík")')
+    act(page, "waiting-confirm")
+    expect(page.locator("dialog [data-before]")).to_have_count(0)
+    send(page)
+    expect(page.locator(".waiting-card .gate-call")).to_have_text('forecast(city="Reykjavik")')
+    act(page, "waiting-confirm")
+    before = page.locator("dialog [data-before]")
+    expect(before).to_contain_text("Agreed to before: forecast")
+    expect(before).to_contain_text('"city": "Reykjavík"')
+    expect(page.locator("dialog .card-head").first).to_contain_text("Now it would be: forecast")
+    act(page, "edit-args")
+    typed = page.get_by_label("Arguments")
+    agree = page.locator("dialog [data-action='send']")
+    typed.fill("{}")
+    expect(page.locator("dialog [role=alert]").last).to_contain_text("cannot be taken away here: city")
+    expect(agree).to_be_disabled()
+    typed.fill('{"city": 7}')
+    expect(page.locator("[data-preview=refused]")).to_contain_text("city")
+    expect(agree).to_be_disabled()
+    typed.fill('{"city": "Reykjavik", "colour": "red"}')
+    expect(page.locator("[data-preview=refused]")).to_contain_text("colour")
+    typed.fill('{"city": "Akureyri"}')
+    expect(agree).to_have_text("Agree, with the changes")
+    expect(agree).to_be_enabled()
+    send(page)
+    acted = [one for one in shared.api("GET", f"/runs/{run}/events")["events"] if one["type"] == "acted"]
+    assert acted[-1]["call"]["args"] == {"city": "Akureyri"} and len(acted) == 2
+
+
 def test_a_doubt_is_resolved(shared: Served, window: Open) -> None:
     """E3: a lost answer of a call that must not be repeated waits for somebody who looked, and takes each answer."""
 

@@ -124,6 +124,15 @@ EVENTS: tuple[ev.Event, ...] = (
     ev.RetryDone(1, {"succeeded": 1}, ("a",)),
     ev.Replanned(2, ev.Course(("a",)), "m", say("reason.stopped", stopped="BREAKER_OPEN")),
     ev.Evaluation(False, False, False, summary=say("summary.failed", names=f"a ({MISFIT}), b (x)", consequences=2)),
+    ev.GateOpened("a", 0, "ok", "d1", {"x": 1}),
+    ev.GateOpened(
+        "a", 0, "ok", "d2", {"x": 2}, files={"f": "2"}, before=ev.Shown("ok", "d1", {"x": 1}, files={"f": "1"})
+    ),
+    ev.GateOpened("a", 0, "ok", "d2", {"x": 2}, before=ev.Shown("ok")),
+    ev.Acted("confirm", "me", "a", ahead=True),
+    ev.Acted(
+        "confirm", "me", "a", digest="d", course=ev.Course(("a",), (Step("a", "ok"),)), call=ev.Shown("ok", "d", {})
+    ),
     ev.Waiting(({"for": "confirm", "step": "a", "question": "", "tool": "ok", "args": {"x": 1}},)),
     ev.Waiting(({"for": "in_doubt", "step": "a", "tool": "ok"}, {"for": "paused", "step": ""})),
     ev.Resumed("me", ("a", "b")),

@@ -237,3 +237,50 @@ def test_a_retry_says_what_must_not_happen_twice(here: Here) -> None:
     assert "must not happen twice: s" in here("retry", run, "--step", "s", "--force", code=1).err
     failed = here.run({"id": "s", "tool": "fail", "effect": "once"}, code=1)
     assert "must not happen twice" not in here("retry", failed, code=1).err
+
+
+PAY: dict[str, Any] = {
+    "id": "pay", "tool": "pay", "args": {"amount": 10, "to": "alice"}, "confirm": "Pay?", "retries": 2,
+}  # fmt: skip
+BOTH = 'agreed to pay(amount=10, to="alice"); now it would be pay(amount=9999, to="mallory")'
+
+
+def test_x10_a_yes_is_to_the_call_that_was_shown(here: Here) -> None:
+    """X10: a hint of the tool opens the gate again; show, why, logs and the report say both calls."""
+    run = here.run(PAY, code=3)
+    agreed = here("confirm", run, code=3)
+    assert 'it would call pay(amount=10, to="alice")' in agreed.err and BOTH in agreed.out
+    assert here.place.calls == ["pay"]
+    for command in (("show", run), ("why", run, "pay"), ("logs", run)):
+        assert BOTH in here(*command, code=0).out, command
+    [gate] = here("show", run, "--json", code=0).json["waiting_on"]
+    assert gate["args"] == {"amount": 9999, "to": "mallory"} and gate["before"]["args"] == PAY["args"]
+    refused = here("confirm", run, "--digest", gate["before"]["digest"], "--json", code=2).json["error"]
+    assert refused["code"] == "GATE_CHANGED" and 'pay(amount=9999, to="mallory")' in refused["message"]
+    done = here("confirm", run, "--digest", gate["digest"], "--yes", "--json", code=0).json
+    assert done["steps"]["pay"]["output"] == {"amount": 9999, "to": "mallory"}
+
+
+def test_x10_arguments_are_edited_with_the_yes(here: Here) -> None:
+    """X10, P5: checked against the tool's schema; the history says who changed what."""
+    run = here.run(PAY, code=3)
+    faulty = here("confirm", run, "--args", '{"amount": "much", "colour": 1}', "--json", code=2).json["error"]
+    assert [fault["code"] for fault in faulty["faults"]] == ["BAD_ARGS", "BAD_ARGS"]
+    assert "no JSON object" in here("confirm", run, "--args", "10", code=2).err
+    assert "--args" in here("confirm", run, "--refuse", "--args", "{}", code=2).err
+    done = here("confirm", run, "--args", '{"to": "bob"}', code=0)
+    assert 'edited: step pay waits for a confirmation: Pay?  it would call pay(amount=10, to="bob")' in done.err
+    assert here("show", run, "--json", code=0).json["steps"]["pay"]["output"] == {"amount": 10, "to": "bob"}
+    assert 'confirm pay (edited: pay(amount=10, to="bob"))' in here("why", run, "pay", code=0).out
+
+
+def test_x10_a_yes_ahead_has_to_say_so(here: Here) -> None:
+    """X10: for the plan's own call, and refused with the way to do it otherwise."""
+    plan = ({"id": "a", "tool": "hold", "args": {"name": "go.txt"}}, {**PAY, "needs": ["a"]})
+    process, run = here.begin(*plan, at="a")
+    refused = here("confirm", run, "pay", "--json", code=2).json["error"]
+    assert refused["code"] == "STEP_NOT_WAITING" and refused["hint"].endswith(f"rerail confirm {run} pay --ahead")
+    here("confirm", run, "pay", "--ahead", code=0)
+    (here.place.folder / "go.txt").touch()
+    assert process.wait(20) == 3, "the tool's hint is no part of the plan"
+    assert here.place.calls == ["a", "pay"] and BOTH in here("show", run, code=0).out

@@ -530,6 +530,6 @@ async def test_e11_a_program_that_cannot_answer_gives_no_yes(cluster: Any, tools
         await engine.start(plan(step("waits", args={"folder": str(tmp_path)})))
         await until((tmp_path / "begun").exists)
         (tmp_path / "go").touch()
-        time.sleep(7.0)  # the whole event loop: as if it were frozen
+        time.sleep(7.0)  # noqa: ASYNC251  # the whole event loop: as if it were frozen
         await until((tmp_path / "said").exists)
     assert "did not confirm" in (tmp_path / "said").read_text()

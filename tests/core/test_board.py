@@ -261,7 +261,7 @@ def test_every_change_of_the_plan_is_a_revision() -> None:
         await engine.wait(run)
         await engine.repair(run, "a", args={"n": 3})
         await engine.add(run, [{"id": "c", "tool": "t"}])
-        await engine.confirm(run, "b")
+        await engine.confirm(run, "b", ahead=True)
 
     world = World(t=[ValueError("no"), ValueError("no"), 1])
     steps = ({"id": "a", "tool": "t", "retries": 0}, {"id": "b", "tool": "t", "needs": ["a"], "confirm": True})

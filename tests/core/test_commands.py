@@ -11,7 +11,7 @@ from rerail.core import commands
 from rerail.core import events as ev
 from rerail.core.codes import Category
 from rerail.core.commands import Faulty, FileDamage, Refusal
-from rerail.core.events import Course, Error, Event, FileMade, Record
+from rerail.core.events import Course, Error, Event, Record
 from rerail.core.fold import fold
 from rerail.core.plan import Effect, Fault, Need, Plan, Step
 from rerail.core.policy import Policy, Rung
@@ -128,22 +128,24 @@ def test_who_confirms_says_which_gate(told: tuple[Event, ...], step: str | None,
     with pytest.raises(Refusal) as refused:
         commands.confirm(after(*told, steps=STEPS), step, "ann")
     assert refused.value.code == "STEP_NOT_WAITING" and code in refused.value.message
-    one = after(*did("a"), ev.Acted("confirm", "ann", "h"), steps=STEPS)
-    assert commands.confirm(one, None, "ann") == [ev.Acted("confirm", "ann", "g")]
+    one = after(*did("a"), ev.Acted("confirm", "ann", "h"), ev.GateOpened("g", 0, "u", "d1"), steps=STEPS)
+    assert commands.confirm(one, None, "ann") == [ev.Acted("confirm", "ann", "g", digest="d1")]
     with pytest.raises(Refusal) as waits:
         commands.retry(after(*did("a"), ev.Waiting(()), steps=STEPS), "ann")
     assert waits.value.code == "RUN_WAITS_CONFIRM" and waits.value.hint
 
 
 def test_a_gate_may_be_confirmed_ahead_of_time_and_refused_once_it_waits() -> None:
-    """X7: with the files that the person gave."""
+    """X7, X10: who agrees to a call that is not known yet has to say so."""
     early = after(steps=STEPS)
-    files = [FileMade("f", "d")]
-    assert commands.confirm(early, "g", "ann", files=files) == [ev.Acted("confirm", "ann", "g", files=tuple(files))]
+    assert commands.confirm(early, "g", "ann", ahead=True) == [ev.Acted("confirm", "ann", "g", ahead=True)]
     with pytest.raises(Refusal, match="g") as refused:
-        commands.confirm(early, "g", "ann", refuse=True)
-    assert refused.value.code == "STEP_NOT_WAITING" and refused.value.hint
-    acted, told = commands.confirm(after(*did("a"), steps=STEPS), "g", "", refuse=True)
+        commands.confirm(early, "g", "ann")
+    assert refused.value.code == "STEP_NOT_WAITING" and refused.value.hint.endswith("rerail confirm r g --ahead")
+    with pytest.raises(Refusal, match="g") as refused:
+        commands.refuse(early, "g", "ann")
+    assert refused.value.code == "STEP_NOT_WAITING" and "rerail skip r g" in refused.value.hint
+    acted, told = commands.refuse(after(*did("a"), steps=STEPS), "g", "")
     assert acted == ev.Acted("refuse", "", "g") and isinstance(told, ev.StepFailed) and not told.called
     assert told.error.code == "CONFIRM_REFUSED" and told.error.category is Category.PERMANENT
     assert told.error.data == {"by": "a person"} and "a person" in told.error.message

@@ -433,7 +433,7 @@ def spending(tokens: int = 0, cost: float = 0.0) -> Any:
     [({"max_tokens": 150}, spending(tokens=100), "tokens"), ({"max_cost": 0.15}, spending(cost=0.1), "cost")],
 )
 def test_max_tokens_and_max_cost(limit: dict[str, Any], tool: Any, key: str) -> None:
-    """H4, M3: what tools say they spent, checked before each call."""
+    """H4, M3: what tools say they spent; the largest so far is reserved before each call, and a second does not fit."""
     what = {"steps": [{"id": n, "tool": "spend", "needs": list(p)} for p, n in zip(["", "a", "b"], "abc", strict=True)]}
 
     async def main() -> Any:
@@ -441,9 +441,9 @@ def test_max_tokens_and_max_cost(limit: dict[str, Any], tool: Any, key: str) -> 
             return await engine.run(what)
 
     result = virtual_run(main)
-    assert [row.status for row in result.steps.values()] == ["succeeded", "succeeded", "cancelled"]
-    assert result.steps["c"].code == "BUDGET_EXCEEDED"
-    assert result.exec[key] == pytest.approx(200 if key == "tokens" else 0.2)
+    assert [row.status for row in result.steps.values()] == ["succeeded", "cancelled", "cancelled"]
+    assert result.steps["b"].code == "BUDGET_EXCEEDED"
+    assert result.exec[key] == pytest.approx(100 if key == "tokens" else 0.1)
 
 
 def test_what_failed_calls_spent_counts_too() -> None:

@@ -122,10 +122,10 @@ GATED = (Step("a", "t"), Step("g", "u", needs=(Need("a"),), confirm=True))
 
 
 def test_a_word_for_a_gate_is_for_the_step_as_it_was() -> None:
-    """T5, X7: it holds for a forced retry, and neither for a run that starts over nor for a step written anew."""
+    """T5, X10: it holds neither for a forced retry, nor for a run that starts over, nor for a step written anew."""
     done = (*did("a"), ev.Acted("confirm", "ann", "g"), *did("g"))
     forced = begun(*done, again("g", fresh=("g",), counted=True), steps=GATED)
-    assert called(forced) == ["g"]
+    assert called(forced) == [] and waiting_on(forced)[0]["step"] == "g"
     clean = begun(*done, again("a", "g", fresh=("a", "g"), reset_count=True, counted=False), steps=GATED)
     assert waiting_on(then(clean, *did("a", 2)))[0]["step"] == "g"
     new = Step("g", "v", needs=(Need("a"),), confirm=True)
@@ -414,9 +414,11 @@ def test_who_has_to_agree_sees_the_files_that_the_call_is_made_from() -> None:
     """X7: if there are any."""
     for files, shown in (({"f": "x"}, {"files": ["f"]}), ({}, {})):
         done = ev.StepSucceeded("a", 1, 1, "d", files=files)
-        state = begun(ev.StepStarted("a", 1, "t"), done, ev.Waiting(()), steps=GATED)
+        gate = ev.GateOpened("g", 0, "u", "d", {}, files=files)
+        state = begun(ev.StepStarted("a", 1, "t"), done, gate, ev.Waiting(()), steps=GATED)
+        assert state.files(state.tracks["g"]) == files
         call = {"step": "g", "for": "confirm", "question": "", "tool": "u", "args": {}, "made_from_degraded": {}}
-        assert result(state, {"a": 1}, 200.0).waiting_on == ({**call, **shown},)
+        assert result(state, {"a": 1}, 200.0).waiting_on == ({**call, **shown, "digest": "d"},)
 
 
 # -- What a run begins with, and what is known of it by number --------------------------------------------------------

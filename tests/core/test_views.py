@@ -199,18 +199,16 @@ def test_a_tool_that_a_mind_chose_is_told_of_if_it_did_the_step(ends: list[Event
 
 
 def test_a_gate_tells_the_call_that_waits() -> None:
-    """X7: the arguments as they would be passed; a path that is not there is no reason to tell nothing."""
-    steps = (Step("a", "t"), Step("g", "t", {"x": "${a.gone}"}, confirm=True))
+    """X7, X10: the arguments as they would be passed, wherever they are kept; of an earlier version's, the tool."""
+    steps = (Step("a", "t"), Step("g", "t", {"x": "${a.n}"}, confirm=True))
     gate = ev.Waiting(({"for": "confirm", "step": "g"},))
-    state = after(started("a"), ev.StepSucceeded("a", 1, {"n": 1}, "d"), gate, steps=steps)
-    [item] = result(state, {"a": {"n": 1}}, 200.0).waiting_on
-    assert item["args"] is None and item["tool"] == "t"
-    adjusted = ev.Recovered("g", 0, Rung.ADJUST, args={"x": 2}, by="m")
-    blob = ev.Recovered("g", 0, Rung.ADJUST, args={"x": 2}, by="m", args_blob="big")
-    for event, shown in ((adjusted, {"x": 2}), (blob, {"x": 3})):
-        state = after(started("a"), ev.StepSucceeded("a", 1, {"n": 1}, "d"), event, gate, steps=steps)
-        [item] = result(state, {"a": {"n": 1}}, 200.0, args={"big": {"x": 3}}).waiting_on
-        assert item["args"] == shown
+    done = (started("a"), ev.StepSucceeded("a", 1, {"n": 1}, "d"))
+    [item] = result(after(*done, gate, steps=steps), {"a": {"n": 1}}, 200.0).waiting_on
+    assert item["args"] is None and item["digest"] is None and item["tool"] == "t"
+    plain, large = ev.GateOpened("g", 0, "u", "d1", {"x": 2}), ev.GateOpened("g", 0, "u", "d2", args_blob="big")
+    for event, shown in ((plain, {"x": 2}), (large, {"x": 3})):
+        [item] = result(after(*done, event, gate, steps=steps), {}, 200.0, args={"big": {"x": 3}}).waiting_on
+        assert (item["tool"], item["args"], item["digest"]) == ("u", shown, event.digest) and "before" not in item
 
 
 def test_a_gate_names_the_step_whose_output_is_missing() -> None:

@@ -171,7 +171,7 @@ def test_a_gate_can_be_opened_ahead_of_time_and_refused_only_in_time() -> None:
             run = await engine.start(what)
             with pytest.raises(Refused, match="does not wait for a confirmation yet"):
                 await engine.confirm(run, "b", refuse=True)
-            await engine.confirm(run, "c")
+            await engine.confirm(run, "c", ahead=True)
             await asyncio.sleep(10)
             await engine.confirm(run, "b", refuse=True)
             return await engine.wait(run)

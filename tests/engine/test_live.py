@@ -707,7 +707,7 @@ def test_a_wish_that_comes_while_the_run_comes_to_rest() -> None:
 
     async def act(engine: Engine, run: str) -> None:
         await asyncio.sleep(0.5)  # the note that the run waits for a person is being written
-        await engine.confirm(run, "a", by="ann")
+        await engine.confirm(run, "a", by="ann", ahead=True)
 
     result, _ = live(world, plan(("a",), a={"confirm": True}), act, store=Slow())
     assert result.success
@@ -891,12 +891,15 @@ def test_confirm_and_refuse() -> None:
 
 
 def test_a_gate_opened_before_its_turn() -> None:
-    """X7, T2: who agrees early is not asked again."""
+    """X7, X10, T2: who agrees early, and says so, is not asked again."""
     world = World(a=[Took(10)])
 
     async def act(engine: Engine, run: str) -> None:
         await asyncio.sleep(1)
-        await engine.confirm(run, "g")
+        with pytest.raises(Refused) as refused:
+            await engine.confirm(run, "g")
+        assert refused.value.code == "STEP_NOT_WAITING" and refused.value.hint.endswith(" g --ahead")
+        await engine.confirm(run, "g", ahead=True)
 
     assert live(world, plan(("a",), ("g", "a"), g={"confirm": True}), act)[0].success
 

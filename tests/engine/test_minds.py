@@ -437,13 +437,15 @@ def test_a_plan_of_a_model_starts_no_program() -> None:
 
 
 def test_budgets_hold_where_several_steps_fail_at_once() -> None:
-    """H4: questions are asked one after the other, so that each sees what the ones before it left."""
+    """H4: questions are asked one after the other, and each reserves the largest that one of its kind has cost."""
     spent = Answer({"category": "transient_error"}, [Consultation("m", 600, 0)])
     what = {"steps": [{"id": f"s{i}", "tool": f"s{i}"} for i in range(6)]}
     world = World({f"s{i}": [ODD] for i in range(6)})
     result, events, _ = history(world, what, ScriptedMind(reflect=spent), {"run": {"max_tokens": 1000}})
     assert result.stopped == "BUDGET_EXCEEDED"
-    assert len(of(events, "consulted")) == 2
+    assert len(of(events, "consulted")) == 1
+    (stopped,) = of(events, "stopped")
+    assert stopped.reason == "max_tokens: 600 of 1000 used, and asking a model to reflect needs 600 more"
 
 
 def test_no_model_is_asked_while_a_run_is_paused() -> None:

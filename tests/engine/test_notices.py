@@ -118,7 +118,10 @@ def test_what_is_told_when() -> None:
         ("r", "waiting", "waiting"), ("r", "failed", "failed"), ("r", "done", "completed"),
         ("s", "waiting", "waiting"), ("s", "failed", "cancelled"),
     ]  # fmt: skip
-    assert told.documents[0]["waiting_on"] == [{"step": "a", "for": "confirm", "question": "really?"}]
+    [gate] = told.documents[0]["waiting_on"]
+    assert {name: gate[name] for name in ("step", "for", "question", "tool", "args")} == {
+        "step": "a", "for": "confirm", "question": "really?", "tool": "a", "args": {},
+    }  # fmt: skip
     assert told.documents[1]["failed_steps"][0]["id"] == "a"
     assert len({found["id"] for found in told.documents}) == 5
 

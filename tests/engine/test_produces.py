@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 import rerail
-from rerail.core.commands import confirm
+from rerail.core.commands import Edits, confirm
 from rerail.core.events import FileMade, RetryBegin, StepSucceeded
 from rerail.core.fold import evolve
 from rerail.core.track import Phase
@@ -476,7 +476,7 @@ def test_an_edit_on_record_is_put_in_place_by_whoever_comes(world: World) -> Non
             digest = digest_of(draft)[0]
             file = FileMade("a.json", digest, "a", ".rerail/edit/x/a.json")
             loop = await engine._take(run)
-            loop.note(*confirm(loop.state, "c", "me", files=[file]))
+            loop.note(*confirm(loop.state, "c", "me", edits=Edits(files=[file])))
             await loop.commit()
             await engine._let_go(loop.lease)
             assert (folder / "a.json").read_bytes() != b"[2]"
@@ -503,7 +503,7 @@ def test_a_draft_is_for_the_content_it_was_given_for(world: World) -> None:
             state = await engine.state(run)
             file = FileMade("a.json", digest_of(draft)[0], "a", ".rerail/edit/x/a.json")
             foreign = FileMade("sub/a.json", "", "b", "../../foreign.json")
-            for event in confirm(state, "c", "me", files=[file, foreign]):
+            for event in confirm(state, "c", "me", edits=Edits(files=[file, foreign])):
                 evolve(state, event, state.at, state.seq + 1)
             assert set(state.drafts) == {"a.json", "sub/a.json"}
             damaged([item for track in state.tracks.values() for item in files_of(track)][1:2], folder, state.drafts)
@@ -538,7 +538,7 @@ def test_edits_that_nobody_agreed_to_are_swept(world: World) -> None:
 
             loop = await engine._take(run)
             recorded = drafted("recorded", digest_of(folder / ".rerail" / "edit" / "recorded" / "a.json")[0])
-            loop.note(*confirm(loop.state, "c", "me", files=[recorded]))
+            loop.note(*confirm(loop.state, "c", "me", edits=Edits(files=[recorded])))
             await loop.commit()
             await engine._let_go(loop.lease)
             wish = Wish("confirm", "me", "c", files=(drafted("posted"),))

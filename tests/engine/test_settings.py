@@ -60,6 +60,7 @@ def defaults() -> dict[str, Any]:
 CONTRACT = {
     "run.concurrency": 8, "run.tool_concurrency": {}, "run.provider_concurrency": {}, "run.step_timeout": 300,
     "run.max_attempts": None, "run.max_tokens": None, "run.max_cost": None, "run.max_seconds": None,
+    "run.on_doubt": None, "evaluation.settle": 5.0, "tools.idempotent_for": {},
     "retry.backoff_base": 1.0, "retry.backoff_factor": 2.0, "retry.backoff_cap": 30.0, "retry.jitter": True,
     "retry.max_wait": 600, "retry.max_retry_rounds": 1, "retry.max_retries": 3,
     "reflection.enable_step_level_reflection": True, "reflection.mode": "hybrid", "reflection.max_step_retries": 3,
@@ -119,6 +120,36 @@ def calls(given: Mapping[str, Any], outcome: Any = DOWN, **more: Any) -> int:
     world = World(a=[outcome])
     run(world, {"steps": [{"id": "a", "tool": "a", **more}]}, given)
     return world.calls_of("a")
+
+
+def doubted(given: Mapping[str, Any]) -> str:
+    """What a run comes to whose `once` tool raised."""
+    return str(run(World(a=[RuntimeError("?")]).option("a", effect="once"), ONE, given)[0].status)
+
+
+def settled_in(given: Mapping[str, Any]) -> int:
+    """For how many seconds an effect that is not there is looked for."""
+    world = World(a=[TimeoutError("?"), {"v": 1}]).option("a", effect="once", verify=lambda output: output is not None)
+    verified = [event for event in run(world, ONE, given)[1] if event.type == "step_verified"]
+    return round(verified[0].waited)
+
+
+def keyed_calls(given: Mapping[str, Any]) -> int:
+    """How often a `once` tool is called whose first answer is lost."""
+    made: list[str] = []
+
+    def a(ctx: rerail.Context) -> dict[str, int]:
+        made.append(ctx.key)
+        if len(made) == 1:
+            raise ConnectionResetError("gone")
+        return {"v": 1}
+
+    async def main() -> None:
+        async with Engine("memory://", [rerail.tool(a, effect="once")], given, clock=VirtualClock()) as engine:
+            await engine.run(ONE)
+
+    virtual_run(main)
+    return len(made)
 
 
 def spent(given: Mapping[str, Any]) -> int:
@@ -597,6 +628,7 @@ BITES: dict[str, Bite] = {
     "run.max_tokens": (200, None, spent, 2, 5),
     "run.max_cost": (300.0, None, spent, 3, 5),
     "run.max_seconds": (150, None, spent, 2, 5),
+    "run.on_doubt": ("fail", None, doubted, "failed", "waiting"),
     "retry.backoff_base": (2.0, 3.0, delays, [2, 4, 8], [3, 6, 12]),
     "retry.backoff_factor": (1.0, 3.0, delays, [1, 1, 1], [1, 3, 9]),
     "retry.backoff_cap": (1.5, 3.0, delays, [1, 1.5, 1.5], [1, 2, 3]),
@@ -637,6 +669,7 @@ BITES: dict[str, Bite] = {
     ),
     "evaluation.shortcut": (True, False, lambda given: "judge" in asked(given, {"v": 1}), False, True),
     "evaluation.history_window": ([1, 2], [5, 12], lambda given: 5 <= judged_events(given) <= 12, False, True),
+    "evaluation.settle": (3, 7, settled_in, 3, 7),
     "artifacts.memory": (0, 3, fetched, 3, 0),
     "artifacts.ttl_hours": (9, 11, kept_after, False, True),
     "store.url": ("memory://", "sqlite:///somewhere.db", opened, "memory://", "sqlite:///somewhere.db"),
@@ -664,6 +697,7 @@ BITES: dict[str, Bite] = {
         [], ["EFFECT_UNDECLARED"],
     ),
     "tools.shell": ({}, {"say": ["echo", "{text}"]}, tool_names, [], ["say"]),
+    "tools.idempotent_for": ({}, {"a": 60}, keyed_calls, 1, 2),
     "tools.http": ({}, {"fetch": {"url": "http://localhost/{id}"}}, tool_names, [], ["fetch"]),
     "mcp.servers": ({}, {"time": TIME}, names_when_open, [], ["convert_time", "get_current_time"]),
     "notify.command": ([], [sys.executable, "-c", "0"], notified(), [], [("command", True, 1)]),

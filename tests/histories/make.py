@@ -217,6 +217,21 @@ async def gate(making: Making) -> None:
         await engine.wait(await engine.start({"steps": steps}, run_id="run"))
 
 
+async def agreed(making: Making) -> None:
+    """People agree ahead, to a call, to another one that a hint made of it, and to one that they edited."""
+    wrong = rerail.ToolError("no such value", suggest={"value": 2})
+    script = Script(a=[{"n": 1}], b=[wrong, "ok"])
+    steps = [step("a"), step("b", args={"value": "${a.n}"}, confirm="Is this right?"), step("c", needs=["b"])]
+    steps[2] |= {"confirm": True, "args": {"value": "${b}"}}
+    async with making.engine(script) as engine:
+        await engine.start({"steps": [*steps, step("d", needs=["c"], confirm=True)]}, run_id="run")
+        await engine.confirm("run", "d", ahead=True)
+        for edits in ({}, {}, {"args": {"value": "by hand: ${b}"}}):
+            await engine.wait("run")
+            await engine.confirm("run", **edits)
+        await engine.wait("run")
+
+
 async def doubt(making: Making) -> None:
     """Nobody knows whether a step's effect happened."""
     async with making.engine(Script(b=[ConnectionResetError("reset")])) as engine:
@@ -304,7 +319,7 @@ async def staged(making: Making) -> None:
 KINDS: dict[str, Callable[[Making], Awaitable[None]]] = {
     made.__name__: made
     for made in (
-        success, plain, failed, retried, healed, replanned, repaired, consulted, gate, doubt, refused, verified,
+        success, plain, failed, retried, healed, replanned, repaired, consulted, gate, agreed, doubt, refused, verified,
         interrupted, acted, stopped, lost, staged,
     )
 }  # fmt: skip

@@ -145,13 +145,23 @@ async def forced(engine: rerail.Engine) -> Any:
     return await engine.retry("run", steps=["a"], force=True)
 
 
+async def forced_and_confirmed(engine: rerail.Engine) -> Any:
+    assert (await forced(engine)).status == "waiting", "a yes was used up by success (X10)"
+    return await confirm(engine)
+
+
+async def agreed_again(engine: rerail.Engine) -> Any:
+    assert (await engine.retry("run", steps=["c"], force=True)).status == "waiting"
+    return await confirm(engine)
+
+
 THEN: dict[str, tuple[Any, list[str]]] = {
     "plain": (forced, ["a", "b"]), "success": (forced, ["a", "b"]), "failed": (retry, ["b", "c"]),
     "retried": (forced, ["a", "b", "c"]), "gate": (confirm, ["b"]), "doubt": (resolve, ["c"]),
     "interrupted": (resume, ["b", "c"]), "acted": (retry, ["a", "c", "d"]), "stopped": (retry, ["a", "b", "c", "d"]),
     "staged": (retry, ["learn"]), "replanned": (forced, ["a"]), "repaired": (forced, ["a", "b"]),
     "refused": (retry, ["b"]), "consulted": (forced, ["a"]), "verified": (forced, ["a", "b"]),
-    "healed": (forced, ["a"]), "lost": (forced, ["a", "b"]),
+    "healed": (forced, ["a"]), "lost": (forced_and_confirmed, ["a", "b"]), "agreed": (agreed_again, ["c"]),
 }  # fmt: skip
 CHANGED = {"a": ["something else"]}  # so that what depends on it has to look again
 
@@ -165,7 +175,7 @@ def test_a_history_goes_on(name: str, tmp_path: Path) -> None:
     home.mkdir()
     for file, content in golden.said["files"].items():
         (home / file).write_text(content)
-    script = Script(**({} if act is not forced else CHANGED))
+    script = Script(**(CHANGED if act in (forced, forced_and_confirmed) else {}))
 
     async def go_on() -> Any:
         store = await golden.store()

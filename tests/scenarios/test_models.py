@@ -457,16 +457,21 @@ def test_passing_trouble_passes(script: list[Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("budget", "asked"),
-    [({"max_tokens": 120}, 1), ({"max_tokens": 121}, 2), ({"max_cost": 0.0001}, 1), ({"max_cost": 0.0002}, 2)],
+    ("budget", "asked", "calls"),
+    [
+        ({"max_tokens": 119}, 1, 1), ({"max_tokens": 120}, 1, 2), ({"max_tokens": 239}, 1, 2),
+        ({"max_tokens": 240}, 2, 3), ({"max_cost": 0.0001}, 1, 1), ({"max_cost": 0.0002}, 1, 2),
+        ({"max_cost": 0.00024}, 2, 3),
+    ],
     ids=str,
-)
-def test_budgets_stop_further_questions(budget: dict[str, Any], asked: int) -> None:
-    """H4, M1: 120 tokens and 0.00012 each; once a budget is used up, no model and no tool is called, and it is said."""
+)  # fmt: skip
+def test_budgets_stop_further_questions(budget: dict[str, Any], asked: int, calls: int) -> None:
+    """H4, M1: 120 tokens and 0.00012 each. A question that does not fit stops the run, and it is said; a call that
+    costs nothing fits until a cap is passed."""
     world = World(a=[ODD])
     script = {"reflect": [thought("transient_error")] * 9}
     told = tell(world, one("a"), script, {"run": budget}, whole=False, prices={"m": [1.0, 1.0]})
-    assert (len(told.asked), world.calls_of("a")) == (asked, asked)
+    assert (len(told.asked), world.calls_of("a")) == (asked, calls)
     assert (told.result.status, told.result.stopped) == ("failed", "BUDGET_EXCEEDED")
     assert told.result.exec["tokens"] == 120 * asked
     assert told.result.exec["cost"] == pytest.approx(0.00012 * asked)

@@ -171,6 +171,36 @@ async def test_people_act_on_a_live_run(web: Web) -> None:
         assert kinds == ["accepted", "acted", "retry"]
 
 
+async def test_x10_a_yes_is_to_the_call_that_was_shown(web: Web) -> None:
+    """X10: with its digest, edited on the way; another call is refused, and the refusal shows it."""
+    async with web.client(x_rerail_by="bob") as client:
+        run = await started(client, {"id": "g", "tool": "echo", "confirm": True, "args": {"value": [1]}})
+        [gate] = (await rested(client, run, "waiting"))["waiting_on"]
+        assert gate["tool"] == "echo" and gate["args"] == {"value": [1]} and len(gate["digest"]) == 32
+        assert (await client.get(f"/runs/{run}/steps/g")).json()["waiting_on"] == gate
+        assert (await client.get(f"/runs/{run}/view")).json()["waiting_on"] == [gate]
+        no = await client.post(f"/runs/{run}/confirm", json={"digest": "0" * 32})
+        assert (
+            no.status_code == 409 and no.json()["code"] == "GATE_CHANGED" and "echo(value=[1])" in no.json()["detail"]
+        )
+        bad = await client.post(f"/runs/{run}/confirm", json={"args": {"colour": "red"}})
+        assert bad.status_code == 422 and bad.json()["faults"][0]["code"] == "BAD_ARGS"
+        assert (
+            await client.post(f"/runs/{run}/confirm", json={"ahead": True, "args": {"value": 2}})
+        ).status_code == 400
+        yes = await client.post(f"/runs/{run}/confirm", json={"digest": gate["digest"], "args": {"value": "${x}"}})
+        assert yes.status_code == 202
+        assert (await rested(client, run, "completed"))["steps"]["g"]["output"] == "${x}"
+        events = (await client.get(f"/runs/{run}/events")).json()["events"]
+        [acted] = [one for one in events if one["type"] == "acted"]
+        assert (acted["by"], acted["call"]["args"], acted["digest"]) == (
+            "bob",
+            {"value": "${x}"},
+            acted["call"]["digest"],
+        )
+        assert [one["agreed"] for one in events if one["type"] == "step_started"] == [acted["digest"]]
+
+
 async def test_every_action_on_a_step_is_shown_before_it_happens(web: Web) -> None:
     """R7, I7: a dry run of each tells what it would lead to, in the reader's language, and does nothing."""
     async with web.client() as client:

@@ -282,6 +282,28 @@ async def test_a_run_that_waits_for_somebody(place: Place) -> None:
     assert place.calls.count("s") == 1
 
 
+async def test_x10_a_model_agrees_to_the_call_that_it_shows(place: Place) -> None:
+    """X10: the call stands in what it gets, with the digest to pass on; ahead and edits as elsewhere."""
+    gate = {"id": "a", "tool": "noisy", "confirm": "really?"}
+    async with place.stdio() as client:
+        waits = await ask(client, "run_plan", plan={"steps": [gate]})
+        [shown] = waits["waiting_on"]
+        assert shown["tool"] == "noisy" and shown["digest"]
+        run = waits["run_id"]
+        error = (await ask(client, "confirm_step", refused=True, run=run, digest="0" * 32))["error"]
+        assert error["code"] == "GATE_CHANGED" and "noisy(" in error["message"]
+        faulty = (await ask(client, "confirm_step", refused=True, run=run, args={"colour": 1}))["error"]
+        assert faulty["faults"][0]["code"] == "BAD_ARGS"
+        assert (await ask(client, "confirm_step", run=run, digest=shown["digest"]))["status"] == "completed"
+        held = {"steps": [{"id": "h", "tool": "hold", "args": {"name": "go"}}, {**gate, "needs": ["h"]}]}
+        run = (await ask(client, "start_plan", plan=held))["run_id"]
+        early = (await ask(client, "confirm_step", refused=True, run=run, step="a"))["error"]
+        assert early["code"] == "STEP_NOT_WAITING" and "--ahead" in early["hint"]
+        await ask(client, "confirm_step", run=run, step="a", ahead=True, wait_seconds=0.1)
+        (place.folder / "go").write_text("")
+        assert (await ask(client, "wait_run", run=run))["status"] == "completed"
+
+
 async def test_a_step_is_repaired_by_whoever_asks(place: Place) -> None:
     """X7, H7, P5: what changes is given, the rest stays; what is faulty is refused and changes nothing."""
     async with place.stdio() as client:

@@ -133,7 +133,15 @@ def test_a_run_that_a_worker_has_is_told_of(place: Place, terminal: Open) -> Non
     screen.sees("Really?")
     screen.sees("◷ 1")
     (run,) = [row["run_id"] for row in place("ls", "--json").json]
+    screen.type(f"/confirm {run} --detach\r")  # on a terminal the call is shown, and a word asked for (X10)
+    screen.sees("将调用 ok()")
+    screen.sees("[y/N]")
+    screen.type("n\r")
+    screen.sees("没有确认任何调用")
+    screen.sees(PROMPT)
     screen.type(f"/confirm {run} --detach\r")
+    screen.sees("[y/N]")
+    screen.type("y\r")
     screen.sees(f"{run} ")
     screen.sees("完成")
     assert "第 1 次" not in screen.shown  # no call is told of

@@ -14,12 +14,13 @@ from typing import Any
 import msgspec
 
 from rerail.adapters.stores.memory import MemoryStore
-from rerail.core import decide, fold, state, verdict
+from rerail.core import afford, decide, fold, state, verdict
 from rerail.core import events as ev
 from rerail.core.plan import Effect
+from rerail.core.reserve import Need
 from rerail.core.state import State
 from rerail.core.track import Phase
-from rerail.engine import engine, files, loop, outputs, perform
+from rerail.engine import engine, files, loop, outputs, perform, today
 from rerail.engine.loop import RunLoop
 from rerail.engine.perform import Deadlines, Performer
 
@@ -106,7 +107,7 @@ def waits_end_at_once(patch: Patch) -> None:
 @bug
 def needs_are_not_waited_for(patch: Patch) -> None:
     def now(self: State, track: Any) -> Any:
-        return state.READY
+        return state.Place.GATES if track.step.confirm and not track.agreed else state.READY
 
     patch.setattr(State, "_place_of", now)
 
@@ -115,10 +116,10 @@ def needs_are_not_waited_for(patch: Patch) -> None:
 def concurrency_has_no_limit(patch: Patch) -> None:
     calls = decide._calls
 
-    def unbounded(of: State, tools: Any) -> Any:
+    def unbounded(of: State, tools: Any, left: Any = None) -> Any:
         kept, of.policy = of.policy, msgspec.structs.replace(of.policy, concurrency=0)
         try:
-            return calls(of, tools)
+            return calls(of, tools, left)
         finally:
             of.policy = kept
 
@@ -262,6 +263,81 @@ def a_doubt_is_settled_by_hope(patch: Patch) -> None:
         folded(of, event, at)
 
     patch.setitem(fold.FOLDS, ev.StepFailed, hope)
+
+
+@bug
+def calls_at_once_do_not_see_what_the_others_may_cost(patch: Patch) -> None:
+    """Eight calls of 1.0 at once spent 8.0 under a cap of 2.0."""
+    made = afford.Allowance.__init__
+
+    def alone(self: afford.Allowance, of: State, tools: Any) -> None:
+        made(self, of, tools)
+        self.cost = of.cost
+
+    patch.setattr(afford.Allowance, "__init__", alone)
+
+
+@bug
+def a_cost_that_is_not_known_is_taken_for_none(patch: Patch) -> None:
+    found = afford.Allowance.of_tool
+
+    def free(self: afford.Allowance, tool: str) -> Need:
+        need = found(self, tool)
+        return Need(need.cost or 0.0, need.tokens or 0)
+
+    patch.setattr(afford.Allowance, "of_tool", free)
+
+
+@bug
+def what_a_call_may_have_cost_dies_with_its_process(patch: Patch) -> None:
+    lost = today._lost
+
+    def forgiven(*call: Any, **more: Any) -> Any:
+        return msgspec.structs.replace(lost(*call, **more), cost=0.0)
+
+    patch.setattr(today, "_lost", forgiven)
+
+
+@bug
+def a_reservation_outlives_its_call(patch: Patch) -> None:
+    patch.setattr(State, "release", lambda *_: None)
+
+
+@bug
+def a_yes_is_good_for_any_call(patch: Patch) -> None:
+    """What a person agreed to is called with what a hint, an alternative or another output made of it (X10)."""
+    patch.setattr(State, "agrees", lambda _, track, digest: bool(track.agreed))
+
+
+@bug
+def a_yes_is_good_for_every_time(patch: Patch) -> None:
+    """A step that succeeded is done again by force on the old yes (X10)."""
+    settle = State.settle
+
+    def kept(self: State, track: Any, result: Any) -> None:
+        gate = track.gate
+        settle(self, track, result)
+        track.gate = gate
+
+    patch.setattr(State, "settle", kept)
+    patch.setattr(fold, "_ask_anew", lambda *_: None)
+
+
+@bug
+def a_yes_ahead_is_good_for_hints(patch: Patch) -> None:
+    """Who agreed before the call was known agreed to the plan's own (X10)."""
+    patch.setattr(fold, "CHANGED", frozenset())
+
+
+@bug
+def a_gate_goes_on_showing_what_was(patch: Patch) -> None:
+    """Its inputs are others by now (X10)."""
+
+    def never(self: State, track: Any) -> None:
+        if track.place is state.Place.GATES and track.gate is None:
+            self.unshown[track.n] = track
+
+    patch.setattr(State, "unshow", never)
 
 
 class _AnyDigest(str):

@@ -36,7 +36,19 @@ def test_the_lives_are_eventful() -> None:
     """A simulation in which nothing happens finds nothing: every kind of trouble occurs, and every kind of end."""
     report = simulate(range(300))
     assert {"completed", "failed", "cancelled"} <= set(report.ends)
-    for fact in ("deaths", "naps", "stops", "taken", "outage", "unsure", "jump", "rots", "wishes granted", "doubts"):
+    for fact in (
+        "deaths",
+        "naps",
+        "stops",
+        "taken",
+        "outage",
+        "unsure",
+        "jump",
+        "rots",
+        "wishes granted",
+        "doubts",
+        "out of budget",
+    ):
         assert report.facts[fact] > 10, (fact, report.facts)
     assert report.facts["calls"] > 900 and report.facts["effects"] > 700
 
@@ -52,6 +64,7 @@ def patched() -> Iterator[pytest.MonkeyPatch]:
 RARE = (
     "clean_up_that_ran_runs_after_a_clean_start", "damaged_contents_are_believed",
     "a_new_plan_forgets_what_tools_asked_for", "a_new_plan_brings_back_what_a_person_skipped",
+    "what_a_call_may_have_cost_dies_with_its_process",
 )  # fmt: skip
 
 

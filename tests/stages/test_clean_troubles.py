@@ -107,8 +107,9 @@ def test_a_kept_file_that_cannot_be_read_is_made_again(failed: Failed) -> None:
     task = failed("generating")
     (task.workspace / "templates.json").chmod(0)
     done = limited(task, no_privilege, "retry", task.run, "--wait")
-    assert done.code == 0, done.err
+    assert done.code == 3, done.err
     assert "templates.json" in done.out and "Permission denied" in done.out
+    assert limited(task, no_privilege, "confirm", task.run, "--wait").code == 0
     assert task.calls()["retrieve"] == 2 and task.calls()["extract"] == 1
     assert "templates.json" in task.archived()
 

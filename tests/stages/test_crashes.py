@@ -42,7 +42,7 @@ def chosen(total: int) -> list[int]:
 
 def spoilt(task: Task) -> None:
     """One kept file is damaged, so that a retry has to put aside more than what failed."""
-    (task.workspace / "templates.json").write_text("{")
+    (task.workspace / "requirements.json").write_text("{")
 
 
 def untouched(task: Task) -> None:

@@ -104,7 +104,10 @@ def test_corrupt(failed: Failed, name: str, stage: str, rot: str) -> None:
     good = (task.workspace / name).read_bytes()
     ROT[rot](task.workspace / name)
 
-    told = task("retry", task.run, "--wait", "--lang", "zh", code=0).out
+    asks = maker == "retrieving"  # it had succeeded, and so used its yes up (X10)
+    told = task("retry", task.run, "--wait", "--lang", "zh", code=3 if asks else 0).out
+    if asks:
+        task("confirm", task.run, "--wait", code=0)
 
     verb = {
         "extracting": "提取",
@@ -240,9 +243,10 @@ def test_stage(failed: Failed) -> None:
     assert refused["code"] == "STAGE_UNKNOWN"
     assert "retrieving" in refused["hint"]
     (task.workspace / "requirements.json").write_text("{")
-    told = task("retry", task.run, "--stage", "retrieving", "--wait", code=0).out
+    told = task("retry", task.run, "--stage", "retrieving", "--wait", code=3).out
     assert "requirements.json cannot be kept" in told
     assert "from the stage extracting on" in told
+    task("confirm", task.run, "--wait", code=0)
     assert task.calls() == {"extract": 2, "retrieve": 2, "generate": 2, "evaluate": 1, "reflect": 1, "curate": 1}
 
 
@@ -325,7 +329,8 @@ def test_an_edit_that_a_retry_would_undo_is_named(tmp_path: Path) -> None:
     again = ("retry", task.run, "--force", "--stage", "extracting")
     assert task(*again, "--dry-run", "--json", code=0).json["edited"] == ["requirements.json"]
     assert "Edited by somebody" in task(*again, "--dry-run", code=0).out
-    told = task(*again, "--wait", code=0)
+    told = task(*again, "--wait", code=3)
+    task("confirm", task.run, "--wait", code=0)
     assert "Edited by somebody" in told.err and "requirements.json" in told.err
     assert mine.encode() in task.contents()
     assert task(*again, "--dry-run", "--json", code=0).json["edited"] == []  # it is the step's own once more

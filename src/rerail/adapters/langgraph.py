@@ -92,7 +92,9 @@ class Driver(Protocol):
     async def page(self, run: str, after: int = 0, limit: int = PAGE) -> list[Record]: ...
     async def changed(self, run: str, after: int, seconds: float) -> bool: ...
     async def artifact(self, run: str, name: str) -> Any: ...
-    async def confirm(self, run: str, step: str | None = None, *, refuse: bool = False) -> None: ...
+    async def confirm(
+        self, run: str, step: str | None = None, *, refuse: bool = False, digest: str | None = None
+    ) -> None: ...
     async def skip(self, run: str, step: str) -> None: ...
     async def resolve(
         self, run: str, step: str, *, succeeded: Any = ..., failed: bool = False, rerun: bool = False
@@ -236,16 +238,17 @@ class _Nodes:
                 return now  # something else is asked by now: an answer that was given before is none to that
             result = await engine.show(run)
             waits = [dict(item) for item in result.waiting_on]
+            shown = {item["step"]: item.get("digest") for item in waits}
             for step, answer in _answers(run, result.objective, waits):
-                await self._act(run, step, answer)
+                await self._act(run, step, answer, shown.get(step))
             if any(item["for"] == "paused" for item in waits) and not engine.drives(run):
                 await engine.begin_resume(run)
         await self._going(run)
         return await self._told(state, runtime.stream_writer)
 
-    async def _act(self, run: str, step: str, answer: Any) -> None:
+    async def _act(self, run: str, step: str, answer: Any, digest: str | None) -> None:
         if isinstance(answer, bool):
-            await self._engine.confirm(run, step, refuse=not answer)
+            await self._engine.confirm(run, step, refuse=not answer, digest=digest)
         elif answer == "skip":
             await self._engine.skip(run, step)
         else:

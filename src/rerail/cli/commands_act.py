@@ -5,14 +5,15 @@ Each reaches the run's owner through the store; with no living owner it is appli
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import sys
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 from rich.text import Text
 
 from rerail.cli.attend import Attended, exit_code, show_report, stay
-from rerail.cli.commands_run import DETACH, Hidden, handed_over
+from rerail.cli.commands_run import DETACH, Hidden, handed_over, typed_line
 from rerail.cli.inputs import as_mapping, as_value, load_steps, read_edits
 from rerail.cli.launch import detach, detaches, under
 from rerail.cli.options import FLAG, PLAIN, Common
@@ -21,7 +22,9 @@ from rerail.cli.picture import Picture
 from rerail.cli.render import outlook_lines
 from rerail.cli.session import Session, ownership
 from rerail.core.commands import Preview
+from rerail.core.lines import waited_for_one
 from rerail.core.texts import tell
+from rerail.errors import Refused
 from rerail.wiring import Engine
 
 Action = Callable[[Engine, str], Awaitable[Preview | None]]
@@ -33,25 +36,58 @@ async def confirm(
     /,
     *,
     refuse: Annotated[bool, FLAG] = False,
+    ahead: Annotated[bool, FLAG] = False,
+    args: str | None = None,
     edit: Annotated[tuple[str, ...], FLAG] = (),
+    digest: str | None = None,
+    yes: Annotated[bool, Parameter(name=("--yes", "-y"), negative=())] = False,
     dry_run: Annotated[bool, FLAG] = False,
     wait: Annotated[bool, FLAG] = False,
     detached: Annotated[bool, DETACH] = False,
     common: Common = PLAIN,
     out: Annotated[Output, Hidden],
 ) -> int:
-    """Let a step that waits for a person run, or refuse it."""
-    if edit and refuse:
+    """Agree to the call that a gated step waits with, as it is or edited, or refuse it."""
+    if refuse and (edit or args is not None or ahead):
         return out.usage(out.say("cli.confirm.edit_or_refuse"), f"rerail confirm {run} --refuse")
     session, edits = Session(common, out), read_edits(edit)
+    given = as_mapping(args) if args is not None else {}
+    if not (refuse or ahead or dry_run):
+        digest = await _agreed(session, run, step, given, digest, yes=yes)
+    asked: dict[str, Any] = {"refuse": refuse, "ahead": ahead, "args": given, "edit": edits, "digest": digest}
     behind = not dry_run and await detaches(session, run, wait=wait, detach=detached)
     if behind and not await _owner(session, run):
-        return await detach(session, under(session, "confirm", run=run, step=step, refuse=refuse, edit=edits))
+        return await detach(session, under(session, "confirm", run=run, step=step, **asked))
 
     async def act(engine: Engine, found: str) -> Preview | None:
-        return await engine.confirm(found, step, refuse=refuse, edit=edits, dry_run=dry_run)
+        return await engine.confirm(found, step, **asked, dry_run=dry_run)
 
     return await _act(run, act, common, out, dry_run=dry_run)
+
+
+async def _agreed(
+    session: Session, run: str, step: str | None, args: Mapping[str, Any], digest: str | None, *, yes: bool
+) -> str | None:
+    """Show the call that a person agrees to, and ask for the word on a terminal; the call's digest (X10).
+
+    None if no call is shown yet: the engine says what to do then.
+    """
+    out = session.out
+    async with session.engine(run=run) as engine:
+        waits = (await engine.show(run)).waiting_on
+    gates = [item for item in waits if item["for"] == "confirm" and step in (None, item["step"])]
+    if len(gates) != 1 or not gates[0].get("digest"):
+        return digest
+    [gate] = gates
+    if digest is not None and digest != gate["digest"]:
+        return digest  # it is refused, and the refusal shows the call
+    shown = waited_for_one({**gate, "args": {**(gate["args"] or {}), **args}} if args else gate, out.lang)
+    out.note(Text(out.say("cli.confirm.edited", call=shown) if args else shown))
+    if not (yes or out.json or digest) and sys.stdin.isatty() and sys.stderr.isatty():
+        out.err.print(out.say("cli.confirm.ask"), end=" ")
+        if (await typed_line()).strip().lower() not in ("y", "yes", "是"):
+            raise Refused(tell("cli.confirm.declined"), "CONFIRM_NEEDED")
+    return str(gate["digest"])
 
 
 async def resolve(

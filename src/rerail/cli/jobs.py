@@ -26,7 +26,10 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True):
     resumes: bool = False  # where nothing failed, a retry of an interrupted run just goes on
     step: str | None = None  # for confirm
     refuse: bool = False
+    ahead: bool = False
+    args: dict[str, Any] = {}  # for confirm: arguments that change
     edit: dict[str, bytes] = {}  # for confirm: what files should say instead
+    digest: str | None = None  # for confirm: of the call that was shown
     # How the launching process was called.
     store: str | None = None
     tools: tuple[str, ...] = ()

@@ -19,11 +19,11 @@ from rerail.cli.picture import Picture
 from rerail.cli.style import fitted, icon, style_of, table
 from rerail.core import events as ev
 from rerail.core.events import Record
-from rerail.core.lines import rung_said
+from rerail.core.lines import gate_said, rung_said
 from rerail.core.plan import When
 from rerail.core.texts import reason_in, span
 from rerail.core.track import OPEN, WORTH, Phase, Status, Track
-from rerail.core.verdict import skip_message, status_of
+from rerail.core.verdict import gate_row, skip_message, status_of
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -256,7 +256,9 @@ def note_of(out: Output, picture: Picture, track: Track, status: Status, code: s
 def _waits(out: Output, track: Track, code: str, now: float) -> str:
     if code == "confirm":
         question = track.step.confirm if isinstance(track.step.confirm, str) else ""
-        return out.say("cli.live.confirm") + (f": {question}" if question else "")
+        shown = track.gate.shown if track.gate is not None else None
+        call = f"  {gate_said(gate_row(shown), out.lang)}" if shown is not None else ""
+        return out.say("cli.live.confirm") + (f": {question}" if question else "") + call
     message = reason_in(out.lang, track.error.code, track.error.message, track.error.data) if track.error else ""
     if track.phase is Phase.BACKOFF:
         return out.say("cli.live.backoff", delay=span(max(0.0, track.until - now)), reason=message)

@@ -17,7 +17,7 @@ from rerail.core.commands import Preview, Refusal, retry
 from rerail.core.lines import bare, rung_said, waited_for_one
 from rerail.core.pipeline import PAUSED
 from rerail.core.state import State
-from rerail.core.texts import has, span
+from rerail.core.texts import has, retold, span
 from rerail.core.track import RunStatus, Status, Track
 from rerail.core.upstream import supposed
 from rerail.core.verdict import error_of, run_status, stale_of, status_of, waiting_on
@@ -151,8 +151,10 @@ def _stopped(out: Output, state: State) -> list[Text]:
     if state.stopped == "BUDGET_EXCEEDED":
         budgets = ("max_attempts", "max_tokens", "max_cost", "max_seconds")
         given = {name: value for name in budgets if (value := getattr(policy, name)) is not None}
-        names = ", ".join(f"run.{name} = {value:g}" for name, value in given.items())
-        return [Text(out.say("cli.report.budget", names=names))]
+        stopping = [name for name in given if name in state.stop_reason] or list(given)
+        names = ", ".join(f"run.{name} = {given[name]:g}" for name in stopping)
+        reason = retold(state.stop_reason, out.lang) or out.say("stop.BUDGET_EXCEEDED")
+        return [Text(out.say("cli.report.budget", reason=reason, names=names))]
     return []
 
 

@@ -177,7 +177,8 @@ class Worker:
                 target = await engine.begin_resume(run, take_over=job.take_over)
             case "confirm":
                 target = run
-                await engine.confirm(run, job.step, refuse=job.refuse, edit=job.edit)
+                asked: dict[str, Any] = {"ahead": job.ahead, "args": job.args, "edit": job.edit, "digest": job.digest}
+                await engine.confirm(run, job.step, refuse=job.refuse, **asked)
             case "retry":
                 target, preview = await self._retry(engine, run, job)
         # Nothing may be awaited here: the first call of the run must find the log in its place.

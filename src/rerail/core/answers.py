@@ -11,7 +11,7 @@ Rules of this file:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -34,7 +34,7 @@ Batch = list[Record]
 _ANNOUNCED = (ev.StepProgress, ev.ArtifactCreated, ev.Notified)  # nothing of these is read back
 _DECIDED = (
     ev.Reflected, ev.RetryScheduled, ev.StepKept, ev.StepRenewed, ev.Asked, ev.Stopped, ev.Waiting, ev.RetryDone,
-    ev.Evaluation, ev.Done, ev.StepStarted,
+    ev.Evaluation, ev.Done, ev.StepStarted, ev.GateOpened,
 )  # fmt: skip
 _MINDS_WORDS = (ev.Consulted, ev.Declined, ev.PlanRejected, ev.Replanned, ev.Recovered)  # somebody was asked before
 _ACTS = (Rung.ADJUST, Rung.ALTERNATIVE, Rung.PRODUCER, Rung.FALLBACK)
@@ -74,6 +74,7 @@ class Word:
     at: float
     events: tuple[Event, ...]
     dead: float = 0.0
+    shown: str = ""  # the digest of the call that its gate showed, if it answers one
 
     @property
     def about(self) -> tuple[str, str] | None:
@@ -116,7 +117,7 @@ class Answers:
 
     def questions_under_way(self, seq: int) -> list[Given]:
         """The questions to minds that were asked before an event, and not answered before it."""
-        asked = (one for key, found in self.given.items() if key[0] != "call" for one in found)
+        asked = (one for key, found in self.given.items() if key[0] not in ("call", "gate") for one in found)
         return [one for one in asked if one.seq < seq and (one.at is None or one.end >= seq)]
 
     def add(self, key: Key, seq: int, at: float) -> Given:
@@ -134,6 +135,9 @@ class Answers:
                 key = call_key(state, track, event.tool, fallback=event.rung is Rung.FALLBACK)
                 one = self.calls[event.step, event.attempt] = self.add(key, first.seq, first.at)
                 one.started = event
+            case ev.GateOpened() as event if event.step in state.tracks:
+                key = gate_key(state, state.tracks[event.step])
+                self.add(key, first.seq, first.at).answer(batch, self.dead)
             case ev.StepFailed(called=False) as event if event.step in state.tracks:
                 track = state.tracks[event.step]
                 fell_back = track.heal is not None and track.heal.fallback
@@ -147,7 +151,11 @@ class Answers:
                 call.looked = Given((), first.seq, call.at or first.at, dead=call.dead_after)
                 call.looked.answer(batch, self.dead)
             case _ if is_word(batch):
-                self.words.append(Word(first.seq, first.at, tuple(record.event for record in batch), self.dead))
+                word = Word(first.seq, first.at, tuple(record.event for record in batch), self.dead)
+                about = word.about
+                gate = state.tracks[about[1]].gate if about is not None and about[1] in state.tracks else None
+                shown = gate.shown.digest if gate is not None and gate.shown is not None else ""
+                self.words.append(replace(word, shown=shown))
             case _:
                 self._conclude(batch)
 
@@ -298,6 +306,12 @@ def call_key(state: State, track: Track, tool: str, *, fallback: bool) -> Key:
     work = signature(msgspec.to_builtins(definition(track.step)))
     needs = (state.inputs(track)[1:], state.tainted(track), track.generation)
     return ("call", track.id, state.round, tool, fallback, adjusted, work, needs)
+
+
+def gate_key(state: State, track: Track) -> Key:
+    """What makes a gate show the same call."""
+    fell_back = track.heal is not None and track.heal.fallback
+    return ("gate", *call_key(state, track, state.tool_of(track), fallback=fell_back)[1:])
 
 
 def question_key(state: State, question: str, step: str) -> Key:

@@ -30,9 +30,8 @@ from rerail.core.verdict import (
     status_of,
     summary,
     verdict,
-    waiting_on,
 )
-from rerail.core.views import degraded_said, stale_said
+from rerail.core.views import degraded_said, informed, stale_said
 
 MOST_SPANS = 60  # of a step's attempts, and of its waits, that a view shows: the latest
 UNDER_WAY = frozenset({Status.PENDING, Status.READY, Status.RUNNING, Status.WAITING, Status.IN_DOUBT})
@@ -236,7 +235,7 @@ def step_actions(state: State, track: Track) -> list[str]:
     status = status_of(state, track)[0]
     found = []
     well, running, doubt = status in ENDED_WELL, track.phase is Phase.RUNNING, track.phase is Phase.DOUBT
-    if track.n in state.gates and state.rest is None:
+    if _may_confirm(state, track):
         found.append("confirm")
     if doubt or not (track.phase is Phase.SUCCEEDED or running or well):
         found.append("resolve")
@@ -249,6 +248,11 @@ def step_actions(state: State, track: Track) -> list[str]:
     return found
 
 
+def _may_confirm(state: State, track: Track) -> bool:
+    """Whether a gate can be agreed to; one that an earlier version left waiting is shown when a person turns to it."""
+    return track.n in state.gates and (state.waiting or track.n not in state.unshown) and state.rest is None
+
+
 def _may_retry(state: State) -> bool:
     """Whether steps can be retried by name: a doubt comes first, and what completed needs force."""
     return not state.doubts and (state.rest is None or state.rest.status != RunStatus.COMPLETED)
@@ -259,7 +263,7 @@ def _mark(state: State, track: Track, life: Life | None) -> tuple[Any, ...]:
     return (
         track.phase, track.place, track.standing, track.attempt, track.calls, track.until, track.dead, track.stale,
         track.again, track.question, id(track.step), id(track.needs), id(track.error), id(track.result),
-        life.version if life is not None else 0, track.id in state.disputed,
+        life.version if life is not None else 0, track.id in state.disputed, _may_confirm(state, track),
     )  # fmt: skip
 
 
@@ -306,7 +310,7 @@ def header(board: Board, now: float, lang: str = "en", *, interrupted: bool = Fa
         "failed_steps": [{**row, "reason": retold(row["reason"], lang)} for row in found.failed_steps],
         "consequences": list(found.consequences),
         "disputed": list(state.disputed),
-        "waiting_on": waiting_on(state) if state.waiting else [],
+        "waiting_on": list(informed(state)) if state.waiting else [],
         "never_started": list(found.never),
         "stopped": state.stopped,
         "paused": state.paused,

@@ -81,7 +81,7 @@ ALL: dict[str, Code] = {
         Code("SKIP_USER", "A person skipped the step."),
         Code("SKIP_CONDITION", "The step runs only if another one fails, and that one did not."),
         Code("BREAKER_OPEN", "Too many different steps failed in a row; the run stopped starting steps."),
-        Code("BUDGET_EXCEEDED", "A budget of the whole run was used up before the step could start."),
+        Code("BUDGET_EXCEEDED", "A budget of the whole run was used up, or too small for the step's call."),
         Code("RUN_CANCELLED", "The run was cancelled before the step could start."),
         # Why a wish was refused.
         Code("PLAN_INVALID", "The plan has faults; nothing was run."),
@@ -95,6 +95,7 @@ ALL: dict[str, Code] = {
         Code("STAGE_UNKNOWN", "The run's plan has no such stage."),
         Code("STEP_SUCCEEDED", "The step succeeded already; running it again needs force."),
         Code("STEP_NOT_WAITING", "The step is not waiting for that."),
+        Code("GATE_CHANGED", "The gate shows another call now than the one that was agreed to."),
         Code("VALUE_INVALID", "The value that was given cannot be stored as JSON."),
         Code("SECRET_GIVEN", "What was given holds a value that is marked as secret."),
         Code("STEP_ENDED", "The step has already ended."),
@@ -146,7 +147,7 @@ ALL: dict[str, Code] = {
 }
 
 # The codes of a call that did not answer: of any other failure the tool has said something.
-NO_ANSWER = frozenset({"TIMEOUT", "ANSWER_LOST", "CONNECTION_LOST"})
+NO_ANSWER = frozenset({"TIMEOUT", "ANSWER_LOST", "CONNECTION_LOST", "RUN_CANCELLED"})
 
 # What may be wrong with a plan, or with a change of one; `HOLE_POSSIBLE` and `EFFECT_ASSUMED` are warnings.
 FAULTS: dict[str, str] = {

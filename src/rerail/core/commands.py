@@ -18,14 +18,16 @@ from rerail.core.codes import Category
 from rerail.core.decide import reasons_of, retry_chain
 from rerail.core.dialects import read_steps
 from rerail.core.events import Course, Error, Event
+from rerail.core.lines import call_said
 from rerail.core.nearest import nearest
 from rerail.core.pipeline import kept_files, resume_stage
-from rerail.core.plan import Effect, Fault, Step, check_change
-from rerail.core.policy import Policy
+from rerail.core.plan import Effect, Fault, Step, args_faults, check_change, full_needs
+from rerail.core.policy import Policy, Rung
+from rerail.core.refs import literal
 from rerail.core.state import State, unsatisfied_above
 from rerail.core.texts import say, tell
 from rerail.core.tools import Tools
-from rerail.core.track import Phase, RunStatus, Standing, Status, Track
+from rerail.core.track import Phase, RunStatus, Standing, Status, Track, call_digest, signature
 from rerail.core.values import Packed
 from rerail.core.verdict import ENDED_WELL, run_status, stale_of, status_of, waiting_on
 
@@ -121,20 +123,112 @@ def skip(state: State, step: str, by: str, reason: str = "") -> list[Event]:
     return events + _reopened(state, [step], by, "skip")
 
 
+@dataclass(frozen=True, slots=True)
+class Edits:
+    """What a person changes of a call before agreeing to it (X10)."""
+
+    args: Mapping[str, Any] = field(default_factory=dict)  # those that change; the others stay as they are shown
+    files: Sequence[ev.FileMade] = ()
+    shown: Mapping[str, Any] | None = None  # the arguments that are shown, where they are too large for the event
+
+
+NO_EDITS = Edits()
+NO_TOOLS: Tools = {}
+
+
 def confirm(
-    state: State, step: str | None, by: str, *, refuse: bool = False, files: Sequence[ev.FileMade] = ()
+    state: State,
+    step: str | None,
+    by: str,
+    *,
+    digest: str = "",
+    ahead: bool = False,
+    edits: Edits = NO_EDITS,
+    tools: Tools = NO_TOOLS,
 ) -> list[Event]:
-    """Let a gated step run, or refuse it; ``files`` are those that the person gave another content first."""
-    step = gate(state, step).id
-    track = _track(state, step)
-    if not refuse:
-        return [ev.Acted("confirm", by, step, files=tuple(files))]
+    """Agree to the call that a gate shows, as it is or edited; ``ahead``, to the plan's own call, not known yet (X10).
+
+    ``digest`` is that of the call which the person saw: another one is not agreed to.
+    """
+    track = gate(state, step)
+    if ahead:
+        return [_ahead(state, track, by, edits)]
+    shown = shown_call(state, track)
+    if digest and digest != shown.digest:
+        raise _gate_changed(state, shown)
+    args, blob, course = shown.args, shown.args_blob, Course()
+    if edits.args:
+        whole = shown.args if shown.args is not None else edits.shown
+        if signature(whole) != signature(shown.args, blob):
+            raise _gate_changed(state, shown)  # what was edited is another call's
+        args = {**(whole or {}), **edits.args}
+        if signature(args) == signature(shown.args, blob):
+            args = shown.args
+        else:
+            blob = ""
+            course = Course((track.id,), (_revised(state, track, shown, args, edits.args, tools),), automatic=False)
+    if course == Course() and not edits.files:
+        return [ev.Acted("confirm", by, track.id, digest=shown.digest)]
+    files = {**shown.files, **{file.path: file.digest for file in edits.files}}
+    call = ev.Shown(shown.tool, call_digest(shown.tool, signature(args, blob), files), args, blob, files)
+    return [ev.Acted("confirm", by, track.id, digest=call.digest, course=course, files=tuple(edits.files), call=call)]
+
+
+def _gate_changed(state: State, shown: ev.GateOpened) -> Refusal:
+    hint = tell("hint.run.gate_changed", run=state.run, step=shown.step)
+    return Refusal("GATE_CHANGED", tell("refuse.run.gate_changed", step=shown.step, call=call_said(shown)), hint)
+
+
+def _ahead(state: State, track: Track, by: str, edits: Edits) -> Event:
+    """A yes to a call that is not known yet; `Refusal` where it could not hold, or what it is about is known."""
+    if edits.args or edits.files:
+        raise Refusal("USAGE", tell("refuse.run.ahead_edits"), tell("hint.run.ahead_edits", run=state.run))
+    if not state.is_own_call(track):
+        hint = tell("hint.run.ahead_changed", run=state.run, step=track.id)
+        raise Refusal("STEP_NOT_WAITING", tell("refuse.run.ahead_changed", step=track.id), hint)
+    return ev.Acted("confirm", by, track.id, ahead=True)
+
+
+def _revised(
+    state: State, track: Track, shown: ev.GateOpened, args: dict[str, Any], given: Mapping[str, Any], tools: Tools
+) -> Step:
+    """The step as a person edited it: the same needs, so that it reads the same files; `Faulty` lists its faults.
+
+    Of the plan's own call, arguments that stay keep their references; of one that was changed on the way, all are
+    written as they were shown.
+    """
+    if shown.rung is Rung.FALLBACK:
+        raise Refusal("STEP_NOT_WAITING", tell("refuse.run.gate_fallback", step=track.id, tool=shown.tool))
+    written = {**track.step.args, **literal(given)} if state.is_own_call(track) else literal(args)
+    needs = full_needs(track.step, state.names)
+    new = msgspec.structs.replace(track.step, tool=shown.tool, args=written, needs=needs)
+    spec = tools.get(shown.tool)
+    faults = args_faults(new, args, spec) if spec is not None else []
+    olds = [other.step for other in state.tracks.values()]
+    faults = faults or check_change(olds, [new if old.id == track.id else old for old in olds], tools)
+    if faults:
+        raise Faulty(faults)
+    return new
+
+
+def refuse(state: State, step: str | None, by: str) -> list[Event]:
+    """Say no to a gated step: it fails for good, in this round."""
+    track = gate(state, step)
     if track.n not in state.gates:
         # Refused now, it would end before what it needs, and perhaps with a fallback that stands for nothing.
-        hint = tell("hint.run.gate_not_reached", run=state.run, step=step)
-        raise Refusal("STEP_NOT_WAITING", tell("refuse.run.gate_not_reached", step=step), hint)
+        hint = tell("hint.run.gate_not_reached", run=state.run, step=track.id)
+        raise Refusal("STEP_NOT_WAITING", tell("refuse.run.gate_not_reached", step=track.id), hint)
     error = _said_no("CONFIRM_REFUSED", by)
-    return [ev.Acted("refuse", by, step), ev.StepFailed(step, track.attempt, error, called=False)]
+    return [ev.Acted("refuse", by, track.id), ev.StepFailed(track.id, track.attempt, error, called=False)]
+
+
+def shown_call(state: State, track: Track) -> ev.GateOpened:
+    """The call that a gate shows; `Refusal` if it is not reached yet, with the way to agree all the same."""
+    shown = track.gate.shown if track.gate is not None else None
+    if shown is None or track.n not in state.gates or track.n in state.unshown:
+        hint = tell("hint.run.confirm_ahead", run=state.run, step=track.id)
+        raise Refusal("STEP_NOT_WAITING", tell("refuse.run.gate_not_reached", step=track.id), hint)
+    return shown
 
 
 def gate(state: State, step: str | None) -> Track:
@@ -151,7 +245,7 @@ def gate(state: State, step: str | None) -> Track:
         hint = tell("hint.run.did_you_mean", near=near) if near else waiting
         raise Refusal("STEP_UNKNOWN", tell("refuse.run.step_unknown", run=state.run, step=step), hint)
     track = _track(state, step)
-    pending = track.phase is Phase.PENDING and bool(track.step.confirm) and not track.confirmed
+    pending = track.phase is Phase.PENDING and bool(track.step.confirm) and not track.agreed
     if not pending:
         raise Refusal("STEP_NOT_WAITING", tell("refuse.run.no_gate", step=step), waiting)
     return track

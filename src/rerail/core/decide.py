@@ -9,15 +9,17 @@ Rules of this file:
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from rerail.core import events as ev
+from rerail.core.afford import Allowance, allowance
 from rerail.core.codes import Category
 from rerail.core.events import Course, Event
 from rerail.core.plan import Effect, When
 from rerail.core.policy import Rung
 from rerail.core.recover import answer_doubt, heal, lapsed
+from rerail.core.reserve import FREE, Need
 from rerail.core.state import State, downstream, unsatisfied_above
 from rerail.core.texts import say
 from rerail.core.tools import Tools
@@ -49,6 +51,14 @@ class Call:
     attempt: int
     tool: str
     rung: Rung | None = None
+    reserves: Need = field(default=FREE, repr=False)  # what it may spend, in a run with a cap (H4)
+
+
+@dataclass(frozen=True, slots=True)
+class Show:
+    """Resolve the call of a gated step and show it: a person agrees to exactly that one (X10)."""
+
+    step: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +78,7 @@ class Ask:
     seq: int = 0
 
 
-Action: TypeAlias = Note | Call | Look | Ask
+Action: TypeAlias = Note | Call | Show | Look | Ask
 
 
 def decide(state: State, tools: Tools, now: float) -> list[Action]:
@@ -80,22 +90,32 @@ def decide(state: State, tools: Tools, now: float) -> list[Action]:
         notes = _notes(state, tools, now)
         if notes:
             return [Note(tuple(notes))]
-    actions = _questions(state)
-    if any(isinstance(action, Ask) for action in actions) and (over := _over_budget(state, now, asking=True)):
-        return [Note((ev.Stopped("BUDGET_EXCEEDED", over),))]
+    left = allowance(state, tools)
+    actions = _questions(state, left)
+    asks = any(isinstance(action, Ask) for action in actions) or (left is not None and left.held)
+    if asks and (over := _over_budget(state, now, asking=True)):
+        return [_out_of_budget(over)]
     if not (state.stopped or state.paused or state.replan_wanted):
         over = _over_budget(state, now) if state.ready else ""
         if over:
-            return [Note((ev.Stopped("BUDGET_EXCEEDED", over),))]
-        actions += _calls(state, tools, now)
-    return actions or _close(state, now)
+            return [_out_of_budget(over)]
+        actions += _calls(state, tools, now, left)
+    if state.unshown and not (state.stopped or state.replan_wanted):
+        actions += [Show(track.id) for track in state.unshown.values()]  # paused or not: nothing is called
+    if not actions and left is not None and left.short and not state.running:
+        return [_out_of_budget(left.short)]  # nothing is under way that could make room
+    return actions or _close(state, tools, now)
+
+
+def _out_of_budget(reason: str) -> Note:
+    return Note((ev.Stopped("BUDGET_EXCEEDED", reason),))
 
 
 def closing(state: State, tools: Tools, now: float) -> list[Event]:
     """What is still to be written down of a stopped run, if nobody looks behind its doubts any more."""
     if state.rest is not None or not state.stopped:
         return []
-    closed = (action.events for action in _close(state, now) if isinstance(action, Note))
+    closed = (action.events for action in _close(state, tools, now) if isinstance(action, Note))
     return _notes(state, tools, now) or [event for events in closed for event in events]
 
 
@@ -157,7 +177,8 @@ def _kept(state: State, track: Track) -> Event | None:
 LOOK_FRESH = 0.1  # seconds for which what a look found holds; older ones are asked again before a call is repeated
 
 
-def _calls(state: State, tools: Tools, now: float) -> list[Action]:
+def _calls(state: State, tools: Tools, now: float, left: Allowance | None = None) -> list[Action]:
+    """The calls that start now, in order; one that the run's caps have no room for waits (H4)."""
     policy = state.policy
     room = policy.concurrency - len(state.running) if policy.concurrency else len(state.ready)
     if policy.max_attempts is not None:
@@ -166,15 +187,36 @@ def _calls(state: State, tools: Tools, now: float) -> list[Action]:
         return []
     started: dict[str, int] = {}
     calls: list[Action] = []
-    for track in state.ready.first(_free(state, tools, started), room):
+    most = room if left is None else len(state.ready)  # a call that has to wait takes no room
+    waiting = state.ready.first(_free(state, tools, started, left), most)
+    for track in waiting:
+        if len(calls) >= room:
+            break
         if track.effects is not None and (first := _before_repeat(state, tools, track, now)) is not None:
             calls.append(first)
             continue
         tool = state.tool_of(track)
         rung = Rung.FALLBACK if track.heal is not None and track.heal.fallback else None
-        calls.append(Call(track.id, track.attempt + 1, tool, rung))
+        need = FREE if left is None else left.of_tool(tool)
+        if left is not None and not left.take(need, step=track.id):
+            continue
+        calls.append(Call(track.id, track.attempt + 1, tool, rung, need))
         started[tool] = started.get(tool, 0) + 1
+    waiting.close()
     return calls
+
+
+def gated_call(state: State, step: str) -> Call:
+    """The call that a gated step would make."""
+    track = state.tracks[step]
+    rung = Rung.FALLBACK if track.heal is not None and track.heal.fallback else None
+    return Call(track.id, track.attempt + 1, state.tool_of(track), rung)
+
+
+def unresolved(state: State, show: Show) -> ev.GateOpened:
+    """A gate that opens where arguments cannot be resolved: in a preview, in a replay."""
+    call = gated_call(state, show.step)
+    return ev.GateOpened(call.step, call.attempt - 1, call.tool, rung=call.rung)
 
 
 def _before_repeat(state: State, tools: Tools, track: Track, now: float) -> Action | None:
@@ -188,16 +230,19 @@ def _before_repeat(state: State, tools: Tools, track: Track, now: float) -> Acti
     return Look(track.id, track.attempt) if call.verifiable and stale else None
 
 
-def _free(state: State, tools: Tools, started: dict[str, int]) -> Callable[[str], bool] | None:
-    """Whether a tool's queue may give another call: its own limit and its provider's; None without limits."""
+def _free(state: State, tools: Tools, started: dict[str, int], left: Allowance | None) -> Callable[[str], bool] | None:
+    """Whether a tool's queue may give another call: its own limit, its provider's, and the run's caps; None without."""
     policy = state.policy
-    if not policy.tool_concurrency and not policy.provider_concurrency:
-        return None
+    limited = policy.tool_concurrency or policy.provider_concurrency
+    if not limited:
+        return None if left is None else left.passes
 
     def running(tool: str) -> int:
         return state.by_tool.get(tool, 0) + started.get(tool, 0)
 
     def free(tool: str) -> bool:
+        if left is not None and not left.passes(tool):
+            return False
         limit = policy.tool_concurrency.get(tool)
         if limit and running(tool) >= limit:  # 0 is no limit, as for the run
             return False
@@ -213,12 +258,13 @@ def _free(state: State, tools: Tools, started: dict[str, int]) -> Callable[[str]
 
 
 def _over_budget(state: State, now: float, *, asking: bool = False) -> str:
-    """Which budget of the whole run is used up, if one is (H4); checked before each call, of a tool or of a model."""
+    """Which budget of the whole run is used up for good, if one is (H4); checked before each call and question.
+
+    An attempt is spent with its intent and time is not reserved, so waiting for calls under way gives none back.
+    """
     policy = state.policy
     used = (
         ("max_attempts", state.calls, None if asking else policy.max_attempts),
-        ("max_tokens", state.tokens, policy.max_tokens),
-        ("max_cost", state.cost, policy.max_cost),
         ("max_seconds", state.seconds(now) if policy.max_seconds is not None else 0.0, policy.max_seconds),
     )
     for name, spent, limit in used:
@@ -230,7 +276,8 @@ def _over_budget(state: State, now: float, *, asking: bool = False) -> str:
 # -- Questions ----------------------------------------------------------------------------------------------------
 
 
-def _questions(state: State) -> list[Action]:
+def _questions(state: State, left: Allowance | None = None) -> list[Action]:
+    """The looks, and the questions to minds. A question that the caps have no room for waits, before any call."""
     # A cancelled run waits for no effect to show; `resume` and `retry` look for it.
     cancelled = state.stopped == "RUN_CANCELLED"
     looks: list[Action] = [
@@ -241,21 +288,20 @@ def _questions(state: State) -> list[Action]:
     if state.stopped or state.paused:
         return looks
     asked = ("reflect", "repair")
-    asks: list[Action] = [
-        Ask(track.question, track.id, track.attempt) for track in state.held.values() if track.question in asked
-    ]
+    asks = [Ask(track.question, track.id, track.attempt) for track in state.held.values() if track.question in asked]
     if state.replan_wanted and not state.running and not looks and not asks:
         # What was written meanwhile makes it no other question; what a person did, does.
         asks.append(Ask("replan", "", state.acted_at))
-    if state.policy.max_tokens is not None or state.policy.max_cost is not None:
-        asks = asks[:1]  # each sees what the ones before it left
-    return looks + asks
+    if left is None:
+        return [*looks, *asks]
+    # One at a time: no intent is written for a question, so each has to see what the one before it spent.
+    return looks + [ask for ask in asks[:1] if left.take(left.of_question(ask.question), question=ask.question)]
 
 
 # -- Closing a round, and the run ---------------------------------------------------------------------------------
 
 
-def _close(state: State, now: float) -> list[Action]:
+def _close(state: State, tools: Tools, now: float) -> list[Action]:
     """Nothing can start: wait for what is under way, for a person, or close the round."""
     if state.running or (not state.stopped and (state.backoff or state.held) and not state.paused):
         return []
@@ -271,7 +317,8 @@ def _close(state: State, now: float) -> list[Action]:
     if state.judged is None:
         if not _wants_judge(state, found):
             return [Note((evaluation(state, found),))]
-        if _over_budget(state, now, asking=True):
+        left = allowance(state, tools)
+        if _over_budget(state, now, asking=True) or (left and not left.take(left.of_question("judge"))):
             return [Note((evaluation(state, found, "unavailable"),))]
         return [Ask("judge", "", state.moves)]
     roots = automatic_roots(state)

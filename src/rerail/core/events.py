@@ -59,6 +59,16 @@ class FileMade(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     size: int = 0
 
 
+class Shown(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A call as a person sees it before agreeing; the digest stands for all of it (X10)."""
+
+    tool: str
+    digest: str = ""  # "" for a yes that was given before the call was known
+    args: dict[str, Any] | None = None
+    args_blob: str = ""  # where large arguments are kept
+    files: dict[str, str] = {}  # path → digest of the files that the call reads
+
+
 class _Event(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag_field="type"):
     """What all events share."""
 
@@ -105,9 +115,27 @@ class StepStarted(_Event, frozen=True, tag="step_started"):
     before: Any = None  # what `probe` saw
     verifiable: bool = False  # somebody can look whether the effect is there
     staged: str = ""  # the folder that this attempt alone writes its declared files to
+    reserved_cost: float = 0.0  # what the call may cost: held against the run's caps until it ends (H4)
+    reserved_tokens: int = 0
+    unpriced: bool = False  # a cap is set, and what the call costs is not known
     timeout: float = 0.0  # seconds; of calls whose effect may have to be looked for
     probed: bool = False  # `before` is what a probe saw, be it nothing
     idempotent_for: float = 0.0  # seconds for which the service remembers the call's key, from the first intent
+    agreed: str = ""  # the digest of the call that a person agreed to, for a gated step (X10)
+
+
+class GateOpened(_Event, frozen=True, tag="gate_opened"):
+    """A gated step could start: this is the call that a person has to agree to (X10)."""
+
+    step: str
+    attempt: int  # of the latest call of the step
+    tool: str
+    digest: str = ""  # of tool, arguments and files: what a confirmation is to
+    args: dict[str, Any] | None = None
+    args_blob: str = ""
+    files: dict[str, str] = {}
+    rung: Rung | None = None  # the rung whose call it would be, if not a plain one
+    before: Shown | None = None  # the call that was agreed to before, where it became another one
 
 
 class StepProgress(_Event, frozen=True, tag="step_progress"):
@@ -368,13 +396,15 @@ class Acted(_Event, frozen=True, tag="acted"):
     reason: str = ""
     outcome: str = ""  # for resolve: succeeded, failed, rerun
     output: Any = None
-    digest: str = ""
+    digest: str = ""  # of the output; for confirm, of the call that was agreed to (earlier versions: "")
     size: int = 0
     blob: bool = False
     course: Course = Course()
     files: tuple[FileMade, ...] = ()  # files that the person gave another content
     number: int = 0  # its place in the inbox, for a wish without a name of its own: earlier versions gave none
     wish: str = ""  # the name of the wish, so that an answer lost in a crash does not repeat it, in any store
+    ahead: bool = False  # for confirm: given before the call was known
+    call: Shown | None = None  # for confirm: the call that was agreed to, if the person edited the one shown
 
 
 class Cancelled(_Event, frozen=True, tag="cancelled"):
@@ -420,6 +450,7 @@ Event: TypeAlias = (
     RunStarted
     | PlanAccepted
     | PlanRejected
+    | GateOpened
     | StepStarted
     | StepProgress
     | StepSucceeded

@@ -19,8 +19,22 @@ from rerail.core.plan import Effect, Step, definition
 from rerail.core.policy import LEAST_WAIT, Rung
 from rerail.core.recover import failed_args
 from rerail.core.state import State
-from rerail.core.track import PENDING, RUNNING, SKIPPED, SUCCEEDED, EffectState, Heal, Phase, Result, Track
+from rerail.core.track import (
+    AHEAD,
+    FIRST,
+    PENDING,
+    RUNNING,
+    SKIPPED,
+    SUCCEEDED,
+    EffectState,
+    Heal,
+    Phase,
+    Result,
+    Track,
+    call_digest,
+)
 
+CHANGED = frozenset({Rung.ADJUST, Rung.ALTERNATIVE, Rung.REPAIR, Rung.FALLBACK})  # rungs whose call is another one
 MAX_FAILURES = 8  # failed attempts of a step that a mind gets to see
 
 
@@ -60,15 +74,38 @@ def _plan_accepted(state: State, event: ev.PlanAccepted, at: float) -> None:
     state.define(event.plan.steps)
 
 
+def _gate_opened(state: State, event: ev.GateOpened, at: float) -> None:
+    track = state.tracks.get(event.step)
+    if track is None or track.phase is not PENDING:
+        return
+    gate = track.gating()
+    gate.agreed, gate.shown = "", event
+    state.refresh(track)
+    state.unshown.pop(track.n, None)
+
+
+def _made_under(state: State, track: Track, call: ev.StepStarted) -> None:
+    """A call made under a yes that names none: now it is known which one it is to."""
+    gate = track.gate
+    if gate is not None and gate.agreed in (AHEAD, FIRST):
+        files = state.files(track)
+        digest = call.agreed or call_digest(call.tool, state.signature(track), files)
+        args = call.args if call.args is not None or call.args_blob else state.template(track).value
+        gate.yes = ev.Shown(call.tool, digest, args, call.args_blob, files)
+        gate.agreed = digest if gate.agreed == FIRST else AHEAD
+
+
 def _step_started(state: State, event: ev.StepStarted, at: float) -> None:
     track = state.tracks.get(event.step)
     if track is None or event.attempt <= track.attempt:
         return
+    state.release(track)  # nothing is held, unless the history is odd
     track.attempt = event.attempt
     track.call = event
     if track.heal is not None:
         track.heal.before = 0
     track.inputs = state.inputs(track)
+    _made_under(state, track, event)
     track.started_at = at
     state.stage = track.step.stage or state.stage
     state.uncleared = ""
@@ -82,6 +119,7 @@ def _step_started(state: State, event: ev.StepStarted, at: float) -> None:
     if event.verifiable or event.effect is Effect.ONCE:
         _intended(state, track, event, at)
     state.move(track, RUNNING)
+    state.reserve(track, event)
 
 
 def _intended(state: State, track: Track, call: ev.StepStarted, at: float) -> None:
@@ -102,6 +140,8 @@ def _step_succeeded(state: State, event: ev.StepSucceeded, at: float) -> None:
     track = state.current(event.step, event.attempt, RUNNING)
     if track is None or track.call is None:
         return
+    state.release(track)
+    state.largest.saw(track.call.tool, event.cost, event.tokens, answered=True)
     result = Result(event.output, event.digest, event.size, event.blob, event.attempt)
     result.effect, result.hole, result.by = track.call.effect, event.hole, event.by
     result.unverified, result.files, result.given = event.unverified, event.files, event.given
@@ -150,6 +190,8 @@ def _step_failed(state: State, event: ev.StepFailed, at: float) -> None:
     if event.called:
         if track.attempt != event.attempt or track.phase is not RUNNING or track.call is None:
             return
+        state.release(track)
+        state.largest.saw(track.call.tool, event.cost, event.tokens, answered=False)
         track.elapsed = event.elapsed
         state.tool_seconds += event.elapsed
     elif track.phase not in (PENDING, Phase.BACKOFF, Phase.DOUBT):
@@ -187,6 +229,7 @@ def _came_to(state: State, track: Track, call: ev.StepStarted, event: ev.StepFai
     if call.effect is Effect.ONCE and (event.lost or effects is not None):
         effects = effects or EffectState(f"{call.tool} {state.signature(track)}", track.started_at)
         effects.lost = effects.lost or event.lost
+        effects.ever_lost = effects.ever_lost or event.lost
         effects.acting = effects.acting or event.acting
     if effects is not None:
         effects.settles_at = max(event.until, at)
@@ -205,8 +248,9 @@ def _case(track: Track, call: ev.StepStarted, saw: Saw, at: float, *, lost: bool
     """What is known of the latest call, as a row of the table."""
     effects = track.effects
     before = effects is not None and effects.lost
+    late = effects is not None and effects.ever_lost and saw is Saw.THERE  # what was absent has shown after all
     return Case(
-        call.effect, Certainty.LOST if lost or before else Certainty.NOT_DONE, saw, before,
+        call.effect, Certainty.LOST if lost or before or late else Certainty.NOT_DONE, saw, before,
         covered=track.is_covered(at), probed=effects is not None and effects.probed, output=output,
         acting=effects is not None and effects.acting,
     )  # fmt: skip
@@ -361,9 +405,12 @@ def _recovered(state: State, event: ev.Recovered, at: float) -> None:
         return
     heal = track.healing()
     if event.by != "rules" and event.rung in (Rung.ADJUST, Rung.ALTERNATIVE, Rung.REPAIR):
-        track.confirmed = track.wanted = False  # whoever agreed, agreed to another call
+        track.disagree()  # whoever agreed, agreed to another call
+        track.wanted = False
         heal.minded = True
         state.chosen((track.id,) if event.tool else ())
+    if track.agreed in (AHEAD, FIRST) and event.rung in CHANGED:
+        track.disagree()  # a yes to a call that was not known yet is one to the plan's own
     if event.rung is Rung.ADJUST:
         heal.args, heal.args_blob = event.args, event.args_blob
     elif event.rung is Rung.ALTERNATIVE:
@@ -399,8 +446,10 @@ def _asked(state: State, event: ev.Asked, at: float) -> None:
 
 
 def _consulted(state: State, event: ev.Consulted, at: float) -> None:
-    state.tokens += event.input_tokens + event.output_tokens
+    tokens = event.input_tokens + event.output_tokens
+    state.tokens += tokens
     state.cost += event.cost
+    state.largest_question.saw(event.question, event.cost, tokens, answered=not event.problem)
 
 
 def _declined(state: State, event: ev.Declined, at: float) -> None:
@@ -432,7 +481,7 @@ def _artifact_lost(state: State, event: ev.ArtifactLost, at: float) -> None:
 
 def _retry_begin(state: State, event: ev.RetryBegin, at: float) -> None:
     state.round = event.round
-    state.policy = event.policy or state.policy
+    state.govern(event.policy or state.policy)
     if event.automatic:
         state.automatic_rounds += 1
     else:
@@ -458,10 +507,7 @@ def _retry_begin(state: State, event: ev.RetryBegin, at: float) -> None:
     state.round_calls = {}
     state.round_chain = event.chain
     state.activate(at)
-    if event.course.fresh:
-        for step_id in event.course.fresh:
-            if step_id in state.tracks and event.reset_count:
-                state.tracks[step_id].confirmed = False
+    _ask_anew(state, event.course)
     _planned_anew(state, event.course)
     state.redirect(event.course, new_round=True)
     # A run whose process died may have steps outside the retry set that wait for a new plan; they still do.
@@ -497,7 +543,8 @@ def _replanned(state: State, event: ev.Replanned, at: float) -> None:
     state.redirect(event.course, new_round=True)
     state.revision = max(state.revision, event.revision)
     for track in (state.tracks[step_id] for step_id in changed if step_id in state.tracks):
-        track.minded, track.confirmed, track.wanted = True, False, False
+        track.minded, track.wanted = True, False
+        track.disagree()
         state.refresh(track)
 
 
@@ -525,7 +572,7 @@ def _resumed(state: State, event: ev.Resumed, at: float) -> None:
         state.active_since = None
     state.waiting = state.queued = False
     if event.policy is not None:
-        state.policy = event.policy
+        state.govern(event.policy)
         _resettle(state)
     if event.fingerprints is not None:
         state.fingerprints = dict(event.fingerprints)
@@ -552,14 +599,15 @@ def _acted(state: State, event: ev.Acted, at: float) -> None:
     if event.course != Course():
         state.judged = None
         _planned_anew(state, event.course)
-        state.redirect(event.course, new_round=event.action in ("retry", "resolve", "repair"))
-        if event.action == "repair":
+        if event.action == "retry":
+            _ask_anew(state, event.course)
+        state.redirect(event.course, new_round=event.action in ("retry", "resolve", "repair", "confirm"))
+        if event.action in ("repair", "confirm"):
             _rewritten(state, event.course)
     if event.action == "resolve" and track is not None:
         _resolved(state, track, event.outcome)
     if event.action == "confirm" and track is not None:
-        track.confirmed = True
-        state.refresh(track)
+        _agreed(state, track, event)
     elif event.action == "resolve" and event.outcome == "succeeded" and track is not None:
         result = Result(event.output, event.digest, event.size, event.blob, track.attempt)
         result.by, result.files = event.by or "person", {file.path: file.digest for file in event.files}
@@ -588,6 +636,24 @@ def _resolved(state: State, track: Track, outcome: str) -> None:
         state.refresh(track)
 
 
+def _agreed(state: State, track: Track, event: ev.Acted) -> None:
+    """A person said yes: to the call that was shown, to an edited one, or to one that is not known yet (X10)."""
+    gate = track.gating()
+    shown = gate.shown
+    gate.agreed = event.digest or (AHEAD if event.ahead else FIRST)
+    gate.yes = event.call or ev.Shown(track.step.tool)
+    if event.call is None and shown is not None and event.digest == shown.digest:
+        gate.yes = ev.Shown(shown.tool, shown.digest, shown.args, shown.args_blob, shown.files)
+    state.refresh(track)
+
+
+def _ask_anew(state: State, course: Course) -> None:
+    """Steps that start over, or are done again by force: nothing that was agreed to before holds (X10)."""
+    for step_id in course.fresh:
+        if (track := state.tracks.get(step_id)) is not None:
+            track.gate = None
+
+
 def _edited(state: State, event: ev.Acted) -> None:
     """Files that a person gave another content: what their steps made is something else now."""
     for file in event.files:
@@ -595,6 +661,8 @@ def _edited(state: State, event: ev.Acted) -> None:
         if track is not None and track.result is not None:
             track.result.files = {**track.result.files, file.path: file.digest}
             track.result.edited = (*(path for path in track.result.edited if path != file.path), file.path)
+            for target, _ in track.out:
+                state.unshow(target)
             if file.draft:
                 state.drafts[file.path] = file
 
@@ -609,7 +677,8 @@ def _rewritten(state: State, course: Course) -> None:
     """Steps that a person wrote anew: they are nobody else's choice, and an old word for their gate is not for them."""
     for step in course.steps:
         track = state.tracks[step.id]  # the course has just defined it
-        track.minded, track.confirmed = False, False
+        track.minded = False
+        track.disagree()
         state.refresh(track)
 
 
@@ -622,7 +691,7 @@ def _cancelled(state: State, event: ev.Cancelled, at: float) -> None:
 
 
 def _stopped(state: State, event: ev.Stopped, at: float) -> None:
-    state.stopped = event.code
+    state.stopped, state.stop_reason = event.code, event.reason
     state.replan_wanted = state.breaker = False
 
 
@@ -641,6 +710,7 @@ FOLDS: dict[type, Callable[[State, Any, float], None]] = {
     ev.RunStarted: _run_started,
     ev.PlanAccepted: _plan_accepted,
     ev.PlanRejected: _plan_rejected,
+    ev.GateOpened: _gate_opened,
     ev.StepStarted: _step_started,
     ev.StepProgress: _ignored,
     ev.StepSucceeded: _step_succeeded,

@@ -19,7 +19,7 @@ from rerail.core.plan import Effect
 from rerail.core.policy import Rung
 from rerail.core.state import State
 from rerail.core.texts import at_once, reason_in, retold, say, span
-from rerail.core.verdict import done_summary, skip_message, status_of
+from rerail.core.verdict import done_summary, gate_row, skip_message, status_of
 
 NAME_WIDTH = 28
 
@@ -137,8 +137,8 @@ class Lines:
 
     def acted(self, event: ev.Acted) -> Said:
         what = event.outcome or listed([step.id for step in event.course.steps]) or self.told(event.reason)
-        if event.files and event.action == "confirm":
-            what = self.say("why.edited", files=listed([file.path for file in event.files]))
+        if event.action == "confirm":
+            what = confirmed(event, self.lang)
         return "act", event.step, self._said("acted", by=event.by or "?", action=event.action, what=what).rstrip()
 
     def cancelled(self, event: ev.Cancelled) -> Said:
@@ -160,6 +160,9 @@ class Lines:
         return "act" if event.ok else "failed", "", words
 
     # -- One step -----------------------------------------------------------------------------------------------------
+
+    def gate_opened(self, event: ev.GateOpened) -> Said:
+        return "waiting", event.step, self._said("gate", call=gate_said(gate_row(event), self.lang))
 
     def started(self, event: ev.StepStarted) -> Said:
         key = "started" if event.attempt == 1 else "started_again"
@@ -261,6 +264,7 @@ TELL: dict[type, Callable[[Lines, Any], Said | None]] = {
     ev.RunStarted: Lines.run_started,
     ev.PlanAccepted: Lines.plan_accepted,
     ev.PlanRejected: Lines.plan_rejected,
+    ev.GateOpened: Lines.gate_opened,
     ev.StepStarted: Lines.started,
     ev.StepProgress: Lines.progress,
     ev.StepSucceeded: Lines.succeeded,
@@ -306,6 +310,38 @@ def rung_said(event: ev.Recovered, lang: str = "en") -> str:
     )  # fmt: skip
 
 
+def call_said(call: ev.GateOpened | ev.Shown | Mapping[str, Any], limit: int = 300) -> str:
+    """A call in words, short: `pay(amount=10, to="alice")`; "…" for arguments that are kept elsewhere."""
+    plain: Mapping[str, Any] = call if isinstance(call, Mapping) else {"tool": call.tool, "args": call.args}
+    args: Mapping[str, Any] | None = plain.get("args")
+    shown = (
+        "…"
+        if args is None
+        else ", ".join(f"{name}={msgspec.json.encode(value).decode()}" for name, value in args.items())
+    )
+    return f"{one_line(plain['tool'], 80)}({one_line(shown, limit)})"
+
+
+def gate_said(item: Mapping[str, Any], lang: str = "en") -> str:
+    """The call that a gate shows, in words, and the one that was agreed to before (X10)."""
+    before = item.get("before")
+    if not before:
+        return say("cli.wait.call", lang, call=call_said(item))
+    key = "cli.wait.call_again" if before.get("digest") else "cli.wait.call_ahead"
+    words = say(key, lang, before=call_said(before), tool=one_line(before["tool"], 80), call=call_said(item))
+    changed = item.get("changed_files")
+    return words + (say("cli.wait.changed_files", lang, files=listed(changed)) if changed else "")
+
+
+def confirmed(event: ev.Acted, lang: str = "en") -> str:
+    """What a person agreed to, beyond the call that was shown: what they changed of it, or that it is not known yet."""
+    edited = [file.path for file in event.files]
+    words = [say("why.edited", lang, files=listed(edited))] if edited else []
+    if event.course.steps and event.call is not None:
+        words.append(say("why.edited_args", lang, call=call_said(event.call)))
+    return " ".join([say("why.ahead", lang)] if event.ahead else words)
+
+
 def waited_for(on: Any, lang: str = "en") -> str:
     """What only a person can move, in words."""
     return "; ".join(waited_for_one(item, lang) for item in on)
@@ -315,9 +351,8 @@ def waited_for_one(item: Mapping[str, Any], lang: str = "en") -> str:
     """One thing that only a person can move, in words."""
     question = f": {item['question']}" if item.get("question") else ""
     words = say(f"cli.wait.{item['for']}", lang, step=item["step"], tool=item.get("tool", "")) + question
-    if item.get("args"):
-        shown = ", ".join(f"{name}={msgspec.json.encode(value).decode()}" for name, value in item["args"].items())
-        words += "  " + say("cli.wait.call", lang, tool=item["tool"], args=one_line(shown, 300))
+    if item["for"] == "confirm" and (item.get("digest") or item.get("args") is not None):
+        words += "  " + gate_said(item, lang)
     if item.get("files"):
         words += "  " + say("cli.wait.files", lang, files=", ".join(item["files"]))
     for step, kind in (item.get("made_from_degraded") or {}).items():

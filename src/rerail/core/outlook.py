@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rerail.core.commands import Preview, acted_once, edited_files, estimated
-from rerail.core.decide import Note, decide
+from rerail.core.decide import Note, Show, decide, unresolved
 from rerail.core.events import Event
 from rerail.core.fold import evolve
 from rerail.core.holes import not_accepted
@@ -50,7 +50,7 @@ def outlook(state: State, tools: Tools, step: str, events: Sequence[Event], now:
             spec = tools.get(state.tool_of(track)) if missing else None
             hole = next(not_accepted(track.step, spec, names, missing), None) if spec is not None else None
             rows.append({"step": track.id, "why": _why(track, hole, asked=track.id == step)})
-            if track.step.confirm and not track.confirmed:
+            if track.step.confirm and not track.agreed:
                 asks.append(track.id)
     chain = [row["step"] for row in rows]
     inside = set(chain)
@@ -67,8 +67,9 @@ def _settle(state: State, tools: Tools, events: Sequence[Event], now: float) -> 
     while found:
         for event in found:
             evolve(state, event, now, state.seq + 1)
-        notes = (action for action in decide(state, tools, now) if isinstance(action, Note))
-        found = [event for note in notes for event in note.events]
+        actions = decide(state, tools, now)
+        found = [event for note in actions if isinstance(note, Note) for event in note.events]
+        found += [unresolved(state, show) for show in actions if isinstance(show, Show)]
 
 
 def _stands(track: Track) -> bool:

@@ -530,13 +530,18 @@ def undeclared(step: Step, tools: Mapping[str, ToolShape]) -> list[str]:
 def _check_args(step: Step, args: Mapping[str, Any], tool: ToolShape, names: Names) -> list[Fault]:
     if not args and tool.schema.accepts_nothing:
         return []
+    return args_faults(step, _opened(args, names), tool)
+
+
+def args_faults(step: Step, args: Any, tool: ToolShape) -> list[Fault]:
+    """What a tool's schema has against arguments that refer to nothing any more."""
     return [
         Fault(
             "BAD_ARGS",
             tell("refuse.plan.bad_args", where=_where(fault.path), name=tool.name, message=fault.message),
             step.id,
         )
-        for fault in tool.schema.faults(_opened(args, names))
+        for fault in tool.schema.faults(args)
     ]
 
 

@@ -228,6 +228,15 @@ def plain(value: Any) -> Any:
     return value
 
 
+def literal(value: Any) -> Any:
+    """A value as arguments hold it where it refers to nothing: each ``${`` in it written as ``$${``."""
+    if isinstance(value, str):
+        return value.replace("${", "$${")
+    if isinstance(value, Mapping):
+        return {key: literal(item) for key, item in value.items()}
+    return [literal(item) for item in value] if isinstance(value, list | tuple) else value
+
+
 def strings(value: Any) -> Iterator[str]:
     """Every string inside a JSON value; what stands in several places, or in itself, is looked through once."""
     stack, seen = [value], set[int]()

@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from rerail.core import events as ev
+from rerail.core.afford import in_time
 from rerail.core.answers import (
     Answers,
     Batch,
@@ -29,6 +30,7 @@ from rerail.core.answers import (
     Word,
     batches,
     call_key,
+    gate_key,
     gathered,
     hear,
     is_decided,
@@ -37,7 +39,18 @@ from rerail.core.answers import (
     question_key,
 )
 from rerail.core.codes import Category, category_of
-from rerail.core.decide import Action, Ask, Call, Look, Note, automatic_roots, decide
+from rerail.core.decide import (
+    Action,
+    Ask,
+    Call,
+    Look,
+    Note,
+    Show,
+    automatic_roots,
+    decide,
+    gated_call,
+    unresolved,
+)
 from rerail.core.events import Error, Event, Record
 from rerail.core.fold import evolve
 from rerail.core.plan import Step
@@ -51,6 +64,7 @@ from rerail.core.verdict import run_status, status_of
 
 ENDED = frozenset({Status.SUCCEEDED, Status.DEGRADED, Status.FAILED, Status.SKIPPED, Status.CANCELLED})
 UNKNOWN = "unknown"
+BARELY = 0.01  # seconds by which the same time limit may differ
 
 
 # -- What comes of it -----------------------------------------------------------------------------------------------
@@ -245,7 +259,7 @@ class _Way:
                 hear(state, batch, heard)
             for record in batch:
                 evolve(old, record.event, record.at, record.seq)
-                self._write(self._under_these(record.event), record.at, record.seq)
+                self._write(self._under_these(record.event, would), record.at, record.seq)
             last, self.before = batch[-1].at, old.policy
         self.now = last
         would = decide(self.state, self.tools, last)
@@ -254,8 +268,11 @@ class _Way:
         self._branch(self.state.seq + 1, last, would)
         return self.state.seq + 1
 
-    def _under_these(self, event: Event) -> Event:
-        """A recorded event, with the other settings where it holds some."""
+    def _under_these(self, event: Event, would: list[Action]) -> Event:
+        """A recorded event, with the other settings where it holds some, and with what a call reserves under them."""
+        if isinstance(event, ev.StepStarted):
+            calls = (action for action in would if isinstance(action, Call) and action.step == event.step)
+            return next((_reserving(event, action) for action in calls), event)
         if isinstance(event, ev.RunStarted | ev.RetryBegin | ev.Resumed) and event.policy is not None:
             return msgspec.structs.replace(event, policy=msgspec.structs.replace(event.policy, **self.changes))
         return event
@@ -266,7 +283,7 @@ class _Way:
         match batch[0].event:
             case ev.StepStarted() as event if event.step in self.state.tracks:
                 call = self.answers.calls[event.step, event.attempt]
-                return self._in_time(self.state.tracks[event.step].step, event.tool, call) is not call.events
+                return self._in_time(self.state.tracks[event.step].step, event, call, batch[0].at)[0] is not call.events
             case ev.RetryBegin(automatic=False, counted=True):  # a person's, which would have been refused
                 return mine.max_retries <= self.state.retries and old.retries < old.policy.max_retries
             case _:
@@ -337,9 +354,11 @@ class _Way:
                 return True
             case Call():
                 return self._call(action)
+            case Show():
+                return self._show(action)
             case Look():
                 self._look(action)
-            case _:
+            case Ask():
                 if self._once(action.question, action.step, self._attempt(action.step)):
                     given = self._next(question_key(self.state, action.question, action.step))
                     self._await_answer(action, given, self.now)
@@ -412,52 +431,84 @@ class _Way:
 
     # -- Calls ----------------------------------------------------------------------------------------------------
 
+    def _show(self, action: Show) -> bool:
+        """A gate opens: with the call that the history holds, or one whose arguments nobody knows."""
+        track, call = self.state.tracks[action.step], gated_call(self.state, action.step)
+        key = call_key(self.state, track, call.tool, fallback=call.rung is not None)
+        before = self.answers.nth(key, self._counts.get(key, 0))
+        if before is not None and before.started is None:  # it failed before its gate opened
+            return self._call(call)
+        given = self._next(gate_key(self.state, track))
+        opened = given.events[0] if given is not None else unresolved(self.state, action)
+        self._write(_renumbered(opened, track.attempt), self.now)
+        return True
+
+    def _reopens(self, track: Track) -> bool:
+        """Whether the history shows the gate of this very call, and a person agreed to another one."""
+        opened = self.answers.nth(gate_key(self.state, track), 0) if track.step.confirm else None
+        if opened is None or self.state.agrees(track, getattr(opened.events[0], "digest", "")):
+            return False
+        self._write(_renumbered(opened.events[0], track.attempt), self.now)
+        return True
+
     def _call(self, action: Call) -> bool:
         track = self.state.tracks[action.step]
+        if track.agreed and self._reopens(track):
+            return True
         given = self._next(call_key(self.state, track, action.tool, fallback=action.rung is not None))
         if given is not None and given.started is None:  # it failed before its call
             for event in given.events:
                 self._write(_renumbered(event, track.attempt), self.now)
             return True
         if given is not None and given.started is not None:
-            started: Event = _renumbered(given.started, action.attempt)
+            started = msgspec.structs.replace(given.started, attempt=action.attempt)
         else:
             spec = self.tools.get(action.tool)
             effect = self.state.effect_of(track, action.tool, (spec or ToolSpec(action.tool)).effect)
             adjusted = track.heal.args if track.heal is not None else None
             started = ev.StepStarted(track.id, action.attempt, action.tool, effect, adjusted, rung=action.rung)
-        self._write(started, self.now)
+        self._write(_reserving(started, action), self.now)
         return self._await_call(track, given)
 
     def _await_call(self, track: Track, given: Given | None) -> bool:
         """A call is under way: its answer comes when it came. True if it is unknown, and others may start."""
         tool = track.call.tool if track.call is not None else track.step.tool
-        events = self._in_time(track.step, tool, given) if given is not None else ()
+        events: tuple[Event, ...] = ()
+        most = 0.0
+        if given is not None and track.call is not None:
+            events, most = self._in_time(track.step, track.call, given, track.started_at)
         if given is None or not events:
             self._miss(Unanswered("call", track.id, tool, track.calls, self.state.round))
             self._make_room(tool)
             return True
         self._used[track.id, track.attempt] = given
-        lasted = given.lasted if events is given.events else self.state.policy.step_timeout
+        lasted = given.lasted if events is given.events else most
         self._later(track.started_at + lasted, given.end, events, track.attempt)
         return False
 
-    def _in_time(self, step: Step, tool: str, given: Given) -> tuple[Event, ...]:
-        """The answer within the step's time under these settings; nothing if that is not known."""
-        spec = self.tools.get(tool)
-        own = step.timeout or (spec.timeout if spec is not None else None)
-        old, new = self.before.step_timeout, self.state.policy.step_timeout
-        if own or old == new or not given.events:
-            return given.events
+    def _in_time(self, step: Step, call: ev.StepStarted, given: Given, at: float) -> tuple[tuple[Event, ...], float]:
+        """The answer within the call's time under these settings, and that time; no answer if it is not known."""
+        spec = self.tools.get(call.tool)
+        own, policy = step.timeout or (spec.timeout if spec is not None else None), self.state.policy
+        new = in_time(self.state, own or policy.step_timeout, call.effect, at)
+        same = self.before.max_seconds == policy.max_seconds and (
+            own or self.before.step_timeout == policy.step_timeout
+        )
+        if same or not given.events:
+            return given.events, new
         answer = given.events[0]
-        cut = isinstance(answer, ev.StepFailed) and answer.error.data == {"seconds": old}
-        if cut and new > old:
-            return ()
-        if not cut and getattr(answer, "elapsed", 0.0) <= new:
-            return given.events
+        timed_out = isinstance(answer, ev.StepFailed) and answer.error.code == "TIMEOUT"
+        old = answer.error.data.get("seconds") if isinstance(answer, ev.StepFailed) and timed_out else None
+        if isinstance(old, int | float):
+            if new > old + BARELY:  # what it would have answered with more time is not known
+                return (), new
+            if new >= old - BARELY:
+                return given.events, new
+        elif getattr(answer, "elapsed", 0.0) <= new:
+            return given.events, new
         words = say("error.TIMEOUT", seconds=new)
         error = Error("TIMEOUT", category_of("TIMEOUT") or Category.TRANSIENT, words, data={"seconds": new})
-        return (ev.StepFailed(step.id, 0, error, new, lost=True),)
+        return (ev.StepFailed(step.id, 0, error, new, lost=True),), new
 
     def _make_room(self, tool: str) -> None:
         """A call whose end is unknown holds up nobody else: it would have ended some time."""
@@ -513,6 +564,9 @@ class _Way:
         for kind, tracks in (("gate", self.state.gates), ("doubt", self.state.doubts)):
             for track in tracks.values():
                 said = self._words.get((kind, track.id))
+                gate = track.gate.shown if track.gate is not None else None
+                if kind == "gate" and said and said[0].shown not in ("", gate.digest if gate is not None else ""):
+                    continue  # they were shown another call
                 if said and not track.question and (kind, track.id) not in self._speaking:
                     word = said.pop(0)
                     self._speaking.add((kind, track.id))
@@ -572,6 +626,12 @@ def _wider(limits: Mapping[str, int], name: str) -> dict[str, int]:
     return {key: limit + 1 if key == name and limit > 0 else limit for key, limit in limits.items()}
 
 
+def _reserving(event: ev.StepStarted, action: Call) -> ev.StepStarted:
+    """The intent of a call, with what it reserves under these settings; a declared cost stays."""
+    cost, tokens = action.reserves.cost or event.reserved_cost, action.reserves.tokens or 0
+    return msgspec.structs.replace(event, reserved_cost=cost, reserved_tokens=tokens, unpriced=action.reserves.unknown)
+
+
 def _renumbered(event: Event, attempt: int) -> Event:
     """A recorded event, as one of another attempt."""
     fields = type(event).__struct_fields__
@@ -588,8 +648,19 @@ def _shape(actions: list[Action]) -> list[Any]:
                 for event in action.events
             ]
         else:
-            found.append((action.question, action.step) if isinstance(action, Ask) else action)
+            found.append(_same(action))
     return found
+
+
+def _same(action: Call | Show | Look | Ask) -> Any:
+    """What makes two actions the same: not when a question is asked, nor what a call reserves."""
+    match action:
+        case Call():
+            return (action.step, action.attempt, action.tool, action.rung)
+        case Ask():
+            return (action.question, action.step)
+        case _:
+            return action
 
 
 def _acts(events: Iterable[Event]) -> list[tuple[Any, ...]]:
@@ -628,9 +699,11 @@ def _told(action: Action) -> list[dict[str, Any]]:
             ]
         case Call():
             return [{"does": "call", "step": action.step, "tool": action.tool}]
+        case Show():
+            return [{"does": "show", "step": action.step}]
         case Look():
             return [{"does": "look", "step": action.step}]
-        case _:
+        case Ask():
             return [{"does": "ask", "question": action.question, "step": action.step or None}]
 
 

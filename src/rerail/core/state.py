@@ -20,9 +20,12 @@ from rerail.core.events import Course
 from rerail.core.plan import Effect, Step, When, full_needs
 from rerail.core.policy import Policy
 from rerail.core.refs import Names, Template, compile_args
+from rerail.core.reserve import Largest, Reserved
 from rerail.core.track import (
+    AHEAD,
     DEAD,
     DEAD_OPEN,
+    FIRST,
     MET,
     NOWHERE,
     OPEN,
@@ -88,6 +91,7 @@ class State:
         self.timers: list[tuple[float, int, int]] = []  # (until, n, attempt) of backoffs; stale ones are dropped late
         self.keepers: dict[int, Track] = {}  # could start, but their old result may still be good
         self.gates: dict[int, Track] = {}  # could start, once a person agrees
+        self.unshown: dict[int, Track] = {}  # of these, the ones whose call as it is now nobody was shown (X10)
         self.running: dict[int, Track] = {}
         self.backoff: dict[int, Track] = {}
         self.hurt: dict[int, Track] = {}
@@ -109,6 +113,9 @@ class State:
         self.row: dict[str, None] = {}  # different steps that ended failed with no success between
         self.calls = self.tokens = 0
         self.cost = 0.0
+        self.reserved = Reserved()  # by the calls under way
+        self.largest = Largest()  # of a call, by tool
+        self.largest_question = Largest()  # of a call of a model, by question
         self.active = 0.0
         self.active_since: float | None = None
         self.rested_at = 0  # the sequence number with which it came to rest, or began to wait, the last time
@@ -119,6 +126,7 @@ class State:
         self.paused = False
         self.waiting = False
         self.stopped = ""
+        self.stop_reason = ""  # what the event that stopped it says
         self.replan_wanted = False
         self.breaker = False  # the replan is wanted because too many steps failed in a row
         self.judged: ev.Evaluation | None = None  # of this round
@@ -232,6 +240,24 @@ class State:
             elif need.phase is SKIPPED and when is not When.FAILURE:
                 yield need.id, "hole"
 
+    def files(self, track: Track) -> dict[str, str]:
+        """The files that a step reads: its run's parent's, and those of the steps it needs; path → digest."""
+        found = {file.path: file.digest for file in self.inherited}
+        for need, _ in track.needs:
+            if need.phase is SUCCEEDED and need.result is not None:
+                found |= need.result.files
+        return found
+
+    def agrees(self, track: Track, digest: str) -> bool:
+        """Whether a person agreed to the call of this digest."""
+        return track.agreed in (AHEAD, FIRST, digest)
+
+    def is_own_call(self, track: Track) -> bool:
+        """Whether the step's next call is the plan's own: no hint, mind, alternative or fallback changed it."""
+        heal = track.heal
+        changed = heal is not None and (heal.tool is not None or heal.args is not None or heal.fallback)
+        return not changed and not track.minded
+
     def tool_of(self, track: Track) -> str:
         """The tool that the step's next call would use."""
         if track.heal is not None:
@@ -242,9 +268,8 @@ class State:
         return track.step.tool
 
     def queue_of(self, track: Track) -> str:
-        """The ready queue of a step: its tool's where tools are limited, else the one queue of all."""
-        limited = self.policy.tool_concurrency or self.policy.provider_concurrency
-        return self.tool_of(track) if limited else ""
+        """The ready queue of a step: its tool's where tools are limited or cost something, else the one of all."""
+        return self.tool_of(track) if _by_tool(self.policy) else ""
 
     def next_timer(self) -> float | None:
         """When the next backoff ends, if one is under way."""
@@ -317,11 +342,18 @@ class State:
                 self.ready.discard(track)
             elif old is not NOWHERE:
                 self._places[old].pop(track.n, None)
+                self.unshown.pop(track.n, None)
             track.place = place
             if place is READY:
                 self.ready.add(track, self.queue_of(track))
             elif place is not NOWHERE:
                 self._places[place][track.n] = track
+                self.unshow(track)
+
+    def unshow(self, track: Track) -> None:
+        """What a gate shows, if the step waits at one, may be another call now."""
+        if track.place is Place.GATES:
+            self.unshown[track.n] = track
 
     def _place_of(self, track: Track) -> Place:
         needless = track.void and _needless(track)
@@ -334,13 +366,17 @@ class State:
             return NOWHERE
         if track.again and not track.root:
             return Place.KEEPERS
-        return Place.GATES if track.step.confirm and not track.confirmed else READY
+        return Place.GATES if track.step.confirm and not track.agreed else READY
 
     def move(self, track: Track, phase: Phase) -> None:
         """Take a step from one phase to another, with its index and its standing."""
         old = track.phase
         if old is RUNNING and track.call is not None:
             self.by_tool[track.call.tool] -= 1
+            if track.holds is not None:  # no answer came: what it may have cost counts as spent
+                self.cost += track.holds.reserved_cost
+                self.tokens += track.holds.reserved_tokens
+                self.release(track)
         index = self._phases.get(old)
         if index is not None:
             index.pop(track.n, None)
@@ -373,6 +409,7 @@ class State:
                 self.ready.discard(track)
                 track.place = NOWHERE if track.place is READY else track.place
                 track.step, track.template = step, None
+                self.unshow(track)
                 track.order = (-step.priority, track.n)
             changed.append(track)
             if step.confirm or step.effect is Effect.ONCE:
@@ -452,7 +489,7 @@ class State:
         self._names = Names(self.tracks, self._names.longest)
 
     def _indexes(self) -> list[dict[int, Track]]:
-        return [*self._phases.values(), *self._places.values()]
+        return [*self._phases.values(), *self._places.values(), self.unshown]
 
     def chosen(self, ids: Iterable[str]) -> None:
         """A mind says from now on what does these steps, if anything does: remember which tools the plan names."""
@@ -540,6 +577,7 @@ class State:
         track.skip = None
         track.question = ""
         track.announced = ""
+        self.unshow(track)
         if root and not automatic and track.error is not None and track.error.code == "ONCE_REPEATED":
             track.wanted = True
         if new_round:
@@ -561,6 +599,7 @@ class State:
         if not result.degraded and (hole := next(self.holes(track), None)) is not None:
             result.degraded = f"{hole[1]}:{hole[0]}"
         track.result = result
+        track.gate = None  # a yes is used up by success (X10)
         track.again = track.root = False
         track.stale = ""
         track.skip = None
@@ -569,6 +608,8 @@ class State:
         self.row.clear()
         if track.effects is not None and not (track.effects.lost and result.degraded.startswith("fallback:")):
             self.settle_effect(track, None)  # a value that stands in says nothing of what the call did
+        for target, _ in track.out if self.gates else ():
+            self.unshow(target)
         if track.redo:
             track.redo, track.again = False, True
             self.move(track, PENDING)
@@ -582,6 +623,25 @@ class State:
             self.unsettled[track.id] = track
         else:
             self.unsettled.pop(track.id, None)
+
+    def reserve(self, track: Track, call: ev.StepStarted) -> None:
+        """Hold what a call reserves until it ends."""
+        if self.reserved.take(call):
+            track.holds = call
+
+    def release(self, track: Track) -> None:
+        """Take off what a step's call had reserved: it has ended."""
+        if track.holds is not None:
+            self.reserved.give_back(track.holds)
+            track.holds = None
+
+    def govern(self, policy: Policy) -> None:
+        """Put the run under another policy; steps that can start wait in the queues that it asks for."""
+        old, self.policy = self.policy, policy
+        if _by_tool(old) != _by_tool(policy):
+            waiting, self.ready = list(self.ready.members.values()), Ready()
+            for track in waiting:
+                self.ready.add(track, self.queue_of(track))
 
     def current(self, step: str, attempt: int, *phases: Phase) -> Track | None:
         """The step's track, if this attempt is the one it is waiting to hear from."""
@@ -597,6 +657,12 @@ class State:
         """The run has come to rest, or waits for a person: its seconds do not count."""
         self.active = self.seconds(at)
         self.active_since = None
+
+
+def _by_tool(policy: Policy) -> bool:
+    """Whether steps that can start wait by tool: where a tool's calls may have to wait and others may not."""
+    limited = bool(policy.tool_concurrency or policy.provider_concurrency)
+    return limited or policy.max_cost is not None or policy.max_tokens is not None
 
 
 def _needless(track: Track) -> bool:

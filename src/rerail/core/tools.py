@@ -43,6 +43,8 @@ class ToolSpec:
     on_doubt: str = ""  # wait or fail, if its effect is in doubt (E3)
     declared: bool = True  # its effect was declared, or follows from a rule of its kind; else it is assumed (E3)
     must_declare: bool = False  # plans may not use it until its effect is declared (`tools.require_effect`)
+    cost: float | None = None  # what a call costs, where that is declared (H4)
+    reports: bool = True  # whether a call can report tokens and cost; one that cannot costs what is declared, else 0
 
     def to_dict(self, source: str | None = None) -> dict[str, Any]:
         """The tool as plain data; ``source`` is where it comes from."""
@@ -51,6 +53,7 @@ class ToolSpec:
             "timeout": self.timeout,
             "alternatives": list(self.alternatives), "provider": self.provider or None,
             "verifiable": self.verifiable, "schema": self.schema.source, "source": source,
+            **({"cost": self.cost} if self.cost is not None else {}),
         }  # fmt: skip
 
 

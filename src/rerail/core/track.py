@@ -8,7 +8,7 @@ Rules of this file:
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from enum import IntEnum, StrEnum
 from itertools import groupby
 from typing import Any
@@ -175,7 +175,9 @@ class EffectState:
     It lasts from round to round, and ends with a success, or where the step begins anew under a new key.
     """
 
-    __slots__ = ("acting", "before", "key_at", "looked_at", "lost", "probed", "rerun", "settles_at", "signature")
+    __slots__ = (
+        "acting", "before", "ever_lost", "key_at", "looked_at", "lost", "probed", "rerun", "settles_at", "signature",
+    )  # fmt: skip
 
     def __init__(self, signature: str, at: float) -> None:
         self.signature = signature  # of the call: tool and arguments
@@ -183,10 +185,24 @@ class EffectState:
         self.before: Any = None  # what the first probe saw, which all later looks are compared with
         self.probed = False
         self.lost = False  # an attempt of it may have had its effect, and nothing has settled that
+        self.ever_lost = False  # one was, whatever settled it: its effect may show late
         self.acting = False  # and may have it yet, whatever is found absent
         self.settles_at = 0.0  # when the latest call was over; absence counts from there
         self.looked_at = -1.0  # when the effect was last looked for; before 0: nothing to look for
         self.rerun = False  # a person wants the same call again, without a look
+
+
+# What a yes may be to, other than one call's digest.
+AHEAD = "ahead"  # the plan's own call, whatever its inputs will be
+FIRST = "first"  # the first call that follows: histories of earlier versions say no more
+
+
+class Gate(msgspec.Struct, eq=False, gc=False):
+    """What people were shown of a gated step's call, and what they agreed to (X10)."""
+
+    shown: ev.GateOpened | None = None  # the latest that was shown; `State.unshown` knows whether it still holds
+    agreed: str = ""  # "": nothing; else a call's digest, AHEAD or FIRST
+    yes: ev.Shown | None = None  # the call of the latest yes, to name it where the call becomes another one
 
 
 class Track(msgspec.Struct, eq=False):
@@ -222,7 +238,7 @@ class Track(msgspec.Struct, eq=False):
     question: str = ""
     until: float = 0.0
     wait: float = 0.0  # how long that is from when it was scheduled
-    confirmed: bool = False
+    gate: Gate | None = None
     minded: bool = False  # a mind wrote its definition
     wanted: bool = False  # a person wants its call, although it repeats an effect
     generation: int = 0
@@ -233,12 +249,29 @@ class Track(msgspec.Struct, eq=False):
     elapsed: float = 0.0
     cost: float = 0.0
     queue: str = ""  # where it waits, while it can start
+    holds: ev.StepStarted | None = None  # the call under way whose reservation is held (H4)
 
     def healing(self) -> Heal:
         """The step's healing record of this round."""
         if self.heal is None:
             self.heal = Heal()
         return self.heal
+
+    def gating(self) -> Gate:
+        """What is known of the step's gate."""
+        if self.gate is None:
+            self.gate = Gate()
+        return self.gate
+
+    @property
+    def agreed(self) -> str:
+        """What a person agreed to: nothing (""), a call's digest, AHEAD or FIRST."""
+        return self.gate.agreed if self.gate is not None else ""
+
+    def disagree(self) -> None:
+        """The call is another one now: a person has to agree anew. What was agreed to stays known."""
+        if self.gate is not None:
+            self.gate.agreed = ""
 
     @property
     def id(self) -> str:
@@ -248,7 +281,9 @@ class Track(msgspec.Struct, eq=False):
     def is_covered(self, now: float) -> bool:
         """Whether the service still remembers the key of a call that is lost, so that it may be repeated (E2)."""
         call, effects = self.call, self.effects
-        return call is not None and effects is not None and effects.lost and now < effects.key_at + call.idempotent_for
+        if call is None or effects is None or not effects.lost:
+            return False
+        return 0 <= now - effects.key_at < call.idempotent_for  # a clock that was set back tells nothing
 
     def __repr__(self) -> str:
         return f"Track({self.id!r}, {self.phase.name}, {self.standing.name})"
@@ -277,7 +312,7 @@ class Ready:
         if self.members.pop(track.n, None) is not None and not self.members:
             self._heaps.clear()  # nothing is left but entries of members that went
 
-    def first(self, free: Callable[[str], bool] | None, room: int) -> Iterator[Track]:
+    def first(self, free: Callable[[str], bool] | None, room: int) -> Generator[Track]:
         """The first members in order; with `free`, only of the queues that are free at that moment."""
         if free is None and room * 16 > len(self.members):
             heap = self._heaps.get("", [])
@@ -337,6 +372,11 @@ def same_inputs(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
     if one[1:] != other[1:] or not one or not other:
         return False
     return one[0] is other[0] or definition(one[0]) == definition(other[0])
+
+
+def call_digest(tool: str, args: str, files: Mapping[str, str]) -> str:
+    """What a confirmation is to: a tool, the signature of its arguments, the files that it reads (X10)."""
+    return pack([tool, args, dict(files)]).digest
 
 
 def signature(args: Any, blob: str = "") -> str:

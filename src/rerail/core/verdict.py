@@ -7,11 +7,11 @@ Rules of this file:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rerail.core.events import Done, Error, Evaluation
+from rerail.core.events import Done, Error, Evaluation, GateOpened, Shown
 from rerail.core.plan import When
 from rerail.core.state import State
 from rerail.core.texts import has, reason_in, retold, say
@@ -364,6 +364,26 @@ def waiting_on(state: State) -> list[dict[str, Any]]:
         if not track.question
     ]
     return on
+
+
+NOTHING: Mapping[str, Any] = {}
+
+
+def gate_row(shown: GateOpened, large: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
+    """The call that a gate shows, as plain data; with the one that was agreed to before, and which files changed."""
+    row, before = _call_row(shown, large), shown.before
+    if before is None:
+        return row
+    changed = (
+        [path for path, digest in shown.files.items() if before.files.get(path) != digest] if before.digest else []
+    )
+    return {**row, "before": _call_row(before, large), **({"changed_files": changed} if changed else {})}
+
+
+def _call_row(call: GateOpened | Shown, large: Mapping[str, Any]) -> dict[str, Any]:
+    row = {"tool": call.tool, "args": large.get(call.args_blob) if call.args_blob else call.args}
+    files = {"files": list(call.files)} if call.files else {}
+    return {**row, "digest": call.digest or None, **files}
 
 
 def evaluation(state: State, found: Verdict, judge: str = "none", reason: str = "") -> Evaluation:

@@ -6,18 +6,19 @@ Rules of this file:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from rerail.core.pipeline import failed_stage, shown_status
 from rerail.core.recover import failed_args
-from rerail.core.refs import MissingPath, resolve
 from rerail.core.state import State
 from rerail.core.texts import has, retold, say
 from rerail.core.track import Phase, RunStatus, Track
 from rerail.core.verdict import (
+    NOTHING,
     error_of,
+    gate_row,
     run_status,
     stale_of,
     statistics,
@@ -203,7 +204,7 @@ def result(
         round=state.round,
         retries=state.retries,
         revision=state.revision,
-        waiting_on=tuple(_informed(state, item, outputs, args) for item in waiting_on(state)) if state.waiting else (),
+        waiting_on=tuple(informed(state, args)) if state.waiting else (),
         never_started=found.never,
         stopped=state.stopped,
         seq=state.seq,
@@ -216,27 +217,24 @@ def result(
     )
 
 
-def _informed(
-    state: State, item: Mapping[str, Any], outputs: Mapping[str, Any], large: Mapping[str, Any]
-) -> dict[str, Any]:
-    """What only a person can move, with what they have to know: the call that waits, and what it is made from."""
-    track = state.tracks.get(str(item["step"]))
-    if item["for"] != "confirm" or track is None:
-        return dict(item)
-    if track.heal is not None and track.heal.args is not None:
-        # Not the plan's: those somebody has to agree to are those that would be passed.
-        args: Any = large.get(track.heal.args_blob) if track.heal.args_blob else track.heal.args
-    else:
-        try:
-            args = resolve(state.template(track), outputs.get)
-        except MissingPath:
-            args = None
+def informed(state: State, large: Mapping[str, Any] = NOTHING) -> Iterator[dict[str, Any]]:
+    """What only a person can move, with what they have to know of it: at a gate, the call (X10).
+
+    Large arguments have to be brought along, by the name they are kept under; else they are None.
+    """
+    for item in waiting_on(state):
+        track = state.tracks.get(item["step"])
+        yield {**item, **_at_gate(state, track, large)} if item["for"] == "confirm" and track is not None else item
+
+
+def _at_gate(state: State, track: Track, large: Mapping[str, Any]) -> dict[str, Any]:
     poor = {need.id: "fallback" for need, _ in track.needs if need.result and need.result.degraded[:9] == "fallback:"}
     # By the step whose output is missing, however far above it is, and whatever became of it.
     poor |= {step: "hole" for step, _ in state.holes(track)}
-    files = [path for need, _ in track.needs if need.result is not None for path in need.result.files]
-    informed = {**item, "tool": state.tool_of(track), "args": args, "made_from_degraded": poor}
-    return {**informed, "files": files} if files else informed
+    shown = track.gate.shown if track.gate is not None and track.n not in state.unshown else None
+    if shown is None:  # of a run that an earlier version left waiting
+        return {"tool": state.tool_of(track), "args": None, "digest": None, "made_from_degraded": poor}
+    return {**gate_row(shown, large), "made_from_degraded": poor}
 
 
 def attempts_of(track: Track) -> list[dict[str, Any]]:

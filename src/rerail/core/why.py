@@ -12,12 +12,23 @@ import msgspec
 from rerail.core import events as ev
 from rerail.core.codes import NO_ANSWER
 from rerail.core.events import Course, Record
+from rerail.core.lines import confirmed, gate_said
 from rerail.core.plan import Effect
 from rerail.core.policy import Rung
 from rerail.core.state import State
 from rerail.core.texts import at_once, reason_in, retold, say, span
 from rerail.core.track import RunStatus
-from rerail.core.verdict import done_summary, error_of, run_status, skip_message, status_of, summary, swapped, verdict
+from rerail.core.verdict import (
+    done_summary,
+    error_of,
+    gate_row,
+    run_status,
+    skip_message,
+    status_of,
+    summary,
+    swapped,
+    verdict,
+)
 from rerail.core.views import degraded_said
 
 MAX_SHOWN = 160
@@ -130,6 +141,8 @@ class _Teller:
         elif code == "confirm":
             question = track.step.confirm if isinstance(track.step.confirm, str) else ""
             detail = self.say("why.confirm") + (f": {question}" if question else "")
+            shown = track.gate.shown if track.gate is not None and track.n not in self.state.unshown else None
+            detail += "  " + gate_said(gate_row(shown), self.lang) if shown is not None else ""
         lines = [self.say("why.now", status=self.status(status), detail=detail)]
         if status == "in_doubt":
             lines.append(
@@ -171,6 +184,10 @@ class _Teller:
         )
 
     # -- One method per kind of event -----------------------------------------------------------------------------
+
+    def gate_opened(self, event: ev.GateOpened, time: str) -> list[str]:
+        call = gate_said(gate_row(event), self.lang)
+        return [self.say("why.gate", time=time, who=self.who(event.step), call=call)]
 
     def started(self, event: ev.StepStarted, time: str) -> list[str]:
         if self.step is None:
@@ -320,9 +337,9 @@ class _Teller:
     def acted(self, event: ev.Acted, time: str) -> list[str]:
         what = f" {event.step}" if event.step else ""
         what += f" ({event.outcome})" if event.outcome else ""
-        if event.files and event.action == "confirm":
-            what += " " + self.say("why.edited", files=", ".join(file.path for file in event.files))
-        if event.course != Course() and event.course.steps:
+        if event.action == "confirm":
+            what = f"{what} {confirmed(event, self.lang)}".rstrip()
+        elif event.course != Course() and event.course.steps:
             what += " " + ", ".join(step.id for step in event.course.steps)
         by = event.by or self.say("why.person")
         return [self.say("why.acted", time=time, by=by, action=event.action, what=what)]
@@ -365,6 +382,7 @@ class _Teller:
 
 
 TELL: dict[type, Callable[[_Teller, Any, str], list[str]]] = {
+    ev.GateOpened: _Teller.gate_opened,
     ev.StepStarted: _Teller.started,
     ev.StepSucceeded: _Teller.succeeded,
     ev.StepFailed: _Teller.failed,

@@ -7,13 +7,15 @@ from typing import Any
 
 from rerail.core import events as ev
 from rerail.core.commands import FileDamage
-from rerail.core.refs import HOLE, MissingPath
+from rerail.core.decide import Call
+from rerail.core.refs import HOLE, MissingPath, Template, resolve
 from rerail.core.state import State
-from rerail.core.track import Phase
+from rerail.core.tools import ToolSpec
+from rerail.core.track import Phase, Track, call_digest, signature
 from rerail.core.values import pack, unpack
 from rerail.engine.failures import from_code
 from rerail.engine.files import told
-from rerail.engine.outputs import Contents
+from rerail.engine.outputs import INLINE, Contents
 
 
 class InputsNotLoaded(Exception):
@@ -86,6 +88,20 @@ def holes_in(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str
             yield from holes_in(item, (*path, index))
 
 
+def check_holes(state: State, template: Template, lookup: Lookup, spec: ToolSpec) -> None:
+    """A hole that reaches an argument which does not accept null is a failure before the call (H9)."""
+    marked = resolve(template, lookup, hole=HOLE)
+    places = set(holes_in(marked))
+    faults = [fault for fault in spec.schema.faults(nulled(marked)) if fault.path in places]
+    if faults:
+        step = next(iter(lookup.holes))
+        ref = next(str(ref) for ref in template.refs if ref.step == step)
+        argument = ".".join(map(str, faults[0].path)) or "?"
+        result = state.tracks[step].result
+        text = "HOLE_LOST" if result is not None and result.hole else None  # else it was skipped
+        raise Before(from_code("HOLE_NOT_ACCEPTED", text, step=step, ref=ref, argument=argument, run=state.run))
+
+
 def nulled(value: Any) -> Any:
     """A value with null in the place of each hole."""
     if value is HOLE:
@@ -100,3 +116,20 @@ def nulled(value: Any) -> Any:
 def with_args(error: ev.Error, name: str, args: Any) -> ev.Error:
     """An error that brings the arguments along, so that somebody can mend them."""
     return ev.Error(error.code, error.category, error.message, data={**error.data, name: args})
+
+
+def kept_args(args: dict[str, Any], blobs: dict[str, bytes]) -> tuple[dict[str, Any] | None, str]:
+    """Arguments as an event holds them: themselves, or the name of a content that goes along with it."""
+    packed = pack(args)
+    if len(packed.data) <= INLINE:
+        return unpack(packed.data), ""
+    blobs[packed.digest] = packed.data
+    return None, packed.digest
+
+
+def gate_opened(state: State, track: Track, call: Call, args: dict[str, Any], blobs: dict[str, bytes]) -> ev.GateOpened:
+    """The call that a person has to agree to, with the one that was agreed to before, if there was one (X10)."""
+    files, inline, blob = state.files(track), *kept_args(args, blobs)
+    before = track.gate.yes if track.gate is not None else None
+    digest = call_digest(call.tool, signature(args), files)
+    return ev.GateOpened(track.id, track.attempt, call.tool, digest, inline, blob, files, call.rung, before)

@@ -57,7 +57,7 @@ class Inquiry:
         track = state.tracks.get(action.step)
         error = track.error.to_dict() if track is not None and track.error is not None else None
         whole = action.question == "replan"
-        policy = state.policy
+        policy, held = state.policy, state.reserved
         return Question(
             action.question, state.run, action.step, state.objective, question_table(state), self.specs, error,
             msgspec.to_builtins(track.step) if track is not None else None, state.seq,
@@ -69,8 +69,9 @@ class Inquiry:
             events=[record.to_dict() for record in latest],
             fewest=fewest,
             reason=", ".join(state.row) if state.breaker else "",
-            tokens_left=None if policy.max_tokens is None else max(0, policy.max_tokens - state.tokens),
-            cost_left=None if policy.max_cost is None else max(0.0, policy.max_cost - state.cost),
+            # What calls under way have reserved is not the question's to spend (H4).
+            tokens_left=None if (most := policy.max_tokens) is None else max(0, most - state.tokens - held.tokens),
+            cost_left=None if (cap := policy.max_cost) is None else max(0.0, cap - state.cost - held.cost),
         )  # fmt: skip
 
     async def _attempts(self, track: Track) -> list[dict[str, Any]]:

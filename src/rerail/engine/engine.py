@@ -29,15 +29,14 @@ from rerail.core.views import RunResult
 from rerail.engine.family import follow_up_id
 from rerail.engine.foreseeing import Foreseer, refuse_without_plan
 from rerail.engine.keeping import (
-    Edit,
     Snapshot,
     backed_up,
     cleared,
     damage_above,
     damage_of,
     discard,
+    drafted,
     left_behind,
-    refuse_unseen,
     to_back_up,
 )
 from rerail.engine.loop import Ended, Host, RunLoop
@@ -415,31 +414,50 @@ class Engine(Foreseer):
         step: str | None = None,
         *,
         refuse: bool = False,
+        ahead: bool = False,
+        args: Mapping[str, Any] | None = None,
         edit: Mapping[str, bytes] | None = None,
+        digest: str | None = None,
         by: str | None = None,
         dry_run: bool = False,
     ) -> Preview | None:
-        """Let a gated step run, or refuse it; ``edit`` gives files that it reads another content first."""
-        wish = Wish("refuse" if refuse else "confirm", by or self._by, step)
+        """Agree to the call that a gate shows, or refuse it (X10).
+
+        ``args`` are arguments that change first, ``edit`` gives files that the call reads another content. ``digest``
+        is that of the call which the person saw: if the gate shows another one by now, nothing is agreed to. ``ahead``
+        agrees to the plan's own call before its arguments are known.
+        """
+        wish = Wish("refuse" if refuse else "confirm", by or self._by, step, ahead=ahead, args=dict(args or {}))
         run = await self.find(run)
         await self._refuse_superseded(run)
-        if refuse:
+        if refuse or ahead:
+            if edit or (args and refuse):
+                key = "refuse.run.ahead_edits" if ahead else "cli.confirm.edit_or_refuse"
+                raise Refused(tell(key), "USAGE")
             return await self._act(run, wish, dry_run=dry_run)
-        state = await self.state(run)
+        state = await self.state(run) if dry_run else await self._with_gates_shown(run)
         with refusals():
             gate = commands.gate(state, step)
-        await refuse_unseen(self._host, state, gate, edit or {})
-        edits = [Edit(self._host, state, gate, name) for name in edit or {}]
-        if not edit or dry_run:
-            return await self._act(run, wish, dry_run=dry_run)
-        try:
-            files = [await one.draft(edit[one.name]) for one in edits]
+            shown = commands.shown_call(state, gate)
+        wish = msgspec.structs.replace(wish, step=gate.id, digest=digest or shown.digest)
+        if args and shown.args is None:
+            wish = msgspec.structs.replace(wish, value=await self._kept(run, gate, shown.args_blob))
+        async with drafted(self._host, state, gate, edit or {}, dry_run=dry_run) as files:
             # The owner puts them in their place, once it is on record that they are what was agreed to.
-            return await self._act(run, msgspec.structs.replace(wish, step=gate.id, files=tuple(files)))
-        except RerailError:
-            for one in edits:
-                one.discard()
-            raise
+            return await self._act(run, msgspec.structs.replace(wish, files=files), dry_run=dry_run)
+
+    async def _with_gates_shown(self, run: str) -> State:
+        """A run whose gates show their calls; one that nobody drives goes on to there first."""
+        state = await self.state(run)
+        if not state.unshown or state.paused or run in self._live or self._driven_elsewhere(await self.head(run)):
+            return state
+        if self._today.can_drive(state):
+            await self.begin_resume(run)
+            async for _ in self.watch(run, state.seq):
+                state = await self.state(run)
+                if state.waiting or not state.unshown:
+                    break
+        return state
 
     async def _files_of(self, run: str, step: str, *, dry_run: bool) -> tuple[ev.FileMade, ...]:
         """The files that a step declared by hand to have succeeded left behind; `Refused` if they do not do (T1)."""
@@ -834,7 +852,7 @@ class Engine(Foreseer):
         refuse_without_plan(state)
         with refusals():
             commands.not_at_rest(state)
-        if state.waiting and not state.paused:
+        if state.waiting and not state.paused and not state.unshown:
             if state.gates:
                 raise Refused(
                     tell("refuse.run.run_waits_confirm", run=state.run),

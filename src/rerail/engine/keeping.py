@@ -7,7 +7,7 @@ import contextlib
 import os
 import secrets
 import shutil
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from rerail.core.texts import tell
 from rerail.core.track import Phase, Track
 from rerail.engine.files import Seen, Wanted, damaged, files_of, look, look_at, put_all_in_place, written_to
 from rerail.engine.loop import Host
-from rerail.errors import Refused
+from rerail.errors import Refused, RerailError
 from rerail.workspace import (
     CLEARED,
     EDIT,
@@ -115,7 +115,7 @@ def discard(backup: Backup) -> None:
     shutil.rmtree(backup.folder, ignore_errors=True)
 
 
-async def refuse_unseen(host: Host, state: State, gate: Track, edit: Collection[str]) -> None:
+async def _refuse_unseen(host: Host, state: State, gate: Track, edit: Collection[str]) -> None:
     """Refuse a yes to files that are not what their steps left: nobody agrees to what would be made again unseen."""
     wanted = [item for need, _ in gate.needs for item in files_of(need)]
     wanted = [item for item in wanted if not {item.file.path, Path(item.file.path).name} & set(edit)]
@@ -162,6 +162,21 @@ class Edit:
     def discard(self) -> None:
         """Nobody agreed: the draft goes, and the file is what it was."""
         shutil.rmtree((self._folder / self._draft).parent, ignore_errors=True)
+
+
+@contextlib.asynccontextmanager
+async def drafted(
+    host: Host, state: State, gate: Track, edit: Mapping[str, bytes], *, dry_run: bool = False
+) -> AsyncIterator[tuple[FileMade, ...]]:
+    """The files that a person gives another content, as drafts; they go if what is done with them fails (T2, X10)."""
+    await _refuse_unseen(host, state, gate, edit)
+    edits = [Edit(host, state, gate, name) for name in edit]
+    try:
+        yield () if dry_run else tuple([await one.draft(edit[one.name]) for one in edits])
+    except RerailError:
+        for one in edits:
+            one.discard()
+        raise
 
 
 def _left(file: Produced, folder: Path, staged: str) -> tuple[Seen, str]:

@@ -32,19 +32,14 @@ class LeaseTerm:
         self.lost = False  # the store said that another process owns it
 
     @property
-    def elapsed(self) -> float:
+    def age(self) -> float:
         """Seconds since the last confirmation."""
         return self._clock.uptime() - self._confirmed
 
     @property
-    def age(self) -> float:
-        """The same as the term counts it: where nothing renews leases, no time passes."""
-        return self.elapsed if self._clock.polls else 0.0
-
-    @property
     def is_current(self) -> bool:
-        """Whether no other process can have begun to act for the run."""
-        return not self.lost and self.age <= TERM
+        """Whether no other process can have begun to act for the run; where nothing is renewed, until it is lost."""
+        return not self.lost and (self.age <= TERM or not self._clock.polls)
 
     def asked(self) -> float:
         """The time to give to `confirmed`, taken before the store is asked."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 LOOK_TIMEOUT: Final = 60.0
 FIRST_DELAY: Final = 0.1  # seconds between the first two looks; each distance is twice the one before
 LONGEST_DELAY: Final = 10.0
+SHORTEST_DELAY: Final = 0.001  # a rest of time that is too short for the clock to pass would never be over
 
 
 class _NotKnown:
@@ -98,7 +99,7 @@ class Looker:
             left = patience.seconds - waited
             if not (absent or sight.reason == "not_yet") or left <= 0:
                 break
-            await asyncio.sleep(min(delay, left))
+            await asyncio.sleep(max(min(delay, left), SHORTEST_DELAY))
             delay = min(delay * 2, LONGEST_DELAY)
         if absent and not patience.believed:
             sight = Sight(Saw.UNKNOWN, reason=say("reason.verify_never"), disbelieved=True)

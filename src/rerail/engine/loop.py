@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import copy
-import functools
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass
@@ -20,39 +18,31 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rerail.context import Context
 from rerail.core import events as ev
 from rerail.core.codec import decode, encode
 from rerail.core.commands import Faulty, FileDamage, Refusal
-from rerail.core.decide import Action, Ask, Call, Look, Note, decide
+from rerail.core.decide import Action, Ask, Call, Look, Note, Show, decide, gated_call
 from rerail.core.events import Event, Record
 from rerail.core.fold import evolve
-from rerail.core.plan import Effect
-from rerail.core.policy import Rung
-from rerail.core.refs import HOLE, MissingPath, Template, compile_args, resolve
 from rerail.core.state import State
 from rerail.core.texts import say, tell
 from rerail.core.tools import Runs, ToolSpec
-from rerail.core.track import Phase, Track, signature
-from rerail.core.values import pack, unpack
+from rerail.core.track import Phase, Track, call_digest, signature
+from rerail.core.values import unpack
 from rerail.core.verdict import run_status
 from rerail.engine.arguments import (
     Before,
     InputsNotLoaded,
-    Lookup,
     files_damaged,
-    holes_in,
-    nulled,
-    path_missing,
-    with_args,
+    gate_opened,
 )
 from rerail.engine.asking import Answered, Inquiry, conclusions
+from rerail.engine.calls import Calls, baseline
 from rerail.engine.failures import from_code
-from rerail.engine.files import Wanted, damaged, declared, files_read, place
+from rerail.engine.files import Wanted, damaged, files_read, place
 from rerail.engine.lease_term import LeaseTerm
 from rerail.engine.limits import Limits, wanted
-from rerail.engine.looks import Patience
-from rerail.engine.outputs import INLINE, Contents, Gone
+from rerail.engine.outputs import Contents, Gone
 from rerail.engine.pace import EXECUTOR, REFLECTOR, Pace
 from rerail.engine.perform import GRACE, Launch, Outcome, Performer
 from rerail.engine.unswept import MANY, unswept
@@ -75,7 +65,6 @@ from rerail.ports import (
     Unusable,
     View,
 )
-from rerail.workspace import stage_for
 
 T = TypeVar("T")
 # The phases that wait for an outcome: of a call, of what comes before one, of a look.
@@ -84,7 +73,6 @@ MAX_FAULTS = 50  # of a change that was refused, in its event; whoever asked is 
 STALLED = 1.0  # seconds since the store confirmed the lease, after which it is asked again before a call
 BREATH = 256  # calls that are started in one go
 MAX_LOG = 8_000  # characters of log that one event holds
-SETTLE = 5.0  # seconds that an effect is looked for whose absence is never believed, if nothing else says how long
 
 
 @dataclass(slots=True)
@@ -135,13 +123,16 @@ class RunLoop:
         self.term = LeaseTerm(host.clock, state.run)
         self._scrub = host.performer.scrub
         self.contents = Contents(host.store, host.memory)
+        self.calls = Calls(
+            host, state, self.contents, self.term, lease.fence,
+            workspace=lambda: self.workspace, hold=self._hold, hear=self._hear,
+        )  # fmt: skip
         self.specs = host.specs
         self.begun = state.seq  # what this loop found there
         self.predecessor = Predecessor.LEFT
         self._seq = state.seq  # the last sequence number that is durable
         self._rows: list[tuple[float, bytes]] = []
         self._unseen: list[Record] = []
-        self._blobs: dict[str, bytes] = {}
         self._status = ""
         self._wake = asyncio.Event()
         self._outcomes: deque[Outcome | Answered] = deque()
@@ -151,7 +142,6 @@ class RunLoop:
         self._tasks: dict[tuple[str, str, int], asyncio.Task[None]] = {}
         self._ledgers: dict[tuple[str, str, int], Ledger] = {}  # of the questions under way
         self._due: dict[tuple[str, str, int], Coroutine[Any, Any, None]] = {}  # begins once all is durable
-        self._fetched: dict[str, dict[str, bytes]] = {}
         self._probed: dict[tuple[str, int], Any] = {}
         self._inspected: dict[tuple[str, int], list[FileDamage]] = {}  # what is wrong with the files that a step reads
         self._made: dict[str, ev.FileMade] = {}  # files that were just put on record, still where they were written
@@ -187,7 +177,7 @@ class RunLoop:
     def apply(self, wish: Wish) -> None:
         """Grant a wish before the loop starts; `Refusal` or `Faulty` if the state does not allow it."""
         granted = grant(self.state, self.specs, wish)
-        self._blobs.update(granted.blobs)
+        self.calls.blobs.update(granted.blobs)
         self.note(*granted.events)
 
     @property
@@ -252,7 +242,7 @@ class RunLoop:
                 else:
                     launches = self._advance()
                 await self._commit()
-                if launches and self.term.elapsed > STALLED:
+                if launches and self.term.age > STALLED:
                     await self._hold()
                 self._begin_due()
                 if len(launches) > BREATH:
@@ -396,7 +386,7 @@ class RunLoop:
         if self.state.current(outcome.step, outcome.attempt, *phases) is None:
             return  # a late word from an older attempt
         if outcome.blobs:
-            self._blobs.update(outcome.blobs)
+            self.calls.blobs.update(outcome.blobs)
             for name, data in outcome.blobs.items():
                 self.contents.remember(name, data)
         for event in outcome.events:
@@ -429,7 +419,7 @@ class RunLoop:
                 self._record(ev.PlanRejected(wish.by, said, wish.action), self.host.clock.now())
                 self._granted.append((future, error_for(faulty)))
                 continue
-            self._blobs.update(granted.blobs)
+            self.calls.blobs.update(granted.blobs)
             self.note(*granted.events)
             self._to_place([file.path for file in wish.files])
             self._granted.append((future, None))
@@ -455,6 +445,8 @@ class RunLoop:
         match action:
             case Call():
                 return self._intend(action, now, launches)
+            case Show():  # nobody agreed to its call: the intent ends at the gate
+                return self._intend(gated_call(self.state, action.step), now, launches)
             case Note():
                 if self._ledgers and isinstance(action.events[-1], ev.Done | ev.Waiting):
                     self._settle_questions()  # what they cost belongs to the run: first this, then its rest
@@ -485,12 +477,12 @@ class RunLoop:
         if self._rows:
             status = str(run_status(self.state))
             batch = Batch(
-                self.state.run, self._seq, self._rows, self.lease.fence, self._blobs,
+                self.state.run, self._seq, self._rows, self.lease.fence, self.calls.blobs,
                 status if status != self._status else "", self.state.objective if not self._seq else "",
             )  # fmt: skip
             await self._append(batch)
             self._seq += len(self._rows)
-            self._rows, self._blobs, self._status = [], {}, status
+            self._rows, self.calls.blobs, self._status = [], {}, status
             if self.snapshot is not None:
                 self.snapshot.write(self.state)
             if self.host.observe is not None:
@@ -583,24 +575,32 @@ class RunLoop:
     # -- Intents --------------------------------------------------------------------------------------------------
 
     def _intend(self, action: Call, now: float, launches: list[Launch]) -> bool:
-        """Write down the intent to call; True if the step failed before its call instead."""
+        """Write down the intent to call; True if the step failed before its call, or waits at its gate, instead."""
         track = self.state.tracks[action.step]
         tool, spec = self.host.tools.get(action.tool), self.specs.get(action.tool)
         if tool is None or spec is None:
             return self._fail_before(track, from_code("TOOL_UNKNOWN", tool=action.tool), now)
         try:
-            args, own = self._args(track, action, spec)
-            launch = self._launch_of(track, action.attempt, tool, spec, args)
+            args, own = self.calls.args(track, action, spec)
+            launch = self.calls.launch(track, action.attempt, tool, spec, args)
             if self.state.filed and not self._files_are_sound(track):
                 return False  # they are being looked at
         except InputsNotLoaded as wait:
             self._spawn(("fetch", track.id, track.attempt), self._fetch(track, wait.names))
             return False
         except Before as problem:
-            self._fetched.pop(track.id, None)
+            self.calls.fetched.pop(track.id, None)
             return self._fail_before(track, problem.error, now)
         if done := self.state.repeats(track, action.tool, args, launch.effect):
             return self._fail_before(track, from_code("ONCE_REPEATED", step=done), now)
+        agreed = ""
+        if track.step.confirm:
+            shown = self._scrub.value(args) if self._scrub else args  # secrets by reference
+            agreed = call_digest(action.tool, signature(shown), self.state.files(track))
+            if not self.state.agrees(track, agreed):
+                self.calls.fetched.pop(track.id, None)
+                self._record(gate_opened(self.state, track, action, shown, self.calls.blobs), now)
+                return True
         if spec.probes:
             seen = (track.id, action.attempt)
             known = baseline(track, action.tool, args)
@@ -615,8 +615,9 @@ class RunLoop:
             launch.counts = wanted(self.state.policy, spec)
             if not self.host.limits.take(launch.counts, self._wake):
                 return False  # other runs of this engine use it up; we are woken when there is room
-        self._fetched.pop(track.id, None)
-        self._record(self._started(track, action, launch, own), now)
+        self.calls.fetched.pop(track.id, None)
+        launch.reserves = action.reserves
+        self._record(self.calls.intent(track, action, launch, own, agreed), now)
         self._launched[track.id] = launch
         launches.append(launch)
         return False
@@ -642,148 +643,9 @@ class RunLoop:
             found = await asyncio.to_thread(damaged, wanted, self.workspace, self.state.drafts)
         self._inspected[track.id, track.attempt] = found
 
-    def _started(self, track: Track, action: Call, launch: Launch, own: bool) -> ev.StepStarted:
-        inline, blob = None, ""
-        if not own:
-            packed = pack(launch.args)
-            if len(packed.data) <= INLINE:
-                inline = unpack(packed.data)
-            else:
-                blob = packed.digest
-                self._blobs[blob] = packed.data
-        traced = launch.effect is Effect.ONCE or launch.verifiable
-        return ev.StepStarted(
-            track.id, action.attempt, action.tool, launch.effect, inline, blob,
-            action.rung, launch.before, launch.verifiable, launch.staged,
-            launch.timeout if traced else 0.0, launch.spec.probes, self._key_known_for(track, launch),
-        )  # fmt: skip
-
-    def _key_known_for(self, track: Track, launch: Launch) -> float:
-        """For how long the service remembers the key of a call (E2): the step's word, its tool's, the settings'."""
-        if launch.effect is not Effect.ONCE or not launch.spec.keyed:
-            return 0.0
-        own = track.step.idempotent_for if launch.spec.name == track.step.tool else None
-        return own or launch.spec.idempotent_for or 0.0
-
     def _fail_before(self, track: Track, error: ev.Error, now: float) -> bool:
         self._record(ev.StepFailed(track.id, track.attempt, error, called=False), now)
         return True
-
-    def _args(self, track: Track, action: Call, spec: ToolSpec) -> tuple[dict[str, Any], bool]:
-        """The arguments of the next call, and whether they are the plan's own."""
-        lost = track.effects is not None and track.effects.lost
-        if action.rung is Rung.FALLBACK and track.step.fallback is not None and not lost:
-            template, own = compile_args(track.step.fallback.args, self.state.names), False
-        elif track.effects is not None and track.effects.lost and track.call is not None:
-            return self._same_args(track, track.call)
-        elif track.heal is not None and track.heal.args is not None:
-            if not track.heal.args_blob:
-                return unpack(pack(track.heal.args).data), False  # a fresh value, however deep it is
-            data = self._fetched.get(track.id, {}).get(track.heal.args_blob) or self.contents.peek(track.heal.args_blob)
-            if data is None:
-                raise InputsNotLoaded({track.heal.args_blob: track.id})
-            return unpack(data), False
-        else:
-            template, own = self.state.template(track), True
-        if not template.refs:
-            return copy.deepcopy(template.value) if template.value else {}, own
-        args = self._resolved(track, template, spec)
-        return args, False
-
-    def _same_args(self, track: Track, call: ev.StepStarted) -> tuple[dict[str, Any], bool]:
-        """The arguments of a call that may have had its effect: it is repeated as it was, or not at all (E2)."""
-        if call.args is not None:
-            return unpack(pack(call.args).data), False
-        if not call.args_blob:
-            return copy.deepcopy(self.state.template(track).value) or {}, True
-        data = self._fetched.get(track.id, {}).get(call.args_blob) or self.contents.peek(call.args_blob)
-        if data is None:
-            raise InputsNotLoaded({call.args_blob: track.id})
-        return unpack(data), False
-
-    def _resolved(self, track: Track, template: Template, spec: ToolSpec) -> dict[str, Any]:
-        lookup = Lookup(self.state, self.contents, self._fetched.get(track.id, {}))
-        try:
-            args: dict[str, Any] = resolve(template, lookup)
-        except MissingPath as missing:
-            raise Before(path_missing(missing)) from missing
-        if lookup.missing:
-            raise InputsNotLoaded(lookup.missing)
-        if lookup.holes:
-            self._check_holes(template, lookup, spec)
-        faults = spec.schema.faults(args)
-        if faults:
-            small = len(pack(args).data) <= 4 * INLINE  # what somebody may want to change is kept, wherever
-            shown = "; ".join(map(str, faults[:5]))
-            error = from_code("ARGS_INVALID", tool=spec.name, faults=shown)
-            raise Before(with_args(error, "args", args) if small else self._with_large(error, args))
-        return args
-
-    def _with_large(self, error: ev.Error, args: dict[str, Any]) -> ev.Error:
-        packed = pack(args)
-        self._blobs[packed.digest] = packed.data
-        return with_args(error, "args_blob", packed.digest)
-
-    def _check_holes(self, template: Template, lookup: Lookup, spec: ToolSpec) -> None:
-        """A hole that reaches an argument which does not accept null is a failure before the call (H9)."""
-        marked = resolve(template, lookup, hole=HOLE)
-        places = set(holes_in(marked))
-        faults = [fault for fault in spec.schema.faults(nulled(marked)) if fault.path in places]
-        if faults:
-            step = next(iter(lookup.holes))
-            ref = next(str(ref) for ref in template.refs if ref.step == step)
-            argument = ".".join(map(str, faults[0].path)) or "?"
-            result = self.state.tracks[step].result
-            text = "HOLE_LOST" if result is not None and result.hole else None  # else it was skipped
-            raise Before(
-                from_code("HOLE_NOT_ACCEPTED", text, step=step, ref=ref, argument=argument, run=self.state.run)
-            )
-
-    def _launch_of(self, track: Track, attempt: int, tool: Tool, spec: ToolSpec, args: dict[str, Any]) -> Launch:
-        step = track.step
-        timeout = step.timeout or spec.timeout or self.state.policy.step_timeout
-        effect = self.state.effect_of(track, spec.name, spec.effect)
-        launch = Launch(step, attempt, tool, spec, args, None, timeout, effect)
-        launch.patience = self._patience(track, spec, effect)
-        launch.term, launch.hold = self.term, self._hold
-        if step.produces:
-            launch.workspace = self.workspace
-            launch.leftover = track.call.staged if track.call is not None else ""
-            if step.verify is None and not spec.verifiable:  # who looks for an effect looks where files are to be
-                launch.staged = stage_for(track.id, attempt)
-        elsewhere = self.host.performer.elsewhere
-        away = elsewhere is not None and elsewhere.takes(tool)
-        if away or getattr(tool, "wants_context", True) or step.verify is not None or spec.verifiable or spec.probes:
-            launch.ctx = self._context(track, attempt, args, timeout, launch.staged)
-        if step.verify is not None:
-            launch.verify_args = self._verify_args(track)
-        return launch
-
-    def _patience(self, track: Track, spec: ToolSpec, effect: Effect) -> Patience:
-        """How long an absence of the effect is waited for: the step's word, its tool's, the settings' for `once`."""
-        usual = self.state.policy.settle if effect is Effect.ONCE else 0.0
-        settle = next((said for said in (track.step.settle, spec.settle) if said is not None), usual)
-        if settle == "never":
-            return Patience(usual if isinstance(usual, float | int) and usual else SETTLE, believed=False)
-        return Patience(float(settle))
-
-    def _context(self, track: Track, attempt: int, args: dict[str, Any], timeout: float, staged: str = "") -> Context:
-        run, step = self.state.run, track.id
-        key = f"{run}-{pack([step, track.generation, args]).digest}"
-        loop = asyncio.get_running_loop()
-
-        def sink(kind: str, said: Mapping[str, Any]) -> None:
-            event = ev.StepProgress(step, attempt, _plain(said.get("message", "")), said.get("fraction"), kind == "log")
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is listening any more
-                loop.call_soon_threadsafe(self._hear, event)
-
-        folder = self.workspace
-        fence, owner = self.lease.fence, functools.partial(self.term.require, step)
-        if not staged:
-            return Context(run, step, attempt, key, folder, sink, timeout, fence=fence, owner=owner)
-        files = declared(track.step.produces)
-        place = folder / staged
-        return Context(run, step, attempt, key, folder, sink, timeout, place, files, fence, owner)
 
     def _hear(self, event: ev.StepProgress) -> None:
         """What a tool says while it works. Of progress the latest word counts; log lines that come at once are one."""
@@ -797,18 +659,6 @@ class RunLoop:
                 self._full.append(before)
         self._progress[place] = event
         self._wake.set()
-
-    def _verify_args(self, track: Track) -> dict[str, Any]:
-        assert track.step.verify is not None
-        template = compile_args(track.step.verify.args, self.state.names)
-        lookup = Lookup(self.state, self.contents, self._fetched.get(track.id, {}))
-        try:
-            args: dict[str, Any] = resolve(template, lookup)
-        except MissingPath as missing:
-            raise Before(path_missing(missing)) from missing
-        if lookup.missing:
-            raise InputsNotLoaded(lookup.missing)
-        return args
 
     # -- Work beside the calls ------------------------------------------------------------------------------------
 
@@ -834,7 +684,7 @@ class RunLoop:
 
     async def _fetch(self, track: Track, names: dict[str, str]) -> None:
         """Bring outputs from the store; one that is gone fails the step, and its producer may mend that."""
-        found = self._fetched.setdefault(track.id, {})
+        found = self.calls.fetched.setdefault(track.id, {})
         for name, producer in names.items():
             try:
                 found[name] = await self._content(name)
@@ -842,7 +692,7 @@ class RunLoop:
                 error = from_code("ARTIFACT_GONE", step=producer, reason=gone.reason, producer=producer)
                 event = ev.StepFailed(track.id, track.attempt, error, called=False)
                 self._outcomes.append(Outcome(track.id, track.attempt, [event], called=False))
-                self._fetched.pop(track.id, None)
+                self.calls.fetched.pop(track.id, None)
                 return
 
     async def _probe(self, launch: Launch) -> None:
@@ -867,22 +717,8 @@ class RunLoop:
             self._deliver(Outcome(action.step, action.attempt, [event], look=True))
             return
         launch.before = track.effects.before if track.effects is not None else call.before
-        launch.patience = self._until_settled(track, launch)
+        launch.patience = self.calls.until_settled(track, launch)
         self._deliver(await self.host.performer.look_again(launch))
-
-    def _until_settled(self, track: Track, launch: Launch) -> Patience:
-        """How long an absence is waited for from now: only an answer that was lost can show late (V8).
-
-        Absence counts from the end of the call. The wall clock may have jumped since: no wait is longer than a call
-        and what follows it could take.
-        """
-        effects, patience, now = track.effects, launch.patience, self.host.clock.now()
-        if effects is None or (track.call is not None and track.call.effect is Effect.ONCE and not effects.lost):
-            return Patience(0.0, patience.believed)
-        if track.is_covered(now):
-            return Patience(0.0)
-        left = effects.settles_at + patience.seconds - now
-        return Patience(min(max(0.0, left), launch.timeout + patience.seconds), patience.believed)
 
     async def _look_with(self, track: Track, attempt: int, tool: Tool, spec: ToolSpec, call: ev.StepStarted) -> Launch:
         """What a look needs: the arguments of the call, and those of the look itself, wherever they are kept."""
@@ -892,9 +728,9 @@ class RunLoop:
             args = unpack(data) if data is not None else self.state.template(track).value
         while True:
             try:
-                return self._launch_of(track, attempt, tool, spec, args)
+                return self.calls.launch(track, attempt, tool, spec, args)
             except InputsNotLoaded as wait:
-                found = self._fetched.setdefault(track.id, {})
+                found = self.calls.fetched.setdefault(track.id, {})
                 for name in wait.names:
                     found[name] = await self._content(name)
 
@@ -968,19 +804,7 @@ class RunLoop:
             return
         events, large = conclusions(self.state, self.specs, said, by, now)
         for name, data in large.items():
-            self._blobs[name] = data
+            self.calls.blobs[name] = data
             self.contents.remember(name, data)
         for event in events:
             self._record(event, now)
-
-
-def baseline(track: Track, tool: str, args: Any) -> tuple[Any] | None:
-    """What the first probe before this very call saw: all its attempts are compared with that (V8)."""
-    effects = track.effects
-    same = effects is not None and effects.probed and effects.signature == f"{tool} {signature(args)}"
-    return (effects.before,) if effects is not None and same else None
-
-
-def _plain(message: Any) -> str:
-    """What a tool says, as text that can be stored, whatever it is made of."""
-    return str(message)[:2000].encode("utf-8", "replace").decode()

@@ -11,13 +11,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
+from itertools import islice
 from typing import Any
 
 from rerail.core import events as ev
 from rerail.core.state import State
 from rerail.core.track import RunStatus
 from rerail.core.values import plain_text
-from rerail.core.verdict import summary, verdict, waiting_on
+from rerail.core.verdict import summary, verdict
+from rerail.core.views import informed
 from rerail.errors import RerailError
 from rerail.ports import Notice, Notifier
 
@@ -42,7 +44,7 @@ def notice_of(state: State) -> Notice | None:
         "parent": state.parent or None, "success": found.success and about == "done", "complete": found.complete,
         "degraded": found.degraded,
         "failed_steps": [_short(row) for row in found.failed_steps[:MOST]],
-        "waiting_on": [_short(row) for row in waiting_on(state)[:MOST]] if about == "waiting" else [],
+        "waiting_on": [_short(row) for row in islice(informed(state), MOST)] if about == "waiting" else [],
         "seq": state.rested_at, "at": state.at,
     }  # fmt: skip
     return Notice(name, about, state.run, document)

@@ -19,10 +19,11 @@ from typing import Any
 import msgspec
 
 from rerail.core import events as ev
-from rerail.core.codes import Category
+from rerail.core.codes import NO_ANSWER, Category
 from rerail.core.events import Error, Event
 from rerail.core.outcome import Certainty, Saw, of_status
 from rerail.core.plan import Effect, Produced, Step, Trust
+from rerail.core.reserve import FREE, Need
 from rerail.core.scrub import Scrub
 from rerail.core.suspect import suspect
 from rerail.core.texts import say, tell
@@ -72,6 +73,8 @@ class Launch(msgspec.Struct, eq=False):
     deliver: Callable[[Outcome], None] | None = None
     answer: tuple[Any, Packed] | None = None  # what it said, while its effect is being verified
     files: dict[str, Seen] | None = None  # what it left in the workspace
+    reserves: Need = FREE  # what it may spend, in a run with a cap
+    made: bool = False  # the tool may have been called
 
     @property
     def runs(self) -> Runs:
@@ -208,6 +211,7 @@ class Performer:
                 await self._put_aside(launch, launch.workspace)
             if launch.term is not None and not launch.term.is_current:
                 await self._hold(launch, launch.term)
+            launch.made = True
             if elsewhere is not None:
                 output = await self._away(launch, elsewhere)
             elif getattr(tool, "direct", False) and getattr(tool, "is_async", False):
@@ -228,6 +232,7 @@ class Performer:
         except asyncio.CancelledError:
             outcome = self._cut_off(launch)
         except NotBegun:
+            launch.made = False
             outcome = self._cut_off(launch, begun=False)
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt | GeneratorExit):
@@ -268,10 +273,9 @@ class Performer:
         launch.cancelled = why
         if launch.ctx is not None:
             launch.ctx.cancelled.set()
-        grace = GRACE
-        if why == "TIMEOUT" and launch.effect is Effect.ONCE:
-            grace = max(GRACE, launch.timeout)
-        if grace == GRACE or launch.runs != "thread":  # cancelling a thread would only hide its end
+        waits = why == "TIMEOUT" and launch.effect is Effect.ONCE
+        grace = max(GRACE, launch.timeout) if waits else GRACE
+        if not waits or launch.runs != "thread":  # cancelling a thread would only hide its end
             launch.task.cancel()
         asyncio.get_running_loop().call_later(grace, self._leave_behind, launch)
 
@@ -476,7 +480,7 @@ class Performer:
     def _failed(self, launch: Launch, failure: Failure, *, acting: bool = False, sight: Sight | None = None) -> Outcome:
         """What happened, as an event: the kernel, which knows the effect, says what follows."""
         elapsed = asyncio.get_running_loop().time() - launch.started
-        tokens, cost = _usage(launch)
+        tokens, cost = _usage(launch, failure)
         lost = failure.certainty is Certainty.LOST
         event = ev.StepFailed(
             launch.step.id, launch.attempt, failure.error, elapsed, lost, True, failure.not_now, tokens, cost,
@@ -565,9 +569,19 @@ def _artifacts(launch: Launch, digest: str, size: int) -> list[Event]:
     return made
 
 
-def _usage(launch: Launch) -> tuple[int, float]:
-    ctx = launch.ctx
-    if ctx is None:
-        return 0, 0.0
-    # What a tool says of its spending is data too: no infinity, nothing given back.
-    return max(0, int(ctx.tokens)), ctx.cost if 0 <= ctx.cost < math.inf else 0.0
+def _usage(launch: Launch, failure: Failure | None = None) -> tuple[int, float]:
+    """The tokens and the cost that a call is charged (H4).
+
+    It is what the call reported; without a report its declared cost, unless the call was not made: it ended before, or
+    the tool said "not now". A call whose answer is lost is charged what was reserved for what it did not report.
+    """
+    ctx, reserves = launch.ctx, launch.reserves
+    lost = launch.made and failure is not None and failure.error.code in NO_ANSWER
+    tokens, cost = (reserves.tokens or 0, reserves.cost or 0.0) if lost else (0, 0.0)
+    if launch.spec.cost is not None and launch.made and (failure is None or failure.not_now is None):
+        cost = launch.spec.cost
+    if ctx is not None:
+        # What a tool says of its spending is data too: no infinity, nothing given back.
+        tokens = max(0, int(ctx.tokens)) or tokens
+        cost = ctx.cost if ctx.priced and 0 <= ctx.cost < math.inf else cost
+    return tokens, cost

@@ -188,10 +188,11 @@ class Reader:
             if track.call is not None and track.call.args_blob:
                 with store_errors(), contextlib.suppress(Gone):
                     found[track.id] = unpack(await contents.get(track.call.args_blob))
-        for track in state.gates.values() if state.waiting else ():
-            if track.heal is not None and track.heal.args_blob:
-                with store_errors(), contextlib.suppress(Gone):
-                    found[track.heal.args_blob] = unpack(await contents.get(track.heal.args_blob))
+        shown = [track.gate.shown for track in state.gates.values() if track.gate and track.gate.shown]
+        calls = [call for one in shown for call in (one, one.before) if call is not None and call.args_blob]
+        for call in calls if state.waiting else ():
+            with store_errors(), contextlib.suppress(Gone):
+                found[call.args_blob] = unpack(await contents.get(call.args_blob))
         return found
 
     async def _outputs(self, state: State, contents: Contents | None = None) -> dict[str, Any]:
@@ -276,12 +277,16 @@ class Reader:
             raise Refused(tell("refuse.run.artifact_unknown", run=run, name=name), "STEP_UNKNOWN", hint=hint)
         if not track.result.blob:
             return track.result.output
+        return await self._kept(run, track, track.result.digest)
+
+    async def _kept(self, run: str, track: Track, name: str) -> Any:
+        """A value of a step that is kept in the store; `Refused` if it is gone."""
         try:
             with store_errors():
-                return unpack(await Contents(self._host.store, 1).get(track.result.digest))
+                return unpack(await Contents(self._host.store, 1).get(name))
         except Gone as gone:
             raise Refused(
-                tell("refuse.run.artifact_gone", name=name, reason=gone.reason),
+                tell("refuse.run.artifact_gone", name=track.id, reason=gone.reason),
                 "ARTIFACT_GONE",
                 hint=tell("hint.run.artifact_gone", run=run, step=track.id),
             ) from None

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from rerail.core import events as ev
-from rerail.core.events import Event
+from rerail.core.events import Error, Event
 from rerail.core.fold import evolve
 from rerail.core.plan import Effect, Fault, Plan
 from rerail.core.policy import Policy
@@ -74,7 +74,7 @@ class Today:
             until = 0.0 if seen else track.started_at + call.timeout
         # Not the step's fault: where it may be called again it is, at once and at no cost to its budget (E3).
         error = from_code("ANSWER_LOST", "SILENT") if acting else from_code("ANSWER_LOST")
-        return ev.StepFailed(track.id, track.attempt, error, lost=True, not_now=0.0, until=until, acting=acting)
+        return _lost(track, error, until, acting=acting)
 
     def changes(self, state: State) -> dict[str, Any]:
         """What is different today: the settings, the tools' definitions, and the finished steps these concern (E5)."""
@@ -127,7 +127,16 @@ def lost(state: State) -> list[Event]:
     """The calls that were in flight when their process died."""
     # Not the step's fault: where it may be called again it is, at once and at no cost to its budget (E3).
     error = from_code("ANSWER_LOST")
-    return [ev.StepFailed(track.id, track.attempt, error, lost=True, not_now=0.0) for track in state.running.values()]
+    return [_lost(track, error) for track in state.running.values()]
+
+
+def _lost(track: Track, error: Error, until: float = 0.0, *, acting: bool = False) -> ev.StepFailed:
+    """A call that died with its process. What it cost is not known, so it is charged what it had reserved (H4)."""
+    held = track.holds
+    tokens, cost = (held.reserved_tokens, held.reserved_cost) if held is not None else (0, 0.0)
+    return ev.StepFailed(
+        track.id, track.attempt, error, lost=True, not_now=0.0, tokens=tokens, cost=cost, until=until, acting=acting
+    )
 
 
 def pretend_mended(state: State) -> None:

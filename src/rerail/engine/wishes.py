@@ -45,9 +45,12 @@ class Wish(msgspec.Struct, frozen=True, omit_defaults=True):
     steps: tuple[Any, ...] = ()  # ids to retry, or definitions to add
     force: bool = False
     outcome: str = ""  # for resolve: succeeded, failed, rerun
-    value: Any = None
+    value: Any = None  # an output, changes of a step; for confirm: large arguments as they are shown
     reason: str = ""
     files: tuple[ev.FileMade, ...] = ()  # for confirm: files given another content; for resolve: those the step left
+    digest: str = ""  # for confirm: of the call that the person saw
+    ahead: bool = False  # for confirm: the call is not known yet
+    args: dict[str, Any] = {}  # for confirm: arguments that the person changed
     number: int = 0  # its place in the inbox, if it came that way
     key: str = ""  # its name, which stays when its run is copied to a store that counts otherwise
 
@@ -94,10 +97,10 @@ def _grant(state: State, tools: Tools, wish: Wish) -> Granted:
             return Granted(commands.cancel(state, wish.by, wish.reason))
         case "skip":
             return Granted(commands.skip(state, step, wish.by, wish.reason))
-        case "confirm" | "refuse":
-            refuse = wish.action == "refuse"
-            acted = commands.confirm(state, wish.step, wish.by, refuse=refuse, files=wish.files)
-            return Granted([*_files(state, wish), *acted])
+        case "confirm":
+            return _confirm(state, tools, wish)
+        case "refuse":
+            return Granted(commands.refuse(state, wish.step, wish.by))
         case "retry":
             return Granted(commands.retry_live(state, [str(s) for s in wish.steps], wish.by, force=wish.force))
         case "resolve":
@@ -116,10 +119,24 @@ def _grant(state: State, tools: Tools, wish: Wish) -> Granted:
 def storable(wish: Wish) -> Wish:
     """The wish in words that can be written down; `Refusal` if what it brings along is no JSON."""
     try:
-        pack([wish.value, wish.steps])
+        pack([wish.value, wish.steps, wish.args])
     except NotJson as error:
         raise Refusal("VALUE_INVALID", tell("refuse.run.value_invalid", error=error)) from error
     return msgspec.structs.replace(wish, by=plain_text(wish.by, 200), reason=plain_text(wish.reason, 2000))
+
+
+def _confirm(state: State, tools: Tools, wish: Wish) -> Granted:
+    edits = commands.Edits(wish.args, wish.files, wish.value)
+    events = commands.confirm(state, wish.step, wish.by, digest=wish.digest, ahead=wish.ahead, edits=edits, tools=tools)
+    acted, blobs = events[-1], dict[str, bytes]()
+    call = acted.call if isinstance(acted, ev.Acted) else None
+    if call is not None and call.args is not None:
+        packed = pack(call.args)
+        if len(packed.data) > INLINE:
+            blobs[packed.digest] = packed.data
+            call = msgspec.structs.replace(call, args=None, args_blob=packed.digest)
+            events = [msgspec.structs.replace(acted, call=call)]
+    return Granted([*_files(state, wish), *events], blobs)
 
 
 def _resolve(state: State, wish: Wish, step: str) -> Granted:
@@ -142,7 +159,7 @@ def _files(state: State, wish: Wish) -> list[Event]:
     made: list[Event] = []
     for file in wish.files:
         track = state.tracks.get(file.step)
-        if track is not None and wish.action != "refuse":
+        if track is not None:
             attempt = track.result.attempt if track.result is not None and wish.action == "confirm" else track.attempt
             artifact = (file.path, file.step, attempt, file.digest, file.size, media_of(file.path), file.path)
             made.append(ev.ArtifactCreated(*artifact))

@@ -230,12 +230,13 @@ async def skip(request: Request, run: RunPath, body: SkipBody, by: By = None) ->
 
 @router.post("/runs/{run}/confirm", status_code=202, responses=_FORESEEN)
 async def confirm(request: Request, run: RunPath, body: ConfirmBody | None = None, by: By = None) -> Response:
-    """Let a step run that waits for a person, or refuse it."""
+    """Agree to the call of a step that waits for a person, as it is shown or edited, or refuse it."""
     body = body or ConfirmBody()
     serving = _changing(request, dry_run=body.dry_run)
     edit = {name: _content(name, given) for name, given in body.edit.items()}
     told = await serving.engine.confirm(
-        run, body.step, refuse=body.refuse, edit=edit, by=by, dry_run=body.dry_run
+        run, body.step, refuse=body.refuse, ahead=body.ahead, args=body.args, edit=edit, digest=body.digest, by=by,
+        dry_run=body.dry_run,
     )  # fmt: skip
     return await _acted(request, run, told)
 

@@ -357,13 +357,20 @@ async def skip_step(request: _Request) -> dict[str, Any]:
     run=_RUN,
     step={"type": "string", "description": "The step; may be left out if only one waits."},
     refuse={"type": "boolean", "default": False, "description": "Say no: the step fails."},
+    digest={"type": "string", "description": "Of the call in waiting_on that your person saw; another is refused."},
+    ahead={"type": "boolean", "default": False, "description": "Agree to the plan's own call before it is known."},
+    args={"type": "object", "description": "Arguments that your person changes first; the others stay."},
     dry_run=_DRY,
     wait_seconds=_WAIT,
 )
 async def confirm_step(request: _Request) -> dict[str, Any]:
-    """Let a step run that waits for somebody to agree, or refuse it. The plan asked for a person's word: ask yours."""
-    run, refuse = request.args["run"], bool(request.given("refuse"))
-    told = await request.engine.confirm(run, request.given("step"), refuse=refuse, by=BY, dry_run=_dry(request))
+    """Agree to the call of a step that waits for somebody, or refuse it. The plan asked for a person's word: show yours
+    the call in waiting_on, and pass its digest. A yes is to exactly that call."""
+    asked = {name: request.given(name) for name in ("digest", "args")}
+    told = await request.engine.confirm(
+        request.args["run"], request.given("step"), refuse=bool(request.given("refuse")),
+        ahead=bool(request.given("ahead")), **asked, by=BY, dry_run=_dry(request),
+    )  # fmt: skip
     return await _acted(request, told)
 
 

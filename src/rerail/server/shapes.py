@@ -118,6 +118,11 @@ class ConfirmBody(_Body):
 
     step: Annotated[str | None, Field(description="May be left out if only one waits.")] = None
     refuse: Annotated[bool, Field(description="Say no: the step fails.")] = False
+    digest: Annotated[
+        str | None, Field(max_length=64, description="Of the call that was shown; another one is not agreed to.")
+    ] = None
+    ahead: Annotated[bool, Field(description="Agree to the plan's own call before its arguments are known.")] = False
+    args: Annotated[dict[str, Any], Field(description="Arguments to change first; the others stay.")] = {}
     edit: Annotated[
         dict[str, str | dict[str, str]],
         Field(description="Files that it reads → what they should say: a text, or {base64: …}.", max_length=100),

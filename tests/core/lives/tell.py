@@ -159,7 +159,7 @@ def _wishes(records: Sequence[Record], tools: Mapping[str, ToolSpec]) -> Iterato
         single: dict[str, Callable[[State], list[Event]]] = {
             "skip": lambda state, step=step: commands.skip(state, step, "ann"),
             "confirm": lambda state, step=step: commands.confirm(state, step, "ann"),
-            "refuse": lambda state, step=step: commands.confirm(state, step, "ann", refuse=True),
+            "refuse": lambda state, step=step: commands.refuse(state, step, "ann"),
             "succeeded": lambda state, step=step: commands.resolve_succeeded(
                 state, step, "ann", 1, pack(1), blob=False
             ),

@@ -2,23 +2,13 @@
 import { type ReactNode, useEffect, useState } from "react";
 import { at, get } from "../lib/api";
 import { useScope } from "../lib/context";
-import { type Args, type Call, changesOf, pretty } from "../lib/diff";
+import { type Args, argsOf, type Call, changesOf, pretty } from "../lib/diff";
 import { t } from "../lib/i18n";
 import { bad } from "../lib/toasts";
-import type { Json, StepDetail } from "../lib/types";
+import type { StepDetail } from "../lib/types";
 import { Button, Dialog, Field } from "../parts/basics";
 import { Feet, useAct } from "./ActionDialog";
 import { Foreseen, isKnown, useForeseen } from "./Foreseen";
-
-/** Typed arguments: an object, or nothing if they are none. */
-function argsOf(typed: string): Args | undefined {
-  try {
-    const found = JSON.parse(typed || "{}") as Json;
-    return found !== null && typeof found === "object" && !Array.isArray(found) ? found : undefined;
-  } catch {
-    return undefined;
-  }
-}
 
 export function RepairDialog({ step, onClose }: { step: string; onClose: () => void }): ReactNode {
   const { store } = useScope();

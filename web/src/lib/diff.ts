@@ -6,6 +6,16 @@ export interface DiffLine {
   text: string;
 }
 
+/** Arguments as they were typed: an object, or nothing if they are none. */
+export function argsOf(typed: string): Args | undefined {
+  try {
+    const found = JSON.parse(typed || "{}") as Json;
+    return found !== null && typeof found === "object" && !Array.isArray(found) ? found : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
 const MOST_CELLS = 4_000_000; // beyond this, the common start and end are kept and the middle is replaced as a whole
 
 export function diffLines(left: readonly string[], right: readonly string[]): DiffLine[] {

@@ -75,6 +75,9 @@ export interface WaitingOn {
   args?: Json;
   made_from_degraded?: Record<string, string>;
   files?: string[];
+  digest?: string | null; // of the call: what a confirmation is to
+  before?: { tool: string; args?: Json; digest?: string | null } | null; // the call that was agreed to before
+  changed_files?: string[];
 }
 
 export interface Judgement {

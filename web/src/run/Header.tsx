@@ -120,6 +120,15 @@ function Verdict({ run, over }: { run: RunView; over: boolean }): ReactNode {
   );
 }
 
+const MOST_CALL = 120; // letters of a call in the header; the dialog shows all of it
+
+/** The call that a gate shows, in one line. */
+function callOf(item: WaitingOn): string {
+  const args = Object.entries((item.args ?? {}) as Record<string, unknown>).map(([name, value]) => `${name}=${JSON.stringify(value)}`);
+  const said = item.args === null || item.args === undefined ? "…" : args.join(", ");
+  return `${item.tool ?? ""}(${said.length > MOST_CALL ? `${said.slice(0, MOST_CALL)}…` : said})`;
+}
+
 function Waiting({ item }: { item: WaitingOn }): ReactNode {
   const { ask, select } = useScope();
   const action: Asked | null =
@@ -133,6 +142,7 @@ function Waiting({ item }: { item: WaitingOn }): ReactNode {
       <StatusIcon status={item.for === "in_doubt" ? "in_doubt" : "waiting"} />
       <p>
         {item.step && <button type="button" className="link mono" onClick={() => select(item.step)}>{item.step}</button>} {text}
+        {item.for === "confirm" && item.digest && <> <code className="gate-call">{callOf(item)}</code></>}
       </p>
       {action && <Button small kind="primary" name={`waiting-${item.for}`} onClick={() => ask(action)}>{t(`waiting.${item.for as "paused" | "confirm" | "in_doubt"}.do`)}</Button>}
     </div>

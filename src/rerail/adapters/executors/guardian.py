@@ -58,6 +58,12 @@ class Guardian:
         self._process: subprocess.Popen[bytes] | None = None
         self._groups: dict[int, Watched] = {}
 
+    def open(self) -> None:
+        """Start the guardian, if there is none: before a command, so that registering it takes no time."""
+        with self._lock:
+            if self._process is None:
+                self._process = self._started()
+
     def watch(self, group: int, *, gently: bool = False) -> Watched:
         """Register a process group; a gentle end is TERM first, and KILL a second later."""
         watched = Watched(self, group, "~" if gently else "+")
@@ -99,7 +105,21 @@ class Guardian:
             _close(self._process)
             self._process = None
         if self._process is None and self._groups:
-            self._process = _started(self._shell, {group: one.sign for group, one in self._groups.items()})
+            self._process = self._started()
+
+    def _started(self) -> subprocess.Popen[bytes] | None:
+        try:
+            process = subprocess.Popen(
+                [self._shell, "-c", SCRIPT, "rerail-guardian"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL, cwd="/", env={"PATH": "/usr/bin:/bin"}, start_new_session=True, bufsize=0,
+            )  # fmt: skip
+        except OSError:
+            return None  # no shell, or no room for a process: the next command tries again
+        assert process.stdin is not None
+        os.set_blocking(process.stdin.fileno(), False)
+        # One that dies at once is replaced with the next command.
+        _told(process, {group: one.sign for group, one in self._groups.items()})
+        return process
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,20 +133,6 @@ class Watched:
     def release(self) -> None:
         """Unregister it; a second time does nothing."""
         self.guardian.release(self)
-
-
-def _started(shell: str, groups: Mapping[int, str]) -> subprocess.Popen[bytes] | None:
-    try:
-        process = subprocess.Popen(
-            [shell, "-c", SCRIPT, "rerail-guardian"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL, cwd="/", env={"PATH": "/usr/bin:/bin"}, start_new_session=True, bufsize=0,
-        )  # fmt: skip
-    except OSError:
-        return None  # no shell, or no room for a process: the next command tries again
-    assert process.stdin is not None
-    os.set_blocking(process.stdin.fileno(), False)
-    _told(process, groups)  # one that dies at once is replaced with the next command
-    return process
 
 
 def _told(process: subprocess.Popen[bytes], groups: Mapping[int, str]) -> bool:

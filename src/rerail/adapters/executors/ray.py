@@ -451,9 +451,7 @@ class RayExecutor:
         under.listen(answer["said"])
         if answer["seconds"] is not None:
             under.begin(answer["seconds"])  # exactly: messages take their time
-        spent = answer["usage"]
-        if spent["tokens"] or spent["cost"]:
-            ctx.usage(**spent)
+        ctx.usage(**answer["usage"])
         if answer["kind"] == "error":
             raise revive(answer["error"])
         return answer["value"]

@@ -177,7 +177,7 @@ def perform(asking: bytes) -> bytes:
             ctx.cancelled.set()  # for threads of the tool's own
         answer = {"kind": "error", "error": describe(carried(error))}
     HERALD.call = None
-    rest = {"usage": {"tokens": ctx.tokens, "cost": ctx.cost}, **call.end()}
+    rest = {"usage": ctx.spent(), **call.end()}
     try:
         return dump({**answer, **rest})
     except (TypeError, ValueError, OverflowError, RecursionError) as error:

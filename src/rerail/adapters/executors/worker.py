@@ -104,7 +104,7 @@ class Worker:
         except BaseException as error:  # noqa: BLE001  # whatever the tool raises is its answer
             answer = {"kind": "error", "error": describe(carried(error))}
         self._current = None
-        spent = {"tokens": ctx.tokens, "cost": ctx.cost}
+        spent = ctx.spent()
         try:
             self._send({**answer, "usage": spent})
         except (TypeError, ValueError, OverflowError, RecursionError) as error:

@@ -35,6 +35,7 @@ _COMMON: Final[Mapping[str, Any]] = {
     "settle": {"anyOf": [{"type": "number", "minimum": 0}, {"enum": ["never"]}]},
     "idempotent_for": {"type": "number", "exclusiveMinimum": 0},
     "on_doubt": {"enum": list(ON_DOUBT)},
+    "cost": {"type": "number", "minimum": 0},
     "trust_output": {
         "type": ["boolean", "object"],
         "properties": {"ignore": _TEXTS, "suspect": {"type": "array", "items": {"type": ["string", "object"]}}},

@@ -104,7 +104,7 @@ class FunctionTool(Looks, Generic[P, R]):
         kind = Effect.REPEATABLE if effect is None else effect
         return make_spec(
             self.name, schema, kind, code, options, declared=effect is not None, runs=self._runs,
-            keyed=self.wants_context, fenced=self.wants_context,
+            keyed=self.wants_context, fenced=self.wants_context, reports=self.wants_context,
         )  # fmt: skip
 
     @property
@@ -318,6 +318,7 @@ def tool(fn: Any = None, /, **options: Any) -> Any:
         verify        a read-only look at the effect, of any of args, output, before, ctx: true, false or Verified
         probe         a read-only look before the call, of args and ctx; `verify` gets what it saw as `before`
         secrets       environment variables that it reads, and whose values nobody may see
+        cost          what one call costs, for run.max_cost; charged unless the call reports a cost by `ctx.usage`
         errors        "not_done": whatever it raises or answers as an error, nothing happened; "by_status": it makes one
                       request, and the status decides; without, the effect of a `once` call that raised is unknown
         settle        seconds until `verify` can see the effect (5 for "once"); "never": absence is never believed

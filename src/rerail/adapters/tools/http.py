@@ -116,6 +116,7 @@ class HttpTool(Looks):
         verify        a read-only look at the effect, of any of args, output, before, ctx: true, false or Verified
         probe         a read-only look before the call, of args and ctx; `verify` gets what it saw as `before`
         secrets       environment variables whose values nobody may see; those of `{env.NAME}` are among them
+        cost          what one call costs, for run.max_cost (default: nothing)
         errors        "not_done": whatever it raises or answers as an error, nothing happened; "by_status": it makes one
                       request, and the status decides; without, the effect of a `once` call that raised is unknown
         settle        seconds until `verify` can see the effect (5 for "once"); "never": absence is never believed

@@ -203,6 +203,7 @@ class _Running(asyncio.SubprocessProtocol):
 
 
 async def _start(program: Program, messages: MemoryObjectSendStream[Incoming], on_end: Callable[[], None]) -> _Running:
+    GUARDIAN.open()
     _, running = await asyncio.get_running_loop().subprocess_exec(
         lambda: _Running(messages, on_end),
         *program.argv,

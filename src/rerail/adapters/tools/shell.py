@@ -114,6 +114,7 @@ class ShellTool(Looks):
         verify        a read-only look at the effect, of any of args, output, before, ctx: true, false or Verified
         probe         a read-only look before the call, of args and ctx; `verify` gets what it saw as `before`
         secrets       environment variables whose values nobody may see; those of `{env.NAME}` are among them
+        cost          what one call costs, for run.max_cost (default: nothing)
         errors        "not_done": whatever its status, nothing happened; "by_status": it makes one
                       request, and the status decides; without, the effect of a `once` call that raised is unknown
         settle        seconds until `verify` can see the effect (5 for "once"); "never": absence is never believed
@@ -351,6 +352,7 @@ async def _start(command: _Command, values: Values, limit: int, limits: str) -> 
     env = _environment(command, values)
     stdin = asyncio.subprocess.DEVNULL if command.stdin is None else asyncio.subprocess.PIPE
     loop = asyncio.get_running_loop()
+    GUARDIAN.open()
     try:
         _, process = await loop.subprocess_exec(
             lambda: Process(limit), *argv, stdin=stdin, cwd=cwd, env=env, start_new_session=True

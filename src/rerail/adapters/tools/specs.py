@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NoReturn, TypedDict, TypeVar
 
@@ -43,6 +44,7 @@ class Options(TypedDict, total=False):
     idempotent_for: float | None
     on_doubt: str
     fenced: bool
+    cost: float | None
 
 
 def make_spec(
@@ -56,11 +58,13 @@ def make_spec(
     keyed: bool = False,
     fenced: bool = False,
     declared: bool = True,
+    reports: bool = False,
 ) -> ToolSpec:
     """A tool's spec, each part checked; the fingerprint is a digest of whatever defines what the tool does.
 
     ``runs`` is where a call is at work, ``keyed`` whether it hands its idempotency key on, ``fenced`` whether it can
-    make sure, right before its effect, that its process still owns the run.
+    make sure, right before its effect, that its process still owns the run, ``reports`` whether its calls get a
+    context and may report what they spend.
     """
     if not str(name).strip():
         raise ValueError(tell("tool.no_name", name=name))
@@ -87,6 +91,8 @@ def make_spec(
         fenced=_fenced(name, options.get("fenced"), able=fenced),
         on_doubt=_choice(name, "on_doubt", options.get("on_doubt", ""), ON_DOUBT),
         declared=declared,
+        cost=_cost(name, options.get("cost")),
+        reports=reports,
     )
 
 
@@ -162,6 +168,14 @@ def _timeout(name: str, timeout: Any) -> float | None:
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
         _refuse(name, tell("tool.timeout", timeout=timeout))
     return float(timeout)
+
+
+def _cost(name: str, cost: Any) -> float | None:
+    if cost is None:
+        return None
+    if isinstance(cost, bool) or not isinstance(cost, int | float) or not 0 <= cost < math.inf:
+        _refuse(name, tell("tool.cost", cost=cost))
+    return float(cost)
 
 
 def _names(name: str, tools: Any) -> tuple[str, ...]:

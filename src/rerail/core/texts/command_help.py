@@ -52,7 +52,7 @@ COMMAND_HELP: dict[str, dict[str, str]] = {
         "zh": "列出各步骤的产物，或打印其中一个。",
     },
     "cli.command.confirm": {
-        "en": "Let a step that waits for it run, or refuse it.",
+        "en": "Agree to the call of a step that waits for it, or refuse it.",
         "zh": "批准或拒绝等待确认的步骤。",
     },
     "cli.command.resolve": {"en": "Say what became of a step in doubt.", "zh": "说明结果不明的步骤究竟如何。"},
@@ -305,10 +305,25 @@ COMMAND_HELP: dict[str, dict[str, str]] = {
         "zh": "要打印的产物；步骤编号即其输出的名称。",
     },
     "cli.about.confirm": {
-        "en": "Let a step that waits for a person run, or refuse it.\n\nA plan with stages that nobody drives then goes on"
-        " in a process of its own; others go on here.",
-        "zh": "批准或拒绝等待确认的步骤。\n\n无人执行的带阶段计划随后由独立进程继续执行；其他计划由本命令继续执行。",
+        "en": "Agree to the call of a step that waits for a person, or refuse it.\n\nThe yes is to exactly the call that is"
+        " shown: tool, arguments, files. Where anything of it changes, the gate opens again. A plan with stages that nobody"
+        " drives then goes on in a process of its own; others go on here.",
+        "zh": "批准或拒绝等待确认的步骤。\n\n确认只针对所显示的那次调用：工具、参数、文件；其中任何一项变化都会重新等待确认。"
+        "无人执行的带阶段计划随后由独立进程继续执行；其他计划由本命令继续执行。",
     },
+    "cli.arg.confirm.ahead": {
+        "en": "Agree before the arguments are known; holds only for the plan's own tool and arguments.",
+        "zh": "在参数确定之前确认；仅对计划原有的工具和参数有效。",
+    },
+    "cli.arg.confirm.args": {
+        "en": "Arguments to change first, as a JSON object; the others stay. The yes is to the edited call.",
+        "zh": "先修改的参数，JSON 对象；其余不变。确认针对修改后的调用。",
+    },
+    "cli.arg.confirm.digest": {
+        "en": "The digest of the call that was seen (`show --json`); another call is not agreed to.",
+        "zh": "所看到的调用的摘要（`show --json`）；若已变为另一次调用则不确认。",
+    },
+    "cli.arg.confirm.yes": {"en": "Do not ask on the terminal.", "zh": "不在终端上询问。"},
     "cli.arg.confirm.step": {
         "en": "The step; may be left out if only one waits.",
         "zh": "步骤；只有一个在等待时可以省略。",

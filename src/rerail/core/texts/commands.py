@@ -127,8 +127,8 @@ COMMANDS: dict[str, dict[str, str]] = {
         "zh": "由 reflection.max_consecutive_failures = {limit} 设定；0 表示关闭",
     },
     "cli.report.budget": {
-        "en": "a budget of the run was used up ({names}): raise it with --set, then retry",
-        "zh": "任务预算已用完（{names}）：用 --set 提高后重试",
+        "en": "{reason} ({names}): raise it with --set, then retry",
+        "zh": "{reason}（{names}）：用 --set 提高后重试",
     },
     "cli.report.consequences": {"en": "Skipped because of that", "zh": "因此跳过"},
     "cli.report.never": {"en": "Never started", "zh": "未启动"},

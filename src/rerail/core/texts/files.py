@@ -122,9 +122,12 @@ FILES: dict[str, dict[str, str]] = {
     "cli.report.follow_up": {"en": "What follows it", "zh": "后续任务"},
     "cli.wait.files": {"en": "(it reads {files})", "zh": "（它读取 {files}）"},
     "cli.confirm.edit_or_refuse": {
-        "en": "--edit goes with a yes, not with --refuse",
-        "zh": "--edit 不能与 --refuse 一起使用",
+        "en": "--edit, --args and --ahead go with a yes, not with --refuse",
+        "zh": "--edit、--args 和 --ahead 不能与 --refuse 一起使用",
     },
+    "cli.confirm.edited": {"en": "edited: {call}", "zh": "已修改：{call}"},
+    "cli.confirm.ask": {"en": "Agree to exactly this call? [y/N]", "zh": "同意这次调用吗？[y/N]"},
+    "cli.confirm.declined": {"en": "nothing was confirmed", "zh": "没有确认任何调用"},
     # The report of a retry; the Chinese is fixed by the contract.
     "report.retry.title": {"en": "🔄 Retrying run {run}", "zh": "🔄 准备重试任务 {run}"},
     "report.retry.status": {"en": "  ✅ status: {status}", "zh": "  ✅ 任务状态: {status}"},

@@ -29,6 +29,14 @@ REASONS: dict[str, dict[str, str]] = {
     },
     "reason.has_not_run": {"en": "has not run", "zh": "尚未执行"},
     "reason.used": {"en": "{name}: {spent:g} of {limit:g} used", "zh": "{name}：已用 {spent:g}，上限 {limit:g}"},
+    "reason.step_needs": {
+        "en": "{name}: {spent:g} of {limit:g} used, and step {step!r} needs {need:g} more",
+        "zh": "{name}：已用 {spent:g}，上限 {limit:g}，而步骤 {step!r} 还需 {need:g}",
+    },
+    "reason.question_needs": {
+        "en": "{name}: {spent:g} of {limit:g} used, and asking a model to {question} needs {need:g} more",
+        "zh": "{name}：已用 {spent:g}，上限 {limit:g}，而向模型提问（{question}）还需 {need:g}",
+    },
     "reason.there.more": {"en": " and {count} more", "zh": " 等（另有 {count} 个）"},
     "reason.there.list": {"en": "a list of {count}", "zh": "长度为 {count} 的列表"},
     "reason.suspect.sign": {"en": "the output shows {sign}", "zh": "输出中有 {sign}"},

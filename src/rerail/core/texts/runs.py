@@ -68,6 +68,38 @@ RUNS: dict[str, dict[str, str]] = {
         "en": "step {step!r} does not wait for a confirmation yet",
         "zh": "步骤 {step!r} 还没有等待确认",
     },
+    "refuse.run.gate_changed": {
+        "en": "the gate of step {step!r} shows another call now: {call}",
+        "zh": "步骤 {step!r} 的确认内容已变为另一次调用：{call}",
+    },
+    "hint.run.gate_changed": {
+        "en": "look at it, then agree: rerail confirm {run} {step}",
+        "zh": "查看后再确认：rerail confirm {run} {step}",
+    },
+    "refuse.run.gate_fallback": {
+        "en": "step {step!r} would call its fallback {tool!r}: its arguments cannot be edited here",
+        "zh": "步骤 {step!r} 将调用其后备工具 {tool!r}：此处不能修改其参数",
+    },
+    "hint.run.confirm_ahead": {
+        "en": "to agree before its arguments are known: rerail confirm {run} {step} --ahead",
+        "zh": "如需在参数确定之前确认：rerail confirm {run} {step} --ahead",
+    },
+    "refuse.run.ahead_edits": {
+        "en": "a confirmation ahead takes no edits: the arguments are not known yet",
+        "zh": "提前确认不能附带修改：参数尚未确定",
+    },
+    "hint.run.ahead_edits": {
+        "en": "edit once the step waits: rerail confirm {run} --args JSON",
+        "zh": "等步骤等待确认时再修改：rerail confirm {run} --args JSON",
+    },
+    "refuse.run.ahead_changed": {
+        "en": "step {step!r} cannot be confirmed ahead: its call is not the plan's own any more",
+        "zh": "步骤 {step!r} 不能提前确认：它的调用已不是计划原有的调用",
+    },
+    "hint.run.ahead_changed": {
+        "en": "agree to the call once it is shown: rerail confirm {run} {step}",
+        "zh": "等显示该调用后再确认：rerail confirm {run} {step}",
+    },
     "refuse.run.step_is": {"en": "step {step!r} is {status}", "zh": "步骤 {step!r} 的状态是 {status}"},
     "refuse.run.not_in_doubt": {
         "en": "step {step!r} is not in doubt, it is {status}",

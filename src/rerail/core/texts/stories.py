@@ -11,6 +11,9 @@ STORIES: dict[str, dict[str, str]] = {
         "zh": "计划原定使用 {planned}，后改用 {tool}。",
     },
     "why.needs": {"en": "It needs {needs}.", "zh": "它依赖 {needs}。"},
+    "why.gate": {"en": "{time}  {who}the gate opened: {call}", "zh": "{time}  {who}等待确认：{call}"},
+    "why.edited_args": {"en": "(edited: {call})", "zh": "（已修改：{call}）"},
+    "why.ahead": {"en": "(ahead, before its arguments were known)", "zh": "（提前，在参数确定之前）"},
     "why.started": {
         "en": "{time}  attempt {attempt}: called {tool}{args}",
         "zh": "{time}  第 {attempt} 次尝试：调用 {tool}{args}",

@@ -350,6 +350,10 @@ TOOLS: dict[str, dict[str, str]] = {
         "en": "timeout is a number of seconds above 0, not {timeout!r}",
         "zh": "timeout 应为大于 0 的秒数，而不是 {timeout!r}",
     },
+    "tool.cost": {
+        "en": "cost is a number from 0, the cost of one call, not {cost!r}",
+        "zh": "cost 应为不小于 0 的数（一次调用的费用），而不是 {cost!r}",
+    },
     "tool.alternatives": {
         "en": "alternatives is a list of tool names, not {tools!r}",
         "zh": "alternatives 应为工具名列表，而不是 {tools!r}",

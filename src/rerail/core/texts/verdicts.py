@@ -25,7 +25,7 @@ VERDICTS: dict[str, dict[str, str]] = {
         "en": "never started: too many different steps failed in a row",
         "zh": "未启动：连续失败的步骤过多",
     },
-    "skip.BUDGET_EXCEEDED": {"en": "never started: a budget of the run was used up", "zh": "未启动：任务预算已用完"},
+    "skip.BUDGET_EXCEEDED": {"en": "never started: a budget of the run did not allow it", "zh": "未启动：任务预算不足"},
     "begun.RUN_CANCELLED": {
         "en": "not finished: the run was cancelled while it was under way",
         "zh": "未完成：执行过程中任务已取消",
@@ -35,13 +35,13 @@ VERDICTS: dict[str, dict[str, str]] = {
         "zh": "未再尝试：连续失败的步骤过多",
     },
     "begun.BUDGET_EXCEEDED": {
-        "en": "not tried again: a budget of the run was used up",
-        "zh": "未再尝试：任务预算已用完",
+        "en": "not tried again: a budget of the run did not allow it",
+        "zh": "未再尝试：任务预算不足",
     },
     "skip.RUN_CANCELLED": {"en": "never started: the run was cancelled", "zh": "未启动：任务已取消"},
     # Why no more steps are started.
     "stop.BREAKER_OPEN": {"en": "too many different steps failed in a row", "zh": "连续失败的步骤过多"},
-    "stop.BUDGET_EXCEEDED": {"en": "a budget of the run was used up", "zh": "任务预算已用完"},
+    "stop.BUDGET_EXCEEDED": {"en": "a budget of the run allows no more calls", "zh": "任务预算不足"},
     # Why a result may be out of date, or is less than whole.
     "stale.once": {
         "en": "its inputs changed, but its effect must not happen twice",

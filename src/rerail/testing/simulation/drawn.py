@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rerail.core.plan import Check, Effect, Fallback, Need, Plan, Step, When
+from rerail.ports import Answer, Consultation
 from rerail.testing.simulation.dice import Dice
 
 STAND_IN = "stand-in"
 EXTRA = "extra"  # a tool of no step; minds and people may use it
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What a call of a tool costs, by its declaration and really."""
+
+    declared: float | None = None
+    real: float = 0.0
 
 
 def draw_plan(dice: Dice, most: int = 8) -> Plan:
@@ -35,7 +45,7 @@ def draw_plan(dice: Dice, most: int = 8) -> Plan:
                 check=dice.pick(None, None, None, Check(keys=("made",))),
                 timeout=dice.pick(None, 60.0),
                 priority=dice.number(3) - 1,
-                confirm=dice.chance(8),
+                confirm=dice.chance(5),
             )
         )  # fmt: skip
     return Plan("simulated", tuple(steps))
@@ -43,10 +53,11 @@ def draw_plan(dice: Dice, most: int = 8) -> Plan:
 
 def draw_settings(dice: Dice) -> dict[str, Any]:
     """Settings: mostly roomy, sometimes so tight that a run stops of them."""
+    concurrency = dice.pick(3, 1, 2, 0)
+    attempts, cost = dice.pick((None, None), (None, None), (None, 3.0), (12, 6.0))
     return {
         "run": {
-            "concurrency": dice.pick(3, 1, 2, 0), "max_attempts": dice.pick(None, None, None, 12),
-            "step_timeout": 300.0,
+            "concurrency": concurrency, "max_attempts": attempts, "max_cost": cost, "step_timeout": 300.0,
         },
         "retry": {
             "max_retry_rounds": dice.pick(0, 1, 2), "max_retries": 50, "max_wait": 600,
@@ -61,17 +72,27 @@ def draw_settings(dice: Dice) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def draw_prices(dice: Dice, tools: Sequence[str]) -> dict[str, Price]:
+    """What calls cost: as declared, more or less than that, or not declared at all."""
+    kinds = (Price(), Price(1.0, 1.0), Price(None, 1.0), Price(1.0, 0.4), Price(0.5, 0.8), Price(2.0, 0.0))
+    return {tool: dice.pick(*kinds) for tool in tools}
+
+
 class DrawnMind:
-    """A mind that says nothing, something useful, something wrong, or breaks."""
+    """A mind that says nothing, something useful, something wrong, or breaks; each answer has its price."""
 
     name = "drawn"
     answers: Sequence[str] = ("reflect", "repair", "replan", "judge")
 
-    def __init__(self, dice: Dice) -> None:
-        self._dice = dice
+    def __init__(self, dice: Dice, price: float = 0.0) -> None:
+        self._dice, self._price = dice, price
 
     async def answer(self, question: Any) -> Any:
         """Whatever is drawn."""
+        said = await self._answer(question)
+        return Answer(said, [Consultation("drawn", cost=self._price)]) if self._price else said
+
+    async def _answer(self, question: Any) -> Any:
         await asyncio.sleep(self._dice.pick(0, 1, 30))
         match self._dice.pick("say", "nothing", "break", "junk"):
             case "say":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import Any
 
@@ -10,10 +11,11 @@ from rerail.core.fold import evolve, fold
 from rerail.core.plan import Effect, When
 from rerail.core.policy import Policy, Rung
 from rerail.core.state import State
-from rerail.core.track import MET, WORTH, Phase, Standing, Track, same_inputs
+from rerail.core.track import MET, WORTH, Phase, Standing, Track, same_inputs, signature
 from rerail.core.verdict import statistics, status_of, verdict
 
 ROTTEN = "not what it was"  # what a content says that went bad
+NEAR = 1e-6  # sums of costs that differ by less are the same
 ENDS = ("succeeded", "degraded", "failed", "skipped", "in_doubt", "cancelled")
 
 
@@ -40,9 +42,11 @@ LAWS = {
     "fences": "a later owner's events never come before an earlier owner's",
     "truthful": "a step that succeeded was really answered so, with that output, and met its check",
     "honest": "no success while a critical step failed, hangs or is in doubt, and nothing made up passes for whole",
+    "agreed": "no gated call is made without a confirmation of exactly that call",
     "sound": "no step is called with a content that went bad",
     "obeyed": "what a person cancelled, paused or skipped starts nothing until somebody wants it to",
     "bounded": "no more calls at once than allowed",
+    "afforded": "spent plus reserved is above a cap only by what calls cost beyond their reservation; none starts then",
     "history": "needs, attempts, budgets and indexes are as their definitions say",
     "rest": "exactly one done, nothing under way, a verdict that can be computed again",
     "ends": "once all is calm, a run comes to rest",
@@ -54,7 +58,7 @@ def snapshot(state: State) -> dict[str, Any]:
     tracks = {
         track.id: (
             track.phase, track.standing, track.attempt, track.calls, track.again, track.root, track.stale,
-            track.confirmed, track.open, track.dead, track.dead_open, track.void, track.generation,
+            track.agreed, track.open, track.dead, track.dead_open, track.void, track.generation,
             track.result and (track.result.digest, track.result.degraded, track.result.hole),
             track.error, status_of(state, track),
         )
@@ -66,7 +70,10 @@ def snapshot(state: State) -> dict[str, Any]:
         "held": sorted(state.held), "doubts": sorted(state.doubts), "announce": sorted(state.announce),
         "by_tool": {name: count for name, count in state.by_tool.items() if count},
     }  # fmt: skip
-    run = (state.round, state.automatic_rounds, state.retries, state.calls, state.stopped, state.paused, state.waiting)
+    run = (
+        state.round, state.automatic_rounds, state.retries, state.calls, state.stopped, state.paused, state.waiting,
+        state.cost, state.tokens, state.reserved.cost, state.reserved.tokens, state.reserved.unpriced,
+    )  # fmt: skip
     return {"tracks": tracks, "indexes": indexes, "run": run, "row": list(state.row)}
 
 
@@ -101,15 +108,24 @@ def check_indexes(state: State) -> None:
         kept = track.again and not track.root
         can = track.phase is Phase.PENDING and all(w == MET or (w == 4 and kept) for w in worth)
         keep = can and kept
-        gate = can and not keep and bool(track.step.confirm) and not track.confirmed
+        gate = can and not keep and bool(track.step.confirm) and not track.agreed
         _hold("history", (track in state.ready) == (can and not keep and not gate), track)
         _hold("history", (track.n in state.keepers) == keep, track)
         _hold("history", (track.n in state.gates) == gate, track)
+        held = track.call if track.phase is Phase.RUNNING else None
+        holds = held is not None and bool(held.reserved_cost or held.reserved_tokens or held.unpriced)
+        _hold("afforded", track.holds is (held if holds else None), (track, track.holds))
+        _hold("history", gate or track.n not in state.unshown, track)
         for phase, index in (
             (Phase.RUNNING, state.running), (Phase.BACKOFF, state.backoff), (Phase.HURT, state.hurt),
             (Phase.HELD, state.held), (Phase.DOUBT, state.doubts),
         ):  # fmt: skip
             _hold("history", (track.n in index) == (track.phase is phase), (track, phase))
+    calls = [track.holds for track in state.tracks.values() if track.holds is not None]
+    reserved = (sum(c.reserved_tokens for c in calls), sum(c.unpriced for c in calls), len(calls))
+    _hold("afforded", reserved == (state.reserved.tokens, state.reserved.unpriced, state.reserved.calls), "the sum")
+    cost = sum(call.reserved_cost for call in calls)
+    _hold("afforded", math.isclose(state.reserved.cost, cost, abs_tol=NEAR), (state.reserved.cost, cost))
     waits = any(track.question == "replan" for track in state.held.values())
     _hold("history", bool(state.stopped) or state.replan_wanted == (waits or state.breaker), "a replan is wanted")
 
@@ -119,10 +135,13 @@ def check_history(records: list[ev.Record], policy: Policy, *, people: bool = Fa
     state = State(records[0].run)
     attempts: set[tuple[str, int]] = set()
     calls: Counter[tuple[str, int]] = Counter()
+    spent = 0.0
+    seen: dict[str, Any] = {}  # step → what its call was made from when its gate opened
     for record in records:
         event = record.event
         if isinstance(event, ev.StepStarted):
             _check_start(state, event, attempts)
+            _check_room(state, event)
             if event.rung is not Rung.FALLBACK:
                 calls[event.step, state.round] += 1
         elif isinstance(event, ev.RetryScheduled) and event.not_now:
@@ -132,10 +151,23 @@ def check_history(records: list[ev.Record], policy: Policy, *, people: bool = Fa
             under_way = state.running or state.hurt or state.backoff or state.held or state.announce
             _hold("rest", not under_way, "something is under way")
             _hold("rest", state.stopped or not (state.ready or state.keepers), "something could start")
+        before = {track.id: track.call for track in state.running.values() if track.call is not None}
         evolve(state, event, record.at, record.seq)
         check_indexes(state)
+        spent += _charged(state, event, before)
+        _hold("afforded", math.isclose(state.cost, spent, abs_tol=NEAR), ("charged", state.cost, spent))
+        if isinstance(event, ev.GateOpened):
+            seen[event.step] = _made_from(state, state.tracks[event.step])
+        for track in state.gates.values():
+            shown = track.n in state.unshown or seen.get(track.id) == _made_from(state, track)
+            _hold("history", shown, (track, "a gate shows a call that is another one by now"))
     _check_budgets(state, calls, policy, people=people)
     return state
+
+
+def _made_from(state: State, track: Track) -> tuple[Any, ...]:
+    heal = track.heal
+    return state.inputs(track), state.tool_of(track), heal and (heal.args, heal.args_blob), state.files(track)
 
 
 def _check_start(state: State, event: ev.StepStarted, attempts: set[tuple[str, int]]) -> None:
@@ -149,6 +181,30 @@ def _check_start(state: State, event: ev.StepStarted, attempts: set[tuple[str, i
     _hold("history", not stopped, "nothing starts once the run is stopped")
     if state.policy.concurrency:
         _hold("bounded", len(state.running) < state.policy.concurrency, "more calls than allowed")
+
+
+def _check_room(state: State, event: ev.StepStarted) -> None:
+    """What must hold of a call's reservation when it starts: it fits beside all that is spent and under way (H4)."""
+    policy, held = state.policy, [track.call for track in state.running.values() if track.call is not None]
+    for cap, spent, reserved, own in (
+        (policy.max_cost, state.cost, sum(call.reserved_cost for call in held), event.reserved_cost),
+        (policy.max_tokens, state.tokens, sum(call.reserved_tokens for call in held), event.reserved_tokens),
+    ):
+        if cap is not None:
+            _hold("afforded", spent + reserved + own <= cap + NEAR, (event, spent, reserved, cap))
+    alone = not event.unpriced or not any(call.unpriced for call in held)
+    _hold("afforded", alone, ("two calls of unknown cost", event, held))
+
+
+def _charged(state: State, event: ev.Event, before: dict[str, ev.StepStarted]) -> float:
+    """What an event adds to the cost: what it says, and what was reserved by calls that ended without an answer."""
+    said = float(getattr(event, "cost", 0.0))
+    for step, call in before.items():
+        track = state.tracks.get(step)
+        ended = track is None or track.phase is not Phase.RUNNING
+        own = isinstance(event, ev.StepSucceeded | ev.StepFailed) and event.step == step
+        said += call.reserved_cost if ended and not own else 0.0
+    return said
 
 
 def _check_budgets(state: State, calls: Counter[tuple[str, int]], policy: Policy, *, people: bool) -> None:
@@ -244,12 +300,41 @@ def check_life(life: Any, records: list[ev.Record]) -> str:
     if limit and not life.asked:  # a call that a person does without ends a moment later
         _hold("bounded", all(most <= limit for most in truth.most_at_once.values()), truth.most_at_once)
     _hold("once", not (again := really_again(records, truth)), again[:3])
+    _hold("agreed", not (unasked := not_agreed(records, truth)), unasked[:3])
     state = check_history(records, Policy(), people=True)
+    if (cap := life.settings.run.max_cost) is not None:
+        _check_prices(records, life.world)
+        _check_money(records, truth, cap)
     _check_truth(state, truth)
     check_rest(state, records)
     _check_honest(state)
     rest = state.rest
     return str(rest.status) if rest is not None else "?"
+
+
+def _check_prices(records: list[ev.Record], world: Any) -> None:
+    """A call reserves its declared cost, else the largest that the run has seen of its tool; else it is unpriced."""
+    seen: dict[str, float] = {}
+    under_way: dict[tuple[str, int], str] = {}
+    for record in records:
+        event = record.event
+        if isinstance(event, ev.StepStarted):
+            under_way[event.step, event.attempt] = event.tool
+            declared = world.price(event.tool).declared
+            own = seen.get(event.tool) if declared is None else declared
+            said = None if event.unpriced else event.reserved_cost
+            _hold("afforded", said == own, (event, own))
+        elif isinstance(event, ev.StepSucceeded) or (isinstance(event, ev.StepFailed) and event.called):
+            tool = under_way.pop((event.step, event.attempt), "")
+            if isinstance(event, ev.StepSucceeded) or event.cost:
+                seen[tool] = max(event.cost, seen.get(tool, 0.0))
+
+
+def _check_money(records: list[ev.Record], truth: Any, cap: float) -> None:
+    """What calls really cost, as far as it was reserved, is within the cap, whatever died in between."""
+    reserved = {(e.step, e.attempt): e.reserved_cost for r in records if isinstance(e := r.event, ev.StepStarted)}
+    promised = sum(min(call.cost, reserved.get((call.step, call.attempt), 0.0)) for call in truth.calls)
+    _hold("afforded", promised <= cap + NEAR, (promised, cap))
 
 
 def really_again(records: list[ev.Record], truth: Any) -> list[tuple[str, int]]:
@@ -274,6 +359,50 @@ def really_again(records: list[ev.Record], truth: Any) -> list[tuple[str, int]]:
         elif isinstance(event, ev.StepRenewed) and asked:
             done.pop(event.step, None)
     return bad
+
+
+Words = tuple[str, str]  # a tool, and what stands for its arguments
+
+
+def not_agreed(records: list[ev.Record], truth: Any) -> list[tuple[Any, ...]]:
+    """Calls of gated steps, as they really were, that are not what a person had agreed to; without any digest of ours.
+
+    A yes ahead is good for the plan's own tool, unless a rung changed the call since.
+    """
+    state = State(records[0].run)
+    shown: dict[str, Words] = {}
+    agreed: dict[str, Words | None] = {}  # None: ahead
+    bad: list[tuple[Any, ...]] = []
+    for record in records:
+        event = record.event
+        step = getattr(event, "step", "")
+        if isinstance(event, ev.GateOpened):
+            shown[step] = (event.tool, signature(event.args, event.args_blob))
+            agreed.pop(step, None)
+        elif isinstance(event, ev.Acted) and event.action == "confirm":
+            call = event.call
+            edited = (call.tool, signature(call.args, call.args_blob)) if call is not None else shown.get(step)
+            agreed[step] = None if event.ahead else edited
+        elif isinstance(event, ev.StepStarted) and state.tracks[step].step.confirm:
+            for call in truth.of(step, event.attempt):
+                made = (call.tool, signature(call.args))
+                held = agreed.get(step, ("nothing", ""))
+                if made != held and not (held is None and call.tool == state.tracks[step].step.tool):
+                    bad.append((step, event.attempt, made, held))
+        elif isinstance(event, ev.Recovered) and agreed.get(step, ()) is None and event.rung is not Rung.PRODUCER:
+            del agreed[step]
+        evolve(state, event, record.at, record.seq)
+        _use_up(state, event, agreed)
+    return bad
+
+
+def _use_up(state: State, event: ev.Event, agreed: dict[str, Words | None]) -> None:
+    """A yes ends with a success, with a person's word that the step is done again, and with a run that starts over."""
+    done = [step for step in agreed if step not in state.tracks or state.tracks[step].phase is Phase.SUCCEEDED]
+    fresh = event.course.fresh if isinstance(event, ev.RetryBegin | ev.Acted) and event.course.fresh else ()
+    again = fresh if isinstance(event, ev.RetryBegin) or getattr(event, "action", "") == "retry" else ()
+    for step in (*done, *again):
+        agreed.pop(step, None)
 
 
 def _check_honest(state: State) -> None:

@@ -23,10 +23,10 @@ from rerail.core.plan import Plan
 from rerail.errors import PlanError, Refused, RerailError
 from rerail.settings import Settings
 from rerail.testing.simulation.dice import Dice
-from rerail.testing.simulation.drawn import EXTRA, DrawnMind, draw_plan, draw_settings
+from rerail.testing.simulation.drawn import EXTRA, DrawnMind, draw_plan, draw_prices, draw_settings
 from rerail.testing.simulation.laws import Broken, check_life
 from rerail.testing.simulation.places import SharedStore, Way
-from rerail.testing.simulation.world import World
+from rerail.testing.simulation.world import World, tool_names
 from rerail.testing.virtual import VirtualClock, VirtualLoop
 from rerail.wiring import Engine
 
@@ -41,7 +41,7 @@ BEFALLS = (
 
 WISHES = (
     "skip", "confirm", "refuse", "done", "failed", "rerun", "retry", "retry", "retry_all", "clean", "clean", "pause",
-    "resume", "add", "repair", "cancel",
+    "resume", "add", "repair", "cancel", "agree", "agree",
 )  # fmt: skip
 
 _process: ContextVar[int] = ContextVar("process", default=0)
@@ -92,7 +92,10 @@ class Life:
         self.over = False
         self.jumped = False
         self.asked = False  # by a person, or by somebody who took the run from a living process
-        self.mind = dice.pick(None, DrawnMind(dice))
+        capped = self.settings.run.max_cost is not None
+        if capped:
+            self.world.prices = draw_prices(dice, [*tool_names(self.plan), EXTRA])
+        self.mind = dice.pick(None, DrawnMind(dice, 0.3 if capped else 0.0))
 
     # -- Processes ------------------------------------------------------------------------------------------------
 
@@ -254,13 +257,17 @@ class Life:
         """A person does something, from wherever."""
         engine, dice = process.engine, self.dice
         records = await self.records()
-        steps = list(fold(RUN, records).tracks) or ["s0"]
+        state = fold(RUN, records)
+        steps, gates = list(state.tracks) or ["s0"], [track.id for track in state.gates.values()]
         step = dice.pick(*steps)
         match dice.pick(*WISHES):
             case "skip":
                 wish: Any = engine.skip(RUN, step)
             case "confirm":
-                wish = engine.confirm(RUN, step)
+                wish = engine.confirm(RUN, step, ahead=dice.pick(False, True))
+            case "agree":
+                given = dice.pick(None, {"given": 7}, {"other": "${s0}"})
+                wish = engine.confirm(RUN, dice.pick(*(gates or [step])), args=given)
             case "refuse":
                 wish = engine.confirm(RUN, step, refuse=True)
             case "done":
@@ -365,7 +372,12 @@ def live(dice: Dice, seed: int = 0, plan: Plan | None = None, settings: Mapping[
         facts["calls"] += len(life.world.truth.calls)
         facts["effects"] += sum(call.effect for call in life.world.truth.calls)
         facts["doubts"] += sum(isinstance(record.event, ev.Waiting) for record in records)
+        facts["gates"] += sum(isinstance(record.event, ev.GateOpened) for record in records)
+        facts["gates that opened again"] += sum(
+            isinstance(record.event, ev.GateOpened) and record.event.before is not None for record in records
+        )
         facts["processes"] += len(life.processes)
+        facts["out of budget"] += any(getattr(one.event, "code", "") == "BUDGET_EXCEEDED" for one in records)
         return Lived(seed, dice.drawn, status, facts, len(records))
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:

@@ -18,7 +18,7 @@ from rerail.core.plan import Plan
 from rerail.core.tools import ToolSpec
 from rerail.errors import RateLimited, ToolError
 from rerail.testing.simulation.dice import Dice
-from rerail.testing.simulation.drawn import EXTRA
+from rerail.testing.simulation.drawn import EXTRA, Price
 
 LATER = 250.0  # seconds that a tool asks for
 UNSEEN = 1.0  # seconds between the record of a call and the call in which losing the run goes unnoticed
@@ -45,6 +45,7 @@ class Call:
     late: bool = False  # after its process had lost the run: nobody who looked before could see it
     answer: str = ""  # "ok", "explicit" or "lost", once there is one
     output: Any = None
+    cost: float = 0.0  # what it really cost
 
 
 @dataclass(slots=True)
@@ -69,7 +70,7 @@ class SimulatedTool:
     wants_context = True
 
     def __init__(self, world: World, name: str, process: int, alive: Callable[[], bool]) -> None:
-        self.spec = ToolSpec(name, verifiable=name in world.verifiable)
+        self.spec = ToolSpec(name, verifiable=name in world.verifiable, cost=world.price(name).declared)
         self._world, self._process, self._alive = world, process, alive
 
     async def call(self, args: dict[str, Any], ctx: Any) -> Any:
@@ -95,6 +96,11 @@ class World:
     lost_at: Callable[[int], float] = lambda _: math.inf  # when the holder of a fence lost the run
     trouble: int = 3  # one call in so many goes wrong
     verifiable: frozenset[str] = frozenset()  # tools whose effect can be looked at
+    prices: dict[str, Price] = field(default_factory=dict)  # of tools that cost something
+
+    def price(self, tool: str) -> Price:
+        """What calls of a tool cost."""
+        return self.prices.get(tool, Price())
 
     def tools(self, plan: Plan, process: int, alive: Callable[[], bool]) -> list[Any]:
         """The tools of a plan as one process has them."""
@@ -116,15 +122,18 @@ class World:
         truth.under_way[process] = truth.under_way.get(process, 0) + 1
         truth.most_at_once[process] = max(truth.most_at_once.get(process, 0), truth.under_way[process])
         try:
-            return await self._outcome(made, alive)
+            return await self._outcome(made, alive, ctx)
         finally:
             truth.under_way[process] -= 1
 
-    async def _outcome(self, made: Call, alive: Callable[[], bool]) -> Any:
+    async def _outcome(self, made: Call, alive: Callable[[], bool], ctx: Any) -> Any:
         calm, dice = self.calm, self.dice
         kind = dice.pick(*GOOD)
         if not calm and dice.chance(self.trouble):
             kind = dice.pick(*EXPLICIT, *LOST, *LOST)
+        made.cost = 0.0 if kind == "later" else self.price(made.tool).real
+        if made.cost:
+            ctx.usage(cost=made.cost)  # a process that dies after this has spent it
         await asyncio.sleep(0 if calm else dice.pick(0, 0, 0.5, 1, 7, 45))
         if not alive():
             raise asyncio.CancelledError  # it is gone
