@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Container, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 from rerail.core.state import State
 from rerail.core.texts import tell
 from rerail.core.tools import ToolSpec
 
 # -- Time ---------------------------------------------------------------------------------------------------------
+
+
+TERM: Final = 5.0  # seconds for which a lease that the store confirmed is relied on (contract E11)
 
 
 class Clock(Protocol):

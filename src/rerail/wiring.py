@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from rerail.adapters.telemetry import make_tracing
+from rerail.adapters.uptime import uptime
 from rerail.core.events import Record
 from rerail.core.replay import Replay
 from rerail.core.scrub import Scrub
@@ -38,9 +39,6 @@ if TYPE_CHECKING:
     from rerail.adapters.tools.mcp import McpServer, McpTool
 
 
-_UPTIME: int | None = getattr(time, "CLOCK_BOOTTIME", None)
-
-
 class SystemClock:
     """The machine's clock."""
 
@@ -52,7 +50,7 @@ class SystemClock:
 
     def uptime(self) -> float:
         """Seconds since the machine started, suspension included where the system counts it."""
-        return time.clock_gettime(_UPTIME) if _UPTIME is not None else time.monotonic()
+        return uptime()
 
     @contextlib.contextmanager
     def external(self) -> Iterator[None]:

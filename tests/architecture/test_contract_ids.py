@@ -102,13 +102,15 @@ def test_the_checker_lists_what_is_missing() -> None:
 
 
 def test_rule_ids_are_complete_and_unique(contract: str) -> None:
-    """Each letter counts from 1 without a gap: no rule can vanish unnoticed."""
+    """Each letter counts from 1 without a gap, but for ids that are kept free: no rule can vanish unnoticed."""
     numbers: dict[str, list[int]] = {}
     for rule in rules(contract):
         numbers.setdefault(rule[0], []).append(int(rule[1:]))
-    assert {letter: list(range(1, len(found) + 1)) for letter, found in numbers.items()} == numbers
+    free = {"E": {8, 9, 10}}
+    for letter, found in numbers.items():
+        assert found == [number for number in range(1, found[-1] + 1) if number not in free.get(letter, ())]
     assert {letter: len(found) for letter, found in numbers.items()} == {
-        "P": 7, "X": 10, "R": 7, "H": 10, "V": 8, "T": 12, "M": 4, "E": 7, "I": 8,
+        "P": 7, "X": 10, "R": 7, "H": 10, "V": 8, "T": 12, "M": 4, "E": 8, "I": 8,
     }  # fmt: skip
 
 

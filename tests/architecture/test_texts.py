@@ -155,6 +155,7 @@ def test_the_search_for_keys_sees_them() -> None:
 # Files that hold words which are no messages for people, each with the reason.
 NOT_FOR_PEOPLE = {
     "__init__.py": "an AttributeError, as Python words it",
+    "adapters/executors/guardian.py": "a script for the shell",
     "adapters/models/wire.py": "words for models, and pieces of a library's messages that are cut out",
     "adapters/telemetry.py": "names of spans, as the conventions want them",
     "adapters/stores/memory.py": "what the store port raises: the engine catches it and says it in words of its own",

@@ -456,3 +456,80 @@ def talk(note: str, ctx: Context) -> None:
         words = [one.to_dict() for one in await engine.events(run)]
     assert result.steps["talk"].error["code"] == "TIMEOUT"
     assert any(one["type"] == "step_progress" for one in words)
+
+
+FENCED = """
+import threading, time
+from pathlib import Path
+from rerail import Context, NotDone, tool
+
+@tool(effect="once", fenced=True)
+def act(folder: str, ctx: Context) -> str:
+    ctx.ensure_owner()
+    (Path(folder) / "mark").touch()
+    return "acted"
+
+@tool
+def many(folder: str, ctx: Context) -> int:
+    done = []
+    def ask():
+        ctx.ensure_owner()
+        done.append(1)
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    [one.start() for one in threads]
+    [one.join() for one in threads]
+    return len(done)
+
+@tool
+def waits(folder: str, ctx: Context) -> str:
+    (Path(folder) / "begun").touch()
+    while not (Path(folder) / "go").exists():
+        time.sleep(0.02)
+    try:
+        ctx.ensure_owner()
+        word = "acted"
+    except NotDone as error:
+        word = str(error)
+    (Path(folder) / "part").write_text(word)
+    (Path(folder) / "part").rename(Path(folder) / "said")
+    return word
+"""
+
+
+async def test_e11_a_call_on_a_node_asks_the_program_that_made_it(cluster: Any, tools: Load, tmp_path: Path) -> None:
+    """E11 M3: the yes and the no are the owner's own, from any thread of the tool."""
+    from rerail.adapters.executors.ray import RayExecutor
+    from rerail.core.outcome import Certainty, certainty_of
+    from rerail.errors import NotDone, ToolError
+
+    def lost() -> None:
+        raise NotDone(ToolError("replaced", "OWNER_LOST"))
+
+    made = {one.spec.name: one for one in tools(FENCED)}
+    executor = RayExecutor(None, {}, 0.1, 60.0, 40.0)
+    await executor.open()
+    try:
+
+        async def call(tool: str, owner: Any) -> Any:
+            ctx = rerail.Context("r", "s", owner=owner)
+            return await executor.call(made[tool], {"folder": str(tmp_path)}, ctx, {}, lambda _: None)
+
+        with pytest.raises(Exception, match="replaced") as refused:
+            await call("act", lost)
+        assert certainty_of(refused.value) is Certainty.NOT_DONE and not (tmp_path / "mark").exists()
+        pids: list[int] = []
+        assert await call("act", lambda: pids.append(os.getpid())) == "acted" and pids == [os.getpid()]
+        assert await call("many", lambda: None) == 8
+    finally:
+        await executor.close()
+
+
+async def test_e11_a_program_that_cannot_answer_gives_no_yes(cluster: Any, tools: Load, tmp_path: Path) -> None:
+    """E11: the driver hangs: nothing is heard of it for the term, and the tool on the node does not act."""
+    async with rerail.Engine("memory://", tools(FENCED), settings()) as engine:
+        await engine.start(plan(step("waits", args={"folder": str(tmp_path)})))
+        await until((tmp_path / "begun").exists)
+        (tmp_path / "go").touch()
+        time.sleep(7.0)  # noqa: ASYNC251  # the whole event loop: as if it were frozen
+        await until((tmp_path / "said").exists)
+    assert "did not confirm" in (tmp_path / "said").read_text()

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from rerail.adapters.stores.memory import MemoryStore
 from rerail.core.codes import Category
 from rerail.core.policy import Policy
 from rerail.errors import RateLimited, SettingsError, StoreError, ToolError
-from rerail.ports import Batch, ModelFailed, Prompt, Reply, Unavailable
+from rerail.ports import Batch, Head, Lease, ModelFailed, Owner, Prompt, Reply, Unavailable
 from rerail.settings import ROLES, Settings, describe, overrides_from
 from rerail.testing.model_server import Answer, Asked, ModelServer
 from rerail.testing.scripted import ScriptedMind, Took, World
@@ -69,6 +70,7 @@ CONTRACT = {
     "artifacts.memory": 10, "artifacts.ttl_hours": 24,
     "store.url": "sqlite:///.rerail/runs.db", "store.durability": "full", "store.reconnect_seconds": 30,
     "worker.jobs": None, "worker.runs": 16, "worker.grace": 30, "store.workspace": None,
+    "workers.silent_is_dead": False,
     "ray.steps": False, "ray.address": None, "ray.env": {}, "ray.cpus": 1, "ray.max_wait": 600, "ray.gone_after": 40,
     "model.name": None, "model.base_url": None, "model.temperature": 0, "model.timeout": 60, "model.prices": {},
     "mcp.servers": {},
@@ -388,6 +390,43 @@ def lost_answer(given: Mapping[str, Any]) -> tuple[str, int]:
 QUICK_ONCE = {"retry": {"max_retry_rounds": 0}}
 
 
+class Elsewhere(MemoryStore):
+    """The first owner of a run is on another machine, and falls silent without giving the run back."""
+
+    async def create(self, head: Head) -> None:
+        await super().create(replace(head, owner=Owner("elsewhere", 1, 1.0)))
+
+    async def release(self, lease: Lease) -> None:
+        pass
+
+
+def taken_from_silence(given: Mapping[str, Any]) -> tuple[str, int]:
+    """What a run comes to whose `once` call was under way when its owner fell silent, and how often it is called."""
+    called = 0
+
+    async def acts(args: dict[str, Any], output: Any) -> bool:
+        return output is not None
+
+    @rerail.tool(effect="once", verify=acts, timeout=20)
+    async def send() -> str:
+        nonlocal called
+        called += 1
+        if called == 1:
+            await asyncio.sleep(1000)
+        return "sent"
+
+    async def main() -> Any:
+        store = Elsewhere()
+        async with Engine(store, [send], given, clock=VirtualClock()) as engine:
+            run = await engine.start(SENDS)
+            await asyncio.sleep(5)
+        await asyncio.sleep(60)
+        async with Engine(store, [send], given, clock=VirtualClock()) as engine:
+            return await engine.wait(await engine.begin_resume(run))
+
+    return virtual_run(main).status, called
+
+
 def notified(**more: Any) -> Callable[[Mapping[str, Any]], list[tuple[str, bool, int]]]:
     """Who was told that a run completed, whether that worked, and how often it was tried."""
 
@@ -639,6 +678,7 @@ BITES: dict[str, Bite] = {
     "worker.jobs": (1, 2, working, 1, 2),
     "worker.runs": (1, 3, most_runs_at_once, 1, 3),
     "worker.grace": (0, 30, cut_short, 1, 0),
+    "workers.silent_is_dead": (False, True, taken_from_silence, ("waiting", 1), ("completed", 2)),
     "store.workspace": (
         "/tmp/one", "/tmp/two", lambda given: str(Engine("memory://", settings=given).workspace("r")),
         "/tmp/one/r", "/tmp/two/r",

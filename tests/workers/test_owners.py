@@ -335,6 +335,17 @@ def test_a_stopped_worker_is_ended_when_its_run_is_taken(here: Here) -> None:
     assert here.place.calls == ["a", "b", "b"]
 
 
+def test_e11_a_worker_that_lost_its_run_says_so_in_its_log(here: Here) -> None:
+    """E11, T9: another process took the run over; the worker's log names the call whose answer is not recorded."""
+    said = start(here, *HOLDING)
+    here.place.until(lambda: "b" in here.place.calls)
+    fence = row(here.place, said["run_id"])["fence"]
+    forge(here.place, said["run_id"], host="elsewhere", pid=1, fence=fence + 1, renewed_at=time.time())
+    here.place.until(lambda: gone(said["pid"]))
+    assert f"run {said['run_id']}: another process owns it" in log_of(said)
+    assert "whose answers are not recorded: b. Not called: -" in log_of(said)
+
+
 def test_an_owner_at_work_keeps_its_run(here: Here) -> None:
     """T7: --take-over is for the stopped and the silent alone."""
     said = start(here, *HOLDING)

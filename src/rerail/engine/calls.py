@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
+import functools
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -164,12 +165,12 @@ class Calls:
                 loop.call_soon_threadsafe(self._hear, event)
 
         folder = self._workspace()
-        fence = self._fence
+        fence, owner = self._fence, functools.partial(self._term.require, step)
         if not staged:
-            return Context(run, step, attempt, key, folder, sink, timeout, fence=fence, owner=self._term.require)
+            return Context(run, step, attempt, key, folder, sink, timeout, fence=fence, owner=owner)
         files = declared(track.step.produces)
         place = folder / staged
-        return Context(run, step, attempt, key, folder, sink, timeout, place, files, fence, self._term.require)
+        return Context(run, step, attempt, key, folder, sink, timeout, place, files, fence, owner)
 
     def _verify_args(self, track: Track) -> dict[str, Any]:
         assert track.step.verify is not None

@@ -120,7 +120,7 @@ class RunLoop:
 
     def __init__(self, host: Host, lease: Lease, state: State) -> None:
         self.host, self.lease, self.state = host, lease, state
-        self.term = LeaseTerm(host.clock)
+        self.term = LeaseTerm(host.clock, state.run)
         self._scrub = host.performer.scrub
         self.contents = Contents(host.store, host.memory)
         self.calls = Calls(
@@ -209,8 +209,11 @@ class RunLoop:
     def broken(self, error: BaseException) -> None:
         """Stop as soon as possible: the run may not be written any more."""
         self._broken = error
-        self.term.lost = True
+        self._lose()
         self._wake.set()
+
+    def _lose(self) -> None:
+        self.term.lose({step: launch.task is not None for step, launch in self._launched.items()})
 
     def leave(self) -> None:
         """Start nothing more, and end once the calls under way have: somebody else goes on from there."""
@@ -495,7 +498,7 @@ class RunLoop:
             await self._patiently(lambda: self.host.store.append(batch))
             self.term.confirmed(asked)
         except (Conflict, Fenced) as error:
-            self.term.lost = True
+            self._lose()
             code = "LEASE_LOST" if isinstance(error, Fenced) else "SEQ_CONFLICT"
             raise StoreError(tell("refuse.run.taken_over", run=batch.run), code) from error
 
@@ -506,7 +509,7 @@ class RunLoop:
             await self._patiently(lambda: self.host.store.renew(self.lease, self.host.clock.now()))
             self.term.confirmed(asked)
         except Fenced as error:
-            self.term.lost = True
+            self._lose()
             raise StoreError(tell("refuse.run.taken_over", run=self.state.run), "LEASE_LOST") from error
 
     async def _patiently(self, work: Callable[[], Awaitable[T]]) -> T:

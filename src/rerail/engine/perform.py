@@ -247,8 +247,9 @@ class Performer:
             try:
                 await launch.hold()
             except RerailError as error:
+                term.refused(launch.step.id)
                 raise NotDone(error) from error
-        term.require()
+        term.require(launch.step.id)
 
     def _thrown(self, launch: Launch, error: BaseException) -> Outcome:
         return self._failed(launch, from_exception(error, self.patterns, launch.spec.errors))

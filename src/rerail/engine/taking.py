@@ -23,7 +23,6 @@ from rerail.core.commands import not_moved
 from rerail.core.fold import evolve
 from rerail.core.state import State
 from rerail.core.texts import Told, tell
-from rerail.engine.lease_term import TERM
 from rerail.engine.loop import Host, Predecessor, RunLoop
 from rerail.engine.owner import (
     EXPIRED_AFTER,
@@ -39,7 +38,7 @@ from rerail.engine.reading import AT_REST, Live, Reader, store_errors
 from rerail.engine.silence import WATCH_EVERY, Watch
 from rerail.engine.wishes import refusals
 from rerail.errors import Refused, StoreError
-from rerail.ports import Fenced, Head, Lease, Owner, Taken, Unavailable, Unusable
+from rerail.ports import TERM, Fenced, Head, Lease, Owner, Taken, Unavailable, Unusable
 
 MOST_SUSPECTED = 100  # runs that are looked at one by one while there is no room for them
 LETTING_GO = 2.0  # seconds that the owner of a run at rest gets to give it back

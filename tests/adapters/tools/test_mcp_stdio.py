@@ -6,12 +6,13 @@ import asyncio
 import itertools
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.adapters.tools.conftest import SERVER, Bench, kill
+from tests.adapters.tools.conftest import SERVER, Bench, kill, lives
 
 import rerail
 from rerail.adapters.tools.mcp import AnswerLost, McpServers, McpTool, NotConnected, server_from
@@ -228,6 +229,44 @@ async def test_a_killed_server_leaves_a_once_call_in_doubt(bench: Bench) -> None
         await engine.resolve(run, "a", succeeded="sent")
         assert (await engine.wait(run)).success
     assert bench.done == ["send bob"]
+
+
+async def test_e11_a_replaced_owner_sends_nothing(bench: Bench) -> None:
+    """E11: the lease is looked at once the server is connected, right before the call is sent."""
+
+    def lost() -> None:
+        raise rerail.NotDone("replaced")
+
+    servers, tools = await opened(bench)
+    try:
+        sending = tools["send"]
+        with pytest.raises(rerail.NotDone, match="replaced"):
+            await sending.call({"to": "bob"}, rerail.Context(owner=lost))
+        assert bench.done == []
+        await sending.call({"to": "bob"}, rerail.Context(owner=lambda: None))
+        assert bench.done == ["send bob"]
+    finally:
+        await servers.close()
+
+
+@pytest.mark.parametrize("stdin", ["closed", "ignored"])
+def test_v8_a_server_ends_with_its_owner(bench: Bench, tmp_path: Path, stdin: str) -> None:
+    """V8: after kill -9 of the engine's process no server is left, also one that does not mind its stdin."""
+    line = f"echo $$ > {tmp_path}/pid; " + ("exec cat" if stdin == "closed" else "sleep 60 & wait")
+    program = f"""
+import asyncio
+from rerail.adapters.tools.mcp_transports import Pipes, Program
+async def main():
+    async with Pipes(Program(["sh", "-c", {line!r}]), lambda: None):
+        await asyncio.sleep(60)
+asyncio.run(main())
+"""
+    owner = subprocess.Popen([sys.executable, "-c", program])
+    bench.until(lambda: (tmp_path / "pid").exists() and bool((tmp_path / "pid").read_text()))
+    time.sleep(0.3)  # it is registered
+    owner.kill()
+    owner.wait()
+    bench.until(lambda: not lives(int((tmp_path / "pid").read_text())), 5.0)
 
 
 async def test_a_call_that_never_reached_a_server_is_no_doubt(bench: Bench) -> None:

@@ -23,6 +23,7 @@ from typing import Any, Final
 
 import msgspec
 
+from rerail.adapters.executors import asking
 from rerail.adapters.executors.endings import finished
 from rerail.adapters.executors.frames import Target, pack, revive, target_of, unpack
 from rerail.adapters.executors.threads import THREADS
@@ -36,7 +37,7 @@ COMMAND: Final = (sys.executable, "-P", "-m", "rerail.adapters.executors.worker"
 GRACE: Final = 1.0
 _TRIES: Final = 3
 
-Listen = Callable[[Mapping[str, Any]], None]
+Listen = Callable[[Mapping[str, Any]], Mapping[str, Any] | None]
 
 
 class WorkerDied(Exception):
@@ -76,7 +77,7 @@ class _Worker:
             raise NotDone(RuntimeError(tell("error.worker.not_started", status=self._process.returncode)))
 
     def ask(self, request: bytes, listen: Listen) -> dict[str, Any]:
-        """Send one request and read until its answer; what is said meanwhile is passed on."""
+        """Send one request and read until its answer; pass on what is said, and answer what is asked, meanwhile."""
         try:
             self._requests.write(request)
             self._requests.flush()
@@ -87,7 +88,13 @@ class _Worker:
             message = self._read()
             if message["kind"] in ("result", "error"):
                 return message
-            listen(message)
+            if (answer := listen(message)) is not None:
+                self._tell(answer)
+
+    def _tell(self, answer: Mapping[str, Any]) -> None:
+        with contextlib.suppress(OSError):  # it died, which the next message says
+            self._requests.write(pack(answer))
+            self._requests.flush()
 
     def _read(self) -> dict[str, Any]:
         try:
@@ -307,11 +314,14 @@ def _request(target: Target, args: Mapping[str, Any], ctx: Any) -> bytes:
 
 
 def _listener(ctx: Any) -> Listen:
-    def listen(message: Mapping[str, Any]) -> None:
+    def listen(message: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        if message["kind"] == "owner":
+            return {"answer": message["question"], **asking.answer(ctx)}
         if ctx is not None and message["kind"] == "log":
             ctx.log(message["message"])
         elif ctx is not None and message["kind"] == "progress":
             ctx.progress(message["fraction"], message["message"])
+        return None
 
     return listen
 

@@ -30,6 +30,7 @@ import ray
 from ray import exceptions as problems
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from rerail.adapters.executors import asking
 from rerail.adapters.executors.carrying import NotCarried, carried, stays
 from rerail.adapters.executors.endings import finished
 from rerail.adapters.executors.frames import dump, revive
@@ -210,11 +211,14 @@ def _lower(name: str) -> str:
 # -- Calls ----------------------------------------------------------------------------------------------------------
 
 
+Answering = Callable[[str, bytes], None]  # a question's mark, and the answer as JSON
+
+
 class _Under:
     """A call under way, as its caller sees it."""
 
-    def __init__(self, ctx: Any, begun: Callable[[float], None]) -> None:
-        self._ctx, self._begun = ctx, begun
+    def __init__(self, ctx: Any, begun: Callable[[float], None], answer: Answering | None = None) -> None:
+        self._ctx, self._begun, self._answer = ctx, begun, answer
         self.ref: Any = None
         self.begun = False
         self.forced = False
@@ -255,6 +259,9 @@ class _Under:
             if message["kind"] == "begun":
                 if not self.begun:  # it is said more than once
                     self.begin(message["seconds"])
+            elif message["kind"] == "owner":
+                if self._answer is not None:
+                    self._answer(message["question"], dump(asking.answer(self._ctx)))
             elif self._ctx is not None and message["kind"] == "log":
                 self._ctx.log(message["message"])
             elif self._ctx is not None:
@@ -428,7 +435,7 @@ class RayExecutor:
             await self._lose()
             await self._return()
         name = f"{ctx.run}/{ctx.step}/{ctx.attempt}.{next(self._counter)}"
-        under = self._under[name] = _Under(ctx, begun)
+        under = self._under[name] = _Under(ctx, begun, self._tell)
         timer: asyncio.TimerHandle | None = None
         try:
             under.ref = self._submitted(tool, args, ctx, resources, name)
@@ -508,6 +515,11 @@ class RayExecutor:
             ended, _ = await asyncio.wait([_future(under.ref)], timeout=GRACE)
             if ended:
                 return
+
+    def _tell(self, question: str, words: bytes) -> None:
+        """Answer a call's question; one that cannot be answered gets no yes."""
+        with contextlib.suppress(problems.RayError, ValueError, RuntimeError):
+            self._mailbox.answer.remote(question, words)
 
     async def _listen(self) -> None:
         """Take what calls have to say out of the mailbox, for as long as the executor is open."""

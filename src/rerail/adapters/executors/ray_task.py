@@ -8,6 +8,7 @@ Rules of this file:
   it was told, a long call says again and again that it has begun, and the answer says so for the last time.
 - Ray stops a call by setting an interrupt for the main thread, where the tool is. That alone wakes nobody who sleeps,
   so another thread sends the signal after it; the tool's `finally` blocks run.
+- Whether the run is still its owner's is asked of the program that made the call, through the mailbox (contract E11).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import secrets
 import signal
 import socket
 import threading
@@ -24,6 +26,7 @@ from typing import Any, Final
 
 import msgspec
 
+from rerail.adapters.executors import asking
 from rerail.adapters.executors.carrying import unpacked
 from rerail.adapters.executors.frames import describe, dump
 from rerail.adapters.executors.threads import carried
@@ -59,6 +62,26 @@ class Call:
         with self._lock:
             if not self._over:  # a thread that the tool left behind speaks of nothing that is going on now
                 self._unsaid.append({"kind": kind, **said})
+
+    def ensure_owner(self) -> None:
+        """Ask the caller whether it owns the run; from any thread of the tool."""
+        asking.ask(self._question)
+
+    def _question(self, seconds: float) -> asking.Answer | None:
+        if self._over:
+            raise asking.not_owned("CALL_OVER")
+        import ray
+
+        try:
+            box = _box(self._mailbox, self._namespace)
+            found = ray.get(box.ask.remote(self.name, secrets.token_hex(8), seconds), timeout=seconds)
+        except ray.exceptions.GetTimeoutError:
+            return None
+        except (ray.exceptions.RayError, ValueError):  # the mailbox may start again beside its owner
+            time.sleep(EVERY)
+            return None
+        answer: asking.Answer | None = None if found is None else msgspec.json.decode(found)
+        return answer
 
     def look(self) -> None:
         """Bring the caller what there is to say, if it is a long call; from another thread."""
@@ -144,7 +167,7 @@ def perform(asking: bytes) -> bytes:
     tool, request, name, mailbox, namespace = msgspec.msgpack.decode(asking)
     asked = msgspec.json.decode(request)
     call = Call(name, mailbox, namespace)
-    ctx = Context(**asked["context"], sink=call.say)
+    ctx = Context(**asked["context"], sink=call.say, owner=call.ensure_owner)
     HERALD.follow(call)
     try:
         with _interruptible():
@@ -189,11 +212,30 @@ class Mailbox:
     def __init__(self) -> None:
         self._said: list[tuple[str, int, bytes]] = []
         self._news = asyncio.Event()
+        self._questions: dict[str, asyncio.Future[bytes]] = {}
 
     async def tell(self, name: str, number: int, words: bytes) -> None:
         """Put something in."""
         self._said.append((name, number, words))
         self._news.set()
+
+    async def ask(self, name: str, question: str, seconds: float) -> bytes | None:
+        """Ask the program that made a call whether it owns the run; None if it does not answer in time."""
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._questions[question] = answer
+        await self.tell(name, 0, dump({"said": [{"kind": "owner", "question": question}]}))
+        try:
+            async with asyncio.timeout(seconds):
+                return await answer
+        except TimeoutError:
+            return None
+        finally:
+            del self._questions[question]
+
+    async def answer(self, question: str, words: bytes) -> None:
+        """Take that program's answer; a late one is of no use."""
+        if (waiting := self._questions.get(question)) is not None and not waiting.done():
+            waiting.set_result(words)
 
     async def hear(self, seconds: float) -> list[tuple[str, int, bytes]]:
         """Take everything out, once there is something or the time is over."""

@@ -3,13 +3,14 @@
 Rules of this file:
 - The tool owns the process's stdin, stdout and stderr; the parent is spoken to through copies it does not see.
 - The main thread makes the calls, so that a TERM interrupts the tool; another thread reads, so that the parent's death
-  is noticed while a tool runs.
+  is noticed while a tool runs, and a tool's questions to the parent are answered.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import queue
 import signal
@@ -21,7 +22,7 @@ from typing import IO, Any, NoReturn
 
 import msgspec
 
-from rerail.adapters.executors import confine
+from rerail.adapters.executors import asking, confine
 from rerail.adapters.executors.carrying import found
 from rerail.adapters.executors.frames import Target, describe, pack, unpack
 from rerail.adapters.executors.threads import carried
@@ -45,6 +46,10 @@ class Worker:
         self._sending = threading.Lock()
         self._inbox: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         self._current: Context | None = None
+        self._questions = itertools.count(1)
+        self._asked: dict[int, queue.SimpleQueue[asking.Answer | None]] = {}  # None: the parent is gone
+        self._asking = threading.Lock()
+        self._orphaned = False
 
     def serve(self) -> None:
         """Work until the parent closes its end."""
@@ -60,9 +65,16 @@ class Worker:
         raise _Terminated
 
     def _read(self) -> None:
-        while (request := unpack(self._requests)) is not None:
-            self._inbox.put(request)
+        while (message := unpack(self._requests)) is not None:
+            if "answer" not in message:
+                self._inbox.put(message)
+            elif (waiting := self._asked.get(message["answer"])) is not None:
+                waiting.put(message)
         self._inbox.put(None)
+        with self._asking:
+            self._orphaned = True
+            for waiting in list(self._asked.values()):
+                waiting.put(None)
         # Nobody would get the answer, and whoever takes over may call the tool again: it must not go on beside that.
         if self._current is not None:
             os.kill(os.getpid(), signal.SIGTERM)
@@ -80,7 +92,11 @@ class Worker:
 
     def _answer(self, request: Mapping[str, Any]) -> None:
         self._send({"kind": "begun"})  # from here on the tool may have been called
-        self._current = ctx = Context(**(request["context"] or {}), sink=lambda kind, said: self._say(ctx, kind, said))
+        self._current = ctx = Context(
+            **(request["context"] or {}),
+            sink=lambda kind, said: self._say(ctx, kind, said),
+            owner=lambda: self._ensure_owner(ctx),
+        )
         try:
             answer = {"kind": "result", "value": _call(request, ctx)}
         except _Terminated:
@@ -99,6 +115,32 @@ class Worker:
         # A thread that an earlier call left behind speaks of nothing that is going on now.
         if ctx is self._current:
             self._send({"kind": kind, **said})
+
+    def _ensure_owner(self, ctx: Context) -> None:
+        """Ask the parent whether it owns the run; from any thread of the tool (E11)."""
+
+        def question(seconds: float) -> asking.Answer | None:
+            if ctx is not self._current:
+                raise asking.not_owned("CALL_OVER")
+            number, waiting = next(self._questions), queue.SimpleQueue[asking.Answer | None]()
+            with self._asking:
+                if self._orphaned:
+                    raise asking.Gone
+                self._asked[number] = waiting
+            try:
+                self._send({"kind": "owner", "question": number})
+                found = waiting.get(timeout=seconds)
+            except queue.Empty:
+                return None
+            except OSError:
+                raise asking.Gone from None
+            finally:
+                self._asked.pop(number)
+            if found is None:
+                raise asking.Gone
+            return found
+
+        asking.ask(question)
 
 
 def _call(request: Mapping[str, Any], ctx: Context) -> Any:

@@ -47,7 +47,7 @@ from rerail.core.codes import Category
 from rerail.core.outcome import Certainty, of_status
 from rerail.core.plan import Effect
 from rerail.core.texts import say, tell
-from rerail.errors import RateLimited, ToolError
+from rerail.errors import NotDone, RateLimited, ToolError
 
 _EFFECTS: Final = {"GET": "read", "HEAD": "read", "PUT": "repeatable", "DELETE": "repeatable"}
 KEY_HEADER: Final = "Idempotency-Key"
@@ -486,9 +486,15 @@ class Exchange:
     def run(self) -> dict[str, Any]:
         """The answer as the tool's output; raises for anything that is not a success."""
         request = self._request
-        for _ in range(_MOST_REDIRECTS + 1):
+        for hop in range(_MOST_REDIRECTS + 1):
             _require_host(request, self._hosts)
-            answer = self._exchange(request)
+            try:
+                answer = self._exchange(request)
+            except NotDone as refused:
+                if hop == 0:
+                    raise
+                # The first request was sent: of a tool that is `once` it may have been the effect.
+                raise ConnectionLost(str(refused), code="OWNER_LOST") from refused
             onward = _redirected(request, answer)
             if onward is None:
                 return _result(request, answer, self._limit)

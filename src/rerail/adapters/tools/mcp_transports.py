@@ -28,6 +28,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import CONNECTION_CLOSED, jsonrpc_message_adapter
 
 from rerail.adapters.executors.endings import finished, uninterrupted
+from rerail.adapters.executors.guardian import GUARDIAN, Watched
 
 # Codes of our own beside JSON-RPC's, in the range that it leaves to implementations.
 UNREACHABLE: Final = -32090
@@ -122,11 +123,12 @@ class _Running(asyncio.SubprocessProtocol):
         self._messages, self._on_end = messages, on_end
         self._line = bytearray()
         self._transport: asyncio.SubprocessTransport | None = None
+        self._watched: Watched | None = None
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.SubprocessTransport)
-        self._transport = transport
+        self._transport, self._watched = transport, GUARDIAN.watch(transport.get_pid(), gently=True)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd == 2:
@@ -154,6 +156,8 @@ class _Running(asyncio.SubprocessProtocol):
             self._on_end()
 
     def process_exited(self) -> None:
+        if self._watched is not None:
+            self._watched.release()
         if not self._ended.done():
             self._ended.set_result(None)
         # What it left running may hold the pipe open for ever; nothing more is to be expected from it.
@@ -199,6 +203,7 @@ class _Running(asyncio.SubprocessProtocol):
 
 
 async def _start(program: Program, messages: MemoryObjectSendStream[Incoming], on_end: Callable[[], None]) -> _Running:
+    GUARDIAN.open()
     _, running = await asyncio.get_running_loop().subprocess_exec(
         lambda: _Running(messages, on_end),
         *program.argv,

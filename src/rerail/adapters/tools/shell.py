@@ -2,7 +2,8 @@
 
 Rules of this file:
 - Each placeholder stays inside one argument, whatever its value holds: spaces, quotes, `;` and `$(…)` are just text.
-- A command is one session: cancelling it ends everything that it started, TERM first, then KILL.
+- A command is one session: cancelling it ends everything that it started, TERM first, then KILL. It ends with the
+  process that started it, too (`guardian`).
 - An exit status says nothing of the effect, unless the tool lists it as `not_done` (X4).
 
 An argument whose value begins with `-` is passed on, and most programs read it as an option. Where values come from
@@ -24,6 +25,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Unpack, get_args
 
 from rerail.adapters.executors.endings import finished, uninterrupted
+from rerail.adapters.executors.guardian import GUARDIAN, Watched
 from rerail.adapters.tools.specs import Looks, Options, confinement, make_spec, unknown
 from rerail.adapters.tools.templates import (
     Template,
@@ -280,10 +282,11 @@ class Process(asyncio.SubprocessProtocol):
         self._ended: asyncio.Future[None] = loop.create_future()
         self._drained: asyncio.Future[None] = loop.create_future()
         self._open = {1, 2}
+        self._watched: Watched | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.SubprocessTransport)
-        self._transport = transport
+        self._transport, self._watched = transport, GUARDIAN.watch(transport.get_pid())
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd == 2:
@@ -304,6 +307,8 @@ class Process(asyncio.SubprocessProtocol):
     def process_exited(self) -> None:
         assert self._transport is not None
         self.status = self._transport.get_returncode() or 0
+        if self._watched is not None:
+            self._watched.release()
         if not self._ended.done():
             self._ended.set_result(None)
 
@@ -347,6 +352,7 @@ async def _start(command: _Command, values: Values, limit: int, limits: str) -> 
     env = _environment(command, values)
     stdin = asyncio.subprocess.DEVNULL if command.stdin is None else asyncio.subprocess.PIPE
     loop = asyncio.get_running_loop()
+    GUARDIAN.open()
     try:
         _, process = await loop.subprocess_exec(
             lambda: Process(limit), *argv, stdin=stdin, cwd=cwd, env=env, start_new_session=True

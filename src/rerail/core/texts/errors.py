@@ -93,6 +93,14 @@ ERRORS: dict[str, dict[str, str]] = {
         "en": "not called: this process may not own the run any more; its lease was last confirmed {seconds} s ago",
         "zh": "没有调用：本进程可能已不再拥有该任务；租约最近一次确认是在 {seconds} 秒前",
     },
+    "error.OWNER_UNHEARD": {
+        "en": "not done: the process that owns the run did not confirm that it still does",
+        "zh": "没有执行：拥有该任务的进程没有确认它仍拥有该任务",
+    },
+    "error.CALL_OVER": {
+        "en": "not done: the call is over, so nothing may act for it any more",
+        "zh": "没有执行：调用已结束，不得再为其生效",
+    },
     "error.VERIFY_FAILED": {
         "en": "reported success, but verify did not find the effect",
         "zh": "报告成功，但 verify 没有找到效果",

@@ -188,6 +188,15 @@ STORIES: dict[str, dict[str, str]] = {
         "en": "run {run}: step {step} skipped: {message} (needs: {needs})",
         "zh": "任务 {run}：步骤 {step} 已跳过：{message}（依赖：{needs}）",
     },
+    "log.owner_lost": {
+        "en": "run {run}: another process owns it, or may; this one stops. Calls under way, whose answers are not recorded: "
+        "{under_way}. Not called: {not_called}",
+        "zh": "任务 {run}：已由（或可能已由）另一个进程接管，本进程停止。进行中、结果不再记录的调用：{under_way}。未调用：{not_called}",
+    },
+    "log.not_done": {
+        "en": "run {run}, step {step}: not done, because this process may not own the run any more",
+        "zh": "任务 {run} 步骤 {step}：没有执行，因为本进程可能已不再拥有该任务",
+    },
     "why.now_run": {"en": "Now: {status}. {summary}", "zh": "现在：{status}。{summary}"},
     "why.with": {"en": " with {args}", "zh": "，参数 {args}"},
     "why.bytes": {"en": " ({size:,} bytes)", "zh": "（{size:,} 字节）"},
