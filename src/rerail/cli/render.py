@@ -20,7 +20,7 @@ from rerail.core.state import State
 from rerail.core.texts import has, retold, span
 from rerail.core.track import RunStatus, Status, Track
 from rerail.core.upstream import supposed
-from rerail.core.verdict import error_of, run_status, stale_of, status_of, waiting_on
+from rerail.core.verdict import doubts_of, error_of, run_status, stale_of, status_of, waiting_on
 from rerail.core.views import RunResult, RunRow, result, stale_said
 
 SHOWN = 12  # of a list in a report; the rest is counted
@@ -221,10 +221,16 @@ def next_commands(picture: Picture, *, interrupted: bool = False) -> list[str]:
     if status in (RunStatus.FAILED, RunStatus.CANCELLED):
         failed = next((t for t in state.tracks.values() if status_of(state, t)[0] is Status.FAILED), None)
         look = [f"rerail why {run} {shlex.quote(failed.id)}"] if failed is not None else []
-        return look + _fitting_repair(run, failed) + _fitting_retry(state)
+        answers = [] if state.doubts else _doubts(state)  # else the fitting retry names them
+        return look + answers + _fitting_repair(run, failed) + _fitting_retry(state)
     if status is RunStatus.RUNNING:
         return [f"rerail watch {run}"]
-    return [f"rerail why {run}"] if picture.healed() or picture.mendings else []
+    return _doubts(state) + ([f"rerail why {run}"] if picture.healed() or picture.mendings else [])
+
+
+def _doubts(state: State) -> list[str]:
+    """The answers to doubts that the run went on without (E3)."""
+    return [_resolve(state.run, shlex.quote(name)) for name in doubts_of(state)[:3]]
 
 
 def _fitting_repair(run: str, failed: Track | None) -> list[str]:
@@ -247,7 +253,7 @@ def _fitting_retry(state: State) -> list[str]:
             retry(state, "", force=bool(option))
         except Refusal as refusal:
             if refusal.code == "RUN_IN_DOUBT":
-                return [_resolve(run, shlex.quote(next(iter(state.doubts.values())).id))]
+                return [_resolve(run, shlex.quote(name)) for name in doubts_of(state)[:1]]
         else:
             return [f"rerail retry {run}{option} --dry-run", f"rerail retry {run}{option}"]
     return [f"rerail retry {run} --clean"]

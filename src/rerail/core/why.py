@@ -20,6 +20,7 @@ from rerail.core.texts import at_once, reason_in, retold, say, span
 from rerail.core.track import RunStatus
 from rerail.core.verdict import (
     done_summary,
+    doubts_of,
     error_of,
     gate_row,
     run_status,
@@ -144,7 +145,7 @@ class _Teller:
             shown = track.gate.shown if track.gate is not None and track.n not in self.state.unshown else None
             detail += "  " + gate_said(gate_row(shown), self.lang) if shown is not None else ""
         lines = [self.say("why.now", status=self.status(status), detail=detail)]
-        if status == "in_doubt":
+        if status == "in_doubt" or self.step in doubts_of(self.state):
             lines.append(
                 self.say("why.next", command=f"rerail resolve {run} {self.step} --succeeded VALUE | --failed | --rerun")
             )
