@@ -91,6 +91,7 @@ class ToolError(Exception):
 
     lost: bool | None = None
     ended = True  # the call is over; False: what was asked for may still be under way elsewhere
+    unanswered = False  # True: no answer came, or none that can be read, so that `errors` of the tool does not cover it
 
     def __init__(
         self,

@@ -21,7 +21,8 @@ from rerail.adapters.tools.functions import FunctionTool, tool
 from rerail.adapters.tools.loading import load_tools
 from rerail.context import Context
 from rerail.core.codes import Category
-from rerail.errors import RateLimited, ToolError
+from rerail.core.outcome import Certainty, certainty_of
+from rerail.errors import NotDone, RateLimited, ToolError
 
 pytestmark = pytest.mark.anyio
 
@@ -301,17 +302,17 @@ async def test_an_exit_in_a_tool_is_a_failure_and_no_death(tools: dict[str, Any]
     before = (await tools["add"].call({"a": 1}))["pid"]
     with pytest.raises(Exception, match=r"sys\.exit\(3\)|the tool raised") as caught:
         await tools["fail"].call({"kind": kind})
-    assert not getattr(caught.value, "lost", False)
+    assert certainty_of(caught.value) is Certainty.LOST
     assert caught.value.type_names[0].startswith(name)  # type: ignore[attr-defined]
     assert (await tools["add"].call({"a": 1}))["pid"] == before
 
 
 @pytest.mark.parametrize(("how", "said"), [("kill", "SIGKILL"), ("exit", "status 7")])
-async def test_a_worker_that_dies_leaves_a_lost_answer(tools: dict[str, Any], how: str, said: str) -> None:
+async def test_x4_a_worker_that_dies_leaves_a_lost_answer(tools: dict[str, Any], how: str, said: str) -> None:
     """X4: a dead worker is a lost answer; the next call gets a new one."""
     with pytest.raises(WorkerDied, match=said) as caught:
         await tools["die"].call({"how": how})
-    assert caught.value.lost
+    assert certainty_of(caught.value) is Certainty.LOST
     assert caught.value.code == "ANSWER_LOST"
     assert (await tools["add"].call({"a": 1}))["sum"] == 2
 
@@ -324,16 +325,17 @@ async def test_a_worker_that_died_while_idle_is_replaced_without_a_word(tools: d
     assert (await tools["add"].call({"a": 1}))["sum"] == 2
 
 
-async def test_a_worker_that_cannot_start_is_an_ordinary_failure(
+async def test_x4_a_worker_that_cannot_start_is_an_ordinary_failure(
     pool: ProcessPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """X4: no worker, no call, no doubt."""
     monkeypatch.setattr(
         "rerail.adapters.executors.processes.COMMAND", (sys.executable, "-c", "import sys; sys.exit(9)")
     )
-    with pytest.raises(RuntimeError, match="exit status 9") as caught:
+    with pytest.raises(NotDone, match="exit status 9") as caught:
         await pool.call(frames.Target("os", "getpid"), {})
-    assert not hasattr(caught.value, "lost")
+    assert isinstance(caught.value.error, RuntimeError)
+    assert certainty_of(caught.value) is Certainty.NOT_DONE
 
 
 async def test_what_cannot_be_found_in_a_worker_says_so(pool: ProcessPool) -> None:

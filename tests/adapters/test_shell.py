@@ -132,8 +132,7 @@ async def test_environment_folder_stdin_and_context(tmp_path: Path) -> None:
         stdin="in: {text}",
         schema=True,
     )
-    assert made.wants_context
-    assert not show().wants_context
+    assert made.wants_context and show().wants_context, "a command asks whether its process still owns the run (E11)"
     ctx = Context("r", "s", 2, "key", tmp_path / "w")
     output = await made.call({"v": "a b", "text": "名\0"}, ctx)
     assert output["stdout"] == f"<a b> True {tmp_path}/w in: 名\0 ['key', '2']\n"
@@ -194,12 +193,15 @@ async def test_a_command_that_does_not_read_its_stdin_is_no_failure() -> None:
 # --- Failures
 
 
-async def test_an_exit_status_is_a_failure_with_the_words_of_stderr() -> None:
-    """X3, H2: code, exit code and the tail of what the command said; never an empty message."""
+async def test_x4_an_exit_status_is_a_failure_with_the_words_of_stderr() -> None:
+    """X3, X4, H2: it says nothing of the effect, unless it is listed as `not_done`; code, exit code and the tail of what the command said; never an empty message."""
     with pytest.raises(CommandFailed) as caught:
         await shell("x", ["sh", "-c", "echo out; echo reason >&2; exit 3"]).call({})
     error = caught.value
-    assert (str(error), error.code, error.exit_code, error.lost) == ("reason (exit status 3)", "EXIT_STATUS", 3, False)
+    assert (str(error), error.code, error.exit_code, error.lost) == ("reason (exit status 3)", "EXIT_STATUS", 3, True)
+    with pytest.raises(CommandFailed) as caught:
+        await shell("x", ["sh", "-c", "exit 3"], not_done=(3,)).call({})
+    assert caught.value.lost is False
     with pytest.raises(CommandFailed, match=r"^out \(exit status 1\)$"):
         await shell("x", ["sh", "-c", "echo out; exit 1"]).call({})
     with pytest.raises(CommandFailed, match="said nothing"):

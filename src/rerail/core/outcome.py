@@ -59,7 +59,10 @@ NEVER_SENT: Final = frozenset({
     "ConnectionRefusedError", "gaierror", "ConnectError", "ConnectTimeout", "NewConnectionError",
     "NameResolutionError", "ClientConnectorError", "SSLCertVerificationError", "InvalidURL",
 })  # fmt: skip
-BROKEN: Final = frozenset({"ConnectionResetError", "BrokenPipeError", "ConnectionAbortedError", "RemoteDisconnected"})
+BROKEN: Final = frozenset({
+    "ConnectionResetError", "BrokenPipeError", "ConnectionAbortedError", "RemoteDisconnected", "ReadError",
+    "ReadTimeout", "ReadTimeoutError", "RemoteProtocolError", "ServerDisconnectedError", "WriteError", "WriteTimeout",
+})  # fmt: skip
 
 
 def certainty_of(error: BaseException) -> Certainty:
@@ -97,29 +100,52 @@ def of_status(status: int | None, *, retry_after: bool) -> Certainty:
     return Certainty.LOST
 
 
+def as_declared(
+    error: BaseException, said: Certainty, errors: Errors, status: int | None, *, retry_after: bool
+) -> Certainty:
+    """What a call came to that raised, where its tool says how its errors are to be read.
+
+    ``said`` is what the error says of itself, also if a `NotDone` around it said so. An error that is no word of the
+    tool (`unanswered`: a dead worker, a lost connection, an answer that cannot be read) is lost all the same.
+    """
+    if said is not Certainty.LOST or not errors or getattr(error, "unanswered", False):
+        return said
+    return Certainty.NOT_DONE if errors == "not_done" else by_status(error, status, retry_after=retry_after)
+
+
 def by_status(error: BaseException, status: int | None, *, retry_after: bool) -> Certainty:
     """What a function of one request came to, by the status that its error carries, or by why nothing was sent."""
     if certainty_of(error) is Certainty.NOT_DONE:
         return Certainty.NOT_DONE
-    if status is None and _never_sent(error):
+    if status is None and never_sent(error):
         return Certainty.NOT_DONE
     return of_status(status, retry_after=retry_after)
 
 
-def _never_sent(error: BaseException) -> bool:
-    """Whether the causes say that nothing was sent; a reset is not undone by a reconnect that was refused."""
-    refused, left = False, [error]
+def never_sent(error: BaseException) -> bool:
+    """Whether an error says that nothing was sent, itself or by what it wraps.
+
+    An error that was only raised while another was handled wraps nothing: a refused connection says nothing of the
+    request that followed it. A connection that broke is not undone by a reconnect that was refused.
+    """
+    said = getattr(error, "never_sent", None)  # an exception that came from another process
+    if isinstance(said, bool):
+        return said
+    return _wraps(error, NEVER_SENT, handled=False) and not _wraps(error, BROKEN, handled=True)
+
+
+def _wraps(error: BaseException, names: frozenset[str], *, handled: bool) -> bool:
+    """Whether an error, or one that it came from, is of one of these types; ``handled``: or was raised beside."""
+    left = [error]
     for _ in range(MAX_CAUSES):
         if not left:
-            break
-        link = left.pop(0)
-        names = {kind.__name__ for kind in type(link).__mro__}
-        if names & BROKEN:
             return False
-        refused = refused or bool(names & NEVER_SENT)
-        wrapped = (link.__cause__, link.__context__, getattr(link, "reason", None), *link.args)
+        link = left.pop(0)
+        if names & {kind.__name__ for kind in type(link).__mro__}:
+            return True
+        wrapped = (link.__cause__, getattr(link, "reason", None), *link.args, link.__context__ if handled else None)
         left += [cause for cause in wrapped if isinstance(cause, BaseException) and cause is not link]
-    return refused
+    return handled  # a chain too long to be read
 
 
 class Case(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any
 from rerail.core.classify import Evidence, classify
 from rerail.core.codes import Category, category_of
 from rerail.core.events import Error
-from rerail.core.outcome import NEVER_SENT, Certainty, Errors, by_status, certainty_of, status_of
+from rerail.core.outcome import NEVER_SENT, Certainty, Errors, as_declared, certainty_of, status_of
 from rerail.core.texts import say
 from rerail.core.values import NotJson, pack, unpack
 from rerail.errors import NotDone
@@ -69,10 +69,7 @@ def from_exception(error: BaseException, patterns: Patterns, errors: Errors = ""
         code or broke or "TOOL_FAILED", category, message, names[0] if names else "", _trace(error), status, suggest
     )
     wait = _retry_after(error, code, status)
-    if errors == "not_done":
-        certainty = Certainty.NOT_DONE
-    elif errors == "by_status":
-        certainty = by_status(error, status, retry_after=wait is not None)
+    certainty = as_declared(error, certainty, errors, status, retry_after=wait is not None)
     return Failure(_storable(data), certainty, wait, bool(getattr(error, "ended", True)))
 
 

@@ -20,12 +20,12 @@ from typing import IO, Any
 import msgspec
 
 from rerail.core.codes import Category
-from rerail.core.outcome import Certainty, certainty_of, status_of
+from rerail.core.outcome import Certainty, certainty_of, never_sent, status_of
 from rerail.core.texts import tell
 from rerail.errors import NotDone
 
 # What the engine reads from an exception, if it is there.
-ATTRIBUTES = ("code", "category", "suggest", "retry_after", "status", "exit_code")
+ATTRIBUTES = ("code", "category", "suggest", "retry_after", "status", "exit_code", "unanswered", "never_sent")
 
 _LENGTH = struct.Struct(">Q")
 
@@ -145,7 +145,8 @@ def _message(error: BaseException) -> str:
 
 def _attribute(error: BaseException, name: str) -> Any:
     with contextlib.suppress(Exception):  # as above
-        return status_of(error) if name == "status" else getattr(error, name, None)
+        asked = {"status": status_of, "never_sent": never_sent}.get(name)
+        return asked(error) if asked is not None else getattr(error, name, None)
 
 
 def _is_json(value: object) -> bool:

@@ -44,6 +44,7 @@ class WorkerDied(Exception):
     """The worker process ended in the middle of a call; whether the tool did its work is not known."""
 
     code = "ANSWER_LOST"
+    unanswered = True
 
 
 class _NotBegun(Exception):

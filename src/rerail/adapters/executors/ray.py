@@ -37,7 +37,7 @@ from rerail.adapters.executors.frames import dump, revive
 from rerail.adapters.executors.ray_task import Mailbox, perform
 from rerail.core.codes import Category
 from rerail.core.texts import tell
-from rerail.errors import RerailError, ToolError
+from rerail.errors import NotDone, RerailError, ToolError
 from rerail.ports import NotBegun, Tool
 
 GRACE: Final = 1.0  # seconds that an interrupted call has to end by itself
@@ -53,7 +53,7 @@ COUNTED: Final = {"cpu": "num_cpus", "gpu": "num_gpus", "memory": "memory"}
 class AnswerLost(ToolError):
     """A worker, a node or an object of the cluster is gone; whether the tool did its work is not known."""
 
-    lost, ended = True, False
+    lost, ended, unanswered = True, False, True
 
     def __init__(self, message: str) -> None:
         super().__init__(message, "ANSWER_LOST", Category.TRANSIENT)
@@ -453,7 +453,10 @@ class RayExecutor:
             under.begin(answer["seconds"])  # exactly: messages take their time
         ctx.usage(**answer["usage"])
         if answer["kind"] == "error":
-            raise revive(answer["error"])
+            error = revive(answer["error"])
+            if answer["seconds"] is None:  # the tool was not found there, and so not called
+                raise NotDone(error) from error
+            raise error
         return answer["value"]
 
     def _submitted(

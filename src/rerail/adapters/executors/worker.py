@@ -28,7 +28,7 @@ from rerail.adapters.executors.frames import Target, describe, pack, unpack
 from rerail.adapters.executors.threads import carried
 from rerail.context import Context
 from rerail.core.texts import tell
-from rerail.errors import ToolError
+from rerail.errors import NotDone, ToolError
 
 _GRACE = 1.0
 
@@ -109,6 +109,7 @@ class Worker:
             self._send({**answer, "usage": spent})
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             refusal = ToolError(tell("error.worker.output_not_json", error=error), code="OUTPUT_NOT_JSON", lost=True)
+            refusal.unanswered = True
             self._send({"kind": "error", "error": describe(refusal), "usage": spent})
 
     def _say(self, ctx: Context, kind: str, said: Mapping[str, Any]) -> None:
@@ -148,7 +149,10 @@ def _call(request: Mapping[str, Any], ctx: Context) -> Any:
     from rerail.adapters.tools.specs import is_async
 
     os.chdir(request["cwd"])  # an earlier tool may have gone elsewhere
-    tool = _find(request["target"], request["path"])
+    try:
+        tool = _find(request["target"], request["path"])
+    except Exception as error:  # importing a module of the user's may raise anything; nothing was called
+        raise NotDone(error) from error
     kwargs = tool.bind(request["args"], ctx)
     output = tool.fn(**kwargs)
     return settled(asyncio.run(output) if is_async(tool.fn) else output)

@@ -192,7 +192,10 @@ def settled(output: Any) -> Any:
             if close := getattr(output, "close", None):
                 close()  # or Python warns about a coroutine that was never awaited
             # It was called, and may have acted before it gave a promise in place of a result.
-            raise ToolError(tell("error.function.no_result", what=what, advice=advice), "OUTPUT_NOT_JSON", lost=True)
+            refusal = tell("error.function.no_result", what=what, advice=advice)
+            error = ToolError(refusal, "OUTPUT_NOT_JSON", lost=True)
+            error.unanswered = True
+            raise error
     return output
 
 

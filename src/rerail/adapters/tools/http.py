@@ -81,13 +81,13 @@ class Unreachable(ToolError):
 class ConnectionLost(ToolError):
     """The request was sent, and no whole answer came back."""
 
-    lost, ended = True, False
+    lost, ended, unanswered = True, False, True
 
 
 class AnswerUnreadable(ToolError):
     """The server did what was asked, but its answer cannot be used."""
 
-    lost = True
+    lost = unanswered = True
 
 
 class HttpTool(Looks):

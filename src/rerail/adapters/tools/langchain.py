@@ -10,6 +10,7 @@ Rules of this file:
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Mapping
 from typing import Any, TypeGuard, Unpack
 
@@ -21,7 +22,7 @@ from rerail.core.schema import problems
 from rerail.core.texts import tell
 from rerail.core.tools import Runs
 from rerail.core.values import NotJson, pack
-from rerail.errors import ToolError
+from rerail.errors import NotDone, ToolError
 
 
 def is_langchain(value: Any) -> TypeGuard[Any]:
@@ -70,8 +71,21 @@ class LangChainTool(Looks):
         if self._with_artifact:
             number = getattr(ctx, "key", "") or "rerail"
             given = {"type": "tool_call", "id": number, "name": self._tool.name, "args": args}
-        answer = await (self._tool.ainvoke(given) if self.is_async else THREADS.run(self._tool.invoke, given))
+        try:
+            answer = await (self._tool.ainvoke(given) if self.is_async else THREADS.run(self._tool.invoke, given))
+        except Exception as error:
+            if _refused_arguments(error):
+                raise NotDone(error) from error
+            raise
         return _output(answer, ctx, with_artifact=self._with_artifact)
+
+
+def _refused_arguments(error: Exception) -> bool:
+    """Whether LangChain refused the arguments before it called the tool (X4): where it reads them, it raises the same
+    errors as a tool of its own may."""
+    codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+    names = [code.co_name for code in codes if "langchain_core" in code.co_filename]
+    return "_parse_input" in names and not {code.co_name for code in codes} & {"_run", "_arun"}
 
 
 def _declared(name: str, tool: Any) -> dict[str, Any]:

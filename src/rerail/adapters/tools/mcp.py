@@ -47,7 +47,7 @@ class NotConnected(ToolError):
 class AnswerLost(ToolError):
     """The connection ended in the middle of a call, or the answer is unreadable: what the call did is not known."""
 
-    lost, ended = True, False
+    lost, ended, unanswered = True, False, True
 
 
 class McpToolFailed(ToolError):

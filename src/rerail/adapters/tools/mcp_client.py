@@ -37,7 +37,15 @@ from mcp_types import (
 from pydantic import ValidationError
 
 from rerail.adapters.tools.mcp import AnswerLost, McpServer, NotConnected
-from rerail.adapters.tools.mcp_transports import REFUSED, SESSION_GONE, UNREACHABLE, FrankClient, Pipes, Program
+from rerail.adapters.tools.mcp_transports import (
+    REFUSED,
+    SESSION_GONE,
+    UNREACHABLE,
+    FrankClient,
+    Pipes,
+    Program,
+    is_ours,
+)
 from rerail.core.codes import Category
 from rerail.core.outcome import Certainty, of_status
 from rerail.core.texts import tell
@@ -284,15 +292,16 @@ _UNKNOWN_TOOL: Final = re.compile(r"\b(?:unknown tool|tool \S{1,100} (?:was )?no
 def _failure(server: str, error: MCPError, held: _Held) -> ToolError:
     """An error of the protocol as one that says what is known of the call."""
     message, label = error.message or tell("error.mcp.no_message"), tell("mcp.label", server=server)
+    ours = is_ours(error.data)
     match error.code:
         case code if code in (CONNECTION_CLOSED, REQUEST_TIMEOUT, PARSE_ERROR):
             said = tell("error.mcp.last_words", last_words=held.last_words) if held.ending and held.last_words else ""
             return AnswerLost(tell("error.mcp.lost", label=label, message=message, said=said), "CONNECTION_LOST")
-        case code if code == UNREACHABLE:
+        case code if code == UNREACHABLE and ours:
             return NotConnected(tell("error.mcp.unreachable", label=label, message=message), "SERVER_UNREACHABLE")
-        case code if code == SESSION_GONE:
+        case code if code == SESSION_GONE and ours:
             return _SessionGone(tell("error.mcp.no_session", label=label, message=message), "SERVER_UNREACHABLE")
-        case code if code == REFUSED:
+        case code if code == REFUSED and ours:
             return _refused(label, message, error.data)
         case code if code == METHOD_NOT_FOUND or (code == INVALID_PARAMS and _UNKNOWN_TOOL.search(message)):
             return ToolError(tell("error.mcp.failed", label=label, message=message), "TOOL_UNKNOWN", lost=False)

@@ -14,6 +14,7 @@ import contextlib
 import json
 import math
 import os
+import secrets
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,10 +31,12 @@ from mcp_types import CONNECTION_CLOSED, jsonrpc_message_adapter
 from rerail.adapters.executors.endings import finished, uninterrupted
 from rerail.adapters.executors.guardian import GUARDIAN, Watched
 
-# Codes of our own beside JSON-RPC's, in the range that it leaves to implementations.
+# Codes of our own beside JSON-RPC's, in the range that it leaves to implementations. A server may use them too, and
+# then says nothing of the connection: what we say carries a word that no server can know.
 UNREACHABLE: Final = -32090
 REFUSED: Final = -32091
 SESSION_GONE: Final = -32092
+_OURS: Final = secrets.token_hex(8)
 
 CLOSE_GRACE: Final = 1.0  # seconds for a server to go by itself once its stdin is closed
 TERM_GRACE: Final = 1.0  # seconds after SIGTERM before SIGKILL
@@ -221,13 +224,20 @@ class FrankClient(httpx2.AsyncClient):
     """An HTTP client that answers for a server that cannot: an error of the network becomes one of JSON-RPC.
 
     Raised inside the SDK's transport, a refused connection would end the whole session, and every other call with it.
+    The SDK follows redirects of its requests. A call is sent once: where the server moved is learned from what is asked
+    before, and a call that is sent on all the same is refused with its status.
     """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._moved: dict[httpx2.URL, httpx2.URL] = {}
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send a request; a JSON-RPC request gets a JSON-RPC answer, whatever happens."""
         if request.method != "POST":
             return await super().send(request, **options)
-        number = _number_of(request)
+        number, method = _asked(request)
+        request.url = self._moved.get(request.url, request.url)
         try:
             response = await super().send(request, **options)
             if not response.headers.get("content-type", "").startswith("text/event-stream"):
@@ -236,23 +246,45 @@ class FrankClient(httpx2.AsyncClient):
             return _answer(request, number, UNREACHABLE, str(error) or type(error).__name__)
         except httpx2.TransportError as error:
             return _answer(request, number, CONNECTION_CLOSED, str(error) or type(error).__name__)
-        if response.status_code < 400 or number is None:
+        if number is None or response.status_code < 300:
+            return response
+        if response.status_code < 400 and method != "tools/call":
+            self._learn(request, response)
             return response
         await response.aclose()
         return _refusal(request, number, response)
 
+    def _learn(self, request: httpx2.Request, response: httpx2.Response) -> None:
+        """Remember where a request was sent on to, within the same server: its credentials go nowhere else."""
+        onward = response.next_request
+        if onward is None or onward.method != request.method or response.status_code not in (307, 308):
+            return
+        if (onward.url.scheme, onward.url.netloc) == (request.url.scheme, request.url.netloc):
+            self._moved[request.url] = onward.url
 
-def _number_of(request: httpx2.Request) -> Any:
-    """The id of a JSON-RPC request; None for a notification, which nobody waits for."""
+
+def _asked(request: httpx2.Request) -> tuple[Any, str]:
+    """The id and the method of a JSON-RPC request; no id for a notification, which gets no answer."""
     try:
-        return json.loads(request.content).get("id")
+        asked = json.loads(request.content)
+        return asked.get("id"), str(asked.get("method", ""))
     except (ValueError, AttributeError, httpx2.RequestNotRead):
-        return None
+        return None, ""
 
 
-def _answer(request: httpx2.Request, number: Any, code: int, message: str, data: Any = None) -> httpx2.Response:
+def is_ours(data: Any) -> bool:
+    """Whether an error of the protocol was made here, and not by the server."""
+    return isinstance(data, Mapping) and data.get("by") == _OURS
+
+
+def _answer(
+    request: httpx2.Request, number: Any, code: int, message: str, data: Any = None, *, told: bool = False
+) -> httpx2.Response:
+    """An error of the protocol; ``told``: in the server's own words."""
     if number is None:
         return httpx2.Response(202, request=request)
+    if code in (UNREACHABLE, REFUSED, SESSION_GONE) and not told:
+        data = {**(data or {}), "by": _OURS}
     error = {"code": code, "message": message} | ({} if data is None else {"data": data})
     return httpx2.Response(503, request=request, json={"jsonrpc": "2.0", "id": number, "error": error})
 
@@ -266,7 +298,7 @@ def _refusal(request: httpx2.Request, number: Any, response: httpx2.Response) ->
     in_session = "mcp-session-id" in request.headers
     # -32000 is what servers say when they mean no particular error, and what the SDK says of a lost connection.
     if told.get("code", CONNECTION_CLOSED) != CONNECTION_CLOSED and not (in_session and response.status_code == 404):
-        return _answer(request, number, told["code"], str(told.get("message", "")), told.get("data"))
+        return _answer(request, number, told["code"], str(told.get("message", "")), told.get("data"), told=True)
     message = str(told.get("message") or body[:_SNIPPET].decode("utf-8", "replace").strip() or response.reason_phrase)
     # A server that was started anew does not know the session any more.
     gone = in_session and (

@@ -18,6 +18,7 @@ import contextlib
 import errno
 import json
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -57,12 +58,13 @@ class CommandFailed(ToolError):
     def __init__(self, message: str, exit_code: int, code: str = "EXIT_STATUS", *, lost: bool = True) -> None:
         super().__init__(message, code=code, lost=lost)
         self.exit_code = exit_code
+        self.unanswered = exit_code < 0  # killed by a signal: the command itself said nothing
 
 
 class AnswerUnreadable(ToolError):
     """The command may have done its work, but its answer cannot be used; a `once` command is in doubt."""
 
-    lost = True
+    lost = unanswered = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,9 +349,12 @@ class Process(asyncio.SubprocessProtocol):
 
 
 async def _start(command: _Command, values: Values, limit: int, limits: str) -> Process:
-    argv = [*_confined(limits), *_arguments(command, values)]
+    argv = _arguments(command, values)
     cwd = None if command.cwd is None else command.cwd.fill(values, _safe)
     env = _environment(command, values)
+    if limits:
+        _require_program(argv[0], cwd, env)
+        argv = [*_confined(limits), *argv]
     stdin = asyncio.subprocess.DEVNULL if command.stdin is None else asyncio.subprocess.PIPE
     loop = asyncio.get_running_loop()
     GUARDIAN.open()
@@ -362,10 +367,15 @@ async def _start(command: _Command, values: Values, limit: int, limits: str) -> 
     return process
 
 
+def _require_program(program: str, cwd: str | None, env: Mapping[str, str] | None) -> None:
+    """Refuse a command that is not there, before what limits it is started in its place (X4)."""
+    place = os.path.join(cwd or "", program) if os.sep in program else program
+    if shutil.which(place, path=(env or os.environ).get("PATH")) is None:
+        raise CommandFailed(tell("error.shell.no_command", program=program), 127, lost=False)
+
+
 def _confined(limits: str) -> list[str]:
     """What stands before a command to limit it."""
-    if not limits:
-        return []
     from rerail.adapters.executors import confine
 
     return [sys.executable, "-I", "-S", confine.__file__, limits]
