@@ -236,6 +236,8 @@ def _check_made_from(state: State, track: Track) -> None:
     """A result never outlives what it was made from, unless it says that it is stale."""
     if track.phase is not Phase.SUCCEEDED or track.result is None or track.stale or track.result.by:
         return
+    if track.id in state.unsettled:
+        return  # a value stands in for a call in doubt: it was made from nothing, and nothing may call the step
     if any(when is When.FAILURE for _, when in track.needs):
         return  # a clean-up step that ran keeps its result when its need is mended later
     for need, when in track.needs:
@@ -350,7 +352,7 @@ def really_again(records: list[ev.Record], truth: Any) -> list[tuple[str, int]]:
     bad = []
     for record in records:
         event = record.event
-        if isinstance(event, ev.StepStarted) and event.effect is Effect.ONCE:
+        if isinstance(event, ev.StepStarted) and event.effect is Effect.ONCE and (event.step, event.attempt) in keys:
             before = done.get(event.step)
             if before is not None:
                 same = keys.get((event.step, event.attempt)) == keys.get((before.step, before.attempt))
