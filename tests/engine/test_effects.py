@@ -496,6 +496,9 @@ def test_e2_no_other_rung_is_taken_while_the_key_holds() -> None:
     result, events = run([tool, other], plan)
     assert result.in_doubt == ("a",) and {n for _, n, _ in made} == {5}
     assert not of(events, ev.Recovered)
+    tool, made = charging(ConnectionResetError("x"))
+    run([tool, other], plan)
+    assert len(made) == 4  # none is left for the other tool, which may not be called
 
 
 def test_e2_after_that_time_the_doubt_is_a_persons() -> None:

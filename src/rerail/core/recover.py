@@ -70,6 +70,11 @@ class Case:
     def tool(self) -> str:
         return self.track.call.tool if self.track.call is not None else self.state.tool_of(self.track)
 
+    @property
+    def lost(self) -> bool:
+        """Whether an attempt of the step may have had its effect, and nothing has settled that."""
+        return self.track.effects is not None and self.track.effects.lost
+
     def refuse(self, reason: str) -> None:
         """Note why a proposal is not followed; recorded with the choice."""
         self.refused.append(reason)
@@ -90,7 +95,7 @@ def heal(state: State, tools: Tools, track: Track, now: float) -> list[Event]:
             return [waited]
     reflection = _thought(track) or reflect(state, tools, track, error)
     case = Case(state, tools, track, error, reflection, now)
-    if track.effects is not None and track.effects.lost:
+    if case.lost:
         return _same_key(case)
     if asks_a_mind(case):
         return [ev.Asked("reflect", track.id, track.attempt)]
@@ -304,11 +309,9 @@ def _was_tried(track: Track, tool: str, args: Mapping[str, Any]) -> bool:
 
 def _retry(case: Case) -> Taken:
     track, policy = case.track, case.state.policy
-    reserve = (
-        sum(name in case.tools for name in _untried(case))
-        if Rung.ALTERNATIVE in LADDER[case.reflection.category] and policy.reflect
-        else 0
-    )
+    # No other tool stands in for a call that may have had its effect (E2).
+    spares = Rung.ALTERNATIVE in LADDER[case.reflection.category] and policy.reflect and not case.lost
+    reserve = sum(name in case.tools for name in _untried(case)) if spares else 0
     if case.used + reserve >= case.retries or track.call is None:
         return None
     if case.reflection.category not in (Category.TRANSIENT, Category.UNKNOWN):
