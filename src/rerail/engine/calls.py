@@ -129,10 +129,12 @@ class Calls:
         step = track.step
         timeout = step.timeout or spec.timeout or self._state.policy.step_timeout
         effect = self._state.effect_of(track, spec.name, spec.effect)
-        timeout = in_time(self._state, timeout, effect, self._host.clock.now())
+        if self._state.policy.max_seconds is not None:
+            timeout = in_time(self._state, timeout, effect, self._host.clock.now())
         launch = Launch(step, attempt, tool, spec, args, None, timeout, effect)
-        launch.patience = self._patience(track, spec, effect)
         launch.term, launch.hold = self._term, self._hold
+        if launch.verifiable:
+            launch.patience = self._patience(track, spec, effect)
         if step.produces:
             launch.workspace = self._workspace()
             launch.leftover = track.call.staged if track.call is not None else ""
@@ -186,18 +188,17 @@ class Calls:
 
     def intent(self, track: Track, action: Call, launch: Launch, own: bool, agreed: str) -> ev.StepStarted:
         inline, blob = (None, "") if own else kept_args(launch.args, self.blobs)
-        traced = launch.effect is Effect.ONCE or launch.verifiable
+        once = launch.effect is Effect.ONCE
+        known_for = self._key_known_for(track, launch) if once and launch.spec.keyed else 0.0
         return ev.StepStarted(
             track.id, action.attempt, action.tool, launch.effect, inline, blob,
             action.rung, launch.before, launch.verifiable, launch.staged,
             action.reserves.cost or launch.spec.cost or 0.0, action.reserves.tokens or 0, action.reserves.unknown,
-            launch.timeout if traced else 0.0, launch.spec.probes, self._key_known_for(track, launch), agreed,
+            launch.timeout if once or launch.verifiable else 0.0, launch.spec.probes, known_for, agreed,
         )  # fmt: skip
 
     def _key_known_for(self, track: Track, launch: Launch) -> float:
         """For how long the service remembers the key of a call (E2): the step's word, its tool's, the settings'."""
-        if launch.effect is not Effect.ONCE or not launch.spec.keyed:
-            return 0.0
         own = track.step.idempotent_for if launch.spec.name == track.step.tool else None
         return own or launch.spec.idempotent_for or 0.0
 

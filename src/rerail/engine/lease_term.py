@@ -39,7 +39,7 @@ class LeaseTerm:
     @property
     def is_current(self) -> bool:
         """Whether no other process can have begun to act for the run."""
-        return not self.lost and self.age <= TERM
+        return not self.lost and self._clock.uptime() - self._confirmed <= TERM
 
     def asked(self) -> float:
         """The time to give to `confirmed`, taken before the store is asked."""

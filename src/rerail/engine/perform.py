@@ -64,7 +64,6 @@ class Launch(msgspec.Struct, eq=False):
     ended: bool = False  # a late answer after this changes nothing
     cancelled: str = ""  # why it was cancelled, if it was
     started: float = 0.0
-    started_at: float = 0.0  # the same by the wall clock, which later processes can read
     patience: Patience = Patience()  # how long an absence of its effect is waited for
     away: bool = False  # it is made elsewhere
     term: LeaseTerm | None = None  # how sure its process is that it owns the run
@@ -178,7 +177,7 @@ class Performer:
     def launch(self, launch: Launch, deliver: Callable[[Outcome], None]) -> None:
         """Start an attempt; its outcome is delivered exactly once, however it ends."""
         loop = asyncio.get_running_loop()
-        launch.started, launch.started_at = loop.time(), self.clock.now()
+        launch.started = loop.time()
         launch.deliver = deliver
         if self.elsewhere is not None and self.elsewhere.takes(launch.tool):
             launch.away = True
@@ -485,7 +484,7 @@ class Performer:
         event = ev.StepFailed(
             launch.step.id, launch.attempt, failure.error, elapsed, lost, True, failure.not_now, tokens, cost,
             look=launch.verifiable and sight is None,
-            until=0.0 if failure.ended or not lost else launch.started_at + launch.timeout, acting=acting,
+            until=0.0 if failure.ended or not lost else self.clock.now() - elapsed + launch.timeout, acting=acting,
             looks=sight.looks if sight is not None else 0, waited=sight.waited if sight is not None else 0.0,
         )  # fmt: skip
         return Outcome(launch.step.id, launch.attempt, [event])
