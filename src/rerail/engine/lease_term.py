@@ -35,7 +35,7 @@ class LeaseTerm:
 
     @property
     def is_current(self) -> bool:
-        """Whether no other process can have begun to act for the run; under a clock by which nothing is renewed, too."""
+        """Whether no other process can have begun to act for the run; always so where the clock renews nothing."""
         return not self.lost and (self.age <= TERM or not self._clock.polls)
 
     def asked(self) -> float:
