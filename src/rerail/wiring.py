@@ -281,7 +281,7 @@ class _Toolbox:
     """An engine's tools and their specs, and the MCP servers that add to both while it is open."""
 
     def __init__(self, tools: dict[str, Tool], specs: dict[str, ToolSpec], settings: Settings) -> None:
-        self._tools, self._specs = tools, specs
+        self._tools, self._specs, self._settings = tools, specs, settings
         self._declared = declared_servers(settings)
         self._lent: set[str] = set()  # the tools that are there only while the engine is open
         self._servers: Any = None
@@ -302,6 +302,7 @@ class _Toolbox:
         for tool in tools:
             self._tools[tool.spec.name], self._specs[tool.spec.name] = tool, tool.spec
             self._lent.add(tool.spec.name)
+        _with_keys(self._specs, self._settings)
 
     async def close(self) -> None:
         """End the servers; their tools are gone with them."""

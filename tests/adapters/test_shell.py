@@ -194,7 +194,7 @@ async def test_a_command_that_does_not_read_its_stdin_is_no_failure() -> None:
 
 
 async def test_x4_an_exit_status_is_a_failure_with_the_words_of_stderr() -> None:
-    """X3, X4, H2: it says nothing of the effect, unless it is listed as `not_done`; code, exit code and the tail of what the command said; never an empty message."""
+    """X3, X4, H2: code, exit code and the tail of what was said; nothing of the effect, unless listed as `not_done`."""
     with pytest.raises(CommandFailed) as caught:
         await shell("x", ["sh", "-c", "echo out; echo reason >&2; exit 3"]).call({})
     error = caught.value

@@ -16,7 +16,7 @@ from tests.examples.test_examples import plain_env
 import rerail
 from rerail.adapters.tools.loading import load_tools
 from rerail.cli.catalogue import COMMANDS
-from rerail.wiring import declared_servers
+from rerail.wiring import declared_servers, declared_tools
 
 PAGES = sorted((Path(__file__).resolve().parents[2] / "docs" / "howto").glob("*.md"))
 
@@ -44,6 +44,22 @@ def test_the_langchain_page_runs(tmp_path: Path) -> None:
     assert result.success
     assert result.steps["words"].output == 2
     assert str(load_tools(tmp_path / "tools.py")[1].spec.effect) == "read"
+
+
+def test_x4_the_effects_page_runs(tmp_path: Path) -> None:
+    """X4, V8: its tools do what the page says of them, and the tools of its settings can be made."""
+    page = next(page for page in PAGES if page.stem == "effects").read_text("utf-8")
+    (tmp_path / "tools.py").write_text("\n\n".join(blocks(page, "python")))
+    tools = load_tools(tmp_path / "tools.py")
+    quick = {"retry": {"backoff_base": 0.0}}
+    for tool, item in (("sell", "tea"), ("sell", "coffee"), ("sell_slowly", "cake")):
+        result = rerail.run({"steps": [{"id": "a", "tool": tool, "args": {"item": item}}]}, tools, settings=quick)
+        assert result.success, result.summary
+    assert tools[0].fn.__globals__["SOLD"] == ["tea", "tea", "cake"]  # type: ignore[attr-defined]
+    made = [
+        tool.spec for text in blocks(page, "toml") for tool in declared_tools(rerail.Settings.load(tomllib.loads(text)))
+    ]
+    assert {spec.name: spec.idempotent_for for spec in made} == {"deploy": None, "charge": 86400, "transfer": 3600}
 
 
 def test_the_langgraph_page_runs(tmp_path: Path) -> None:

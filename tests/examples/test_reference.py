@@ -89,6 +89,25 @@ def test_tool_options() -> None:
     assert limits["max_bytes"][0] == str(own(rerail.http)["max_bytes"])
 
 
+def test_e2_settings_for_effects() -> None:
+    """X4, V8, E2, E3, E11: each is a setting, with the default that is said."""
+    said = rows(part("Settings for effects"))
+    wanted = {"run.on_doubt", "evaluation.settle", "tools.idempotent_for", "workers.silent_is_dead"}
+    assert wanted <= set(said)
+    for name, (default, *_) in said.items():
+        table, _, key = name.partition(".")
+        real = getattr(getattr(Settings(), table), key)
+        assert default == ("" if real is None else str(real).lower()), name
+
+
+def test_x4_what_tools_raise_and_looks_answer() -> None:
+    """X4, V8: every public name stands in its table."""
+    for name in ("ToolError", "RateLimited", "NotDone"):
+        assert f"| `rerail.{name}(" in part("What tools raise") and hasattr(rerail, name)
+    for name in ("Verified", "Partial", "NotYet"):
+        assert f"| `rerail.{name}" in part("What looks answer") and hasattr(rerail, name)
+
+
 @pytest.mark.parametrize("kind", ["tool", "shell", "http"])
 def test_help_lists_the_options(kind: str) -> None:
     """M2: `help(rerail.tool)` is of use."""

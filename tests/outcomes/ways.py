@@ -41,14 +41,12 @@ class Way:
 ANSWERED = "an answer that passes its checks"
 LIKE_ERROR = "an answer shaped like an error (`success: false`, `error`, `isError`, an error text)"
 NO_CHECK = "an answer that fails its check, is not JSON, or is too large"
-TOOL_ERROR = "`ToolError`"
+TOOL_ERROR = "`ToolError`, `NotDone(cause)`"
 TOOL_ERROR_LOST = "`ToolError(lost=True)`, or raised from, or while handling, an exception that is lost"
 LIMITED = "`RateLimited`, `COOLDOWN_ACTIVE`: not now"
-NOT_DONE_RAISED = "`NotDone(cause)`"
 REFUSED_ARGS = "arguments refused before the call; invalid params and unknown tool of an MCP server"
 EXCEPTION = "any other exception of a function, whatever status it carries; `SystemExit`"
-TIMEOUT = "a timeout, a cancel, a closed engine, a crash"
-DEAD = "a dead worker: a killed process, a lost node"
+TIMEOUT = "no answer: a timeout, a cancel, a dead worker, a closed engine, a crash"
 SAYS_STATUS = '`errors="by_status"`: nothing sent, 4xx but 408, 503 with Retry-After'
 SAYS_OTHER = '`errors="by_status"`: any other status, or none'
 SAYS_NOT_DONE = '`errors="not_done"`: whatever the tool raises or answers as an error'
@@ -62,8 +60,8 @@ IS_ERROR = "MCP: `isError`, any other error of the protocol"
 NO_ROOM = "Ray: a call that never began (no room, not carried, cancelled before)"
 
 GROUPS = (
-    ANSWERED, LIKE_ERROR, NO_CHECK, TOOL_ERROR, TOOL_ERROR_LOST, LIMITED, NOT_DONE_RAISED, REFUSED_ARGS, EXCEPTION,
-    TIMEOUT, DEAD, SAYS_NOT_DONE, SAYS_STATUS, SAYS_OTHER, EXIT_LISTED, EXIT_OTHER, NOT_SENT, STATUS_REFUSED,
+    ANSWERED, LIKE_ERROR, NO_CHECK, TOOL_ERROR, TOOL_ERROR_LOST, LIMITED, REFUSED_ARGS, EXCEPTION,
+    TIMEOUT, SAYS_NOT_DONE, SAYS_STATUS, SAYS_OTHER, EXIT_LISTED, EXIT_OTHER, NOT_SENT, STATUS_REFUSED,
     STATUS_OTHER, BROKEN, IS_ERROR, NO_ROOM,
 )  # fmt: skip
 
@@ -93,8 +91,8 @@ FUNCTIONS = [
     Way("RateLimited", LIMITED, NOT_DONE, (*PLAIN, *BY_STATUS)),
     Way("RateLimited while", LIMITED, NOT_DONE, PLAIN),
     Way("answered not now", LIMITED, NOT_DONE, PLAIN),
-    Way("NotDone", NOT_DONE_RAISED, NOT_DONE, (*PLAIN, *BY_STATUS)),
-    Way("NotDone 500", NOT_DONE_RAISED, NOT_DONE, (*PLAIN, *BY_STATUS)),
+    Way("NotDone", TOOL_ERROR, NOT_DONE, (*PLAIN, *BY_STATUS)),
+    Way("NotDone 500", TOOL_ERROR, NOT_DONE, (*PLAIN, *BY_STATUS)),
     Way("arguments refused", REFUSED_ARGS, NOT_DONE, PLAIN, always=True, again=False, args={"n": UNFIT}),
     Way("exception before", EXCEPTION, LOST, PLAIN),
     Way("exception after", EXCEPTION, LOST, PLAIN, acts=True),
@@ -110,8 +108,8 @@ FUNCTIONS = [
     Way("timeout", TIMEOUT, LOST, ("sync", "async"), acts=True, step=SHORT),
     Way("timeout", TIMEOUT, LOST, ("isolated",), acts=True, step={"timeout": 4.0}),  # a process has to start first
     Way("late", ANSWERED, DONE, ("sync",), acts=True, step=SHORT, repeatable=LOST),
-    Way("worker killed", DEAD, LOST, ("isolated", "isolated_by_status", "isolated_not_done"), acts=True),
-    Way("worker exits", DEAD, LOST, ("isolated", "isolated_not_done"), acts=True),
+    Way("worker killed", TIMEOUT, LOST, ("isolated", "isolated_by_status", "isolated_not_done"), acts=True),
+    Way("worker exits", TIMEOUT, LOST, ("isolated", "isolated_not_done"), acts=True),
     Way("exception before", SAYS_NOT_DONE, NOT_DONE, SAID_NOT_DONE),
     Way("success false before", SAYS_NOT_DONE, NOT_DONE, SAID_NOT_DONE),
     Way("connection refused", SAYS_STATUS, NOT_DONE, BY_STATUS),
@@ -238,12 +236,12 @@ RAY = [
     Way("ToolError", TOOL_ERROR, NOT_DONE, ("ray",)),
     Way("ToolError from", TOOL_ERROR_LOST, LOST, ("ray",), acts=True),
     Way("RateLimited", LIMITED, NOT_DONE, ("ray",)),
-    Way("NotDone", NOT_DONE_RAISED, NOT_DONE, ("ray",)),
+    Way("NotDone", TOOL_ERROR, NOT_DONE, ("ray",)),
     Way("arguments refused", REFUSED_ARGS, NOT_DONE, ("ray",), always=True, again=False, args={"n": UNFIT}),
     Way("exception after", EXCEPTION, LOST, ("ray",), acts=True),
     Way("SystemExit", EXCEPTION, LOST, ("ray",), acts=True),
     Way("timeout", TIMEOUT, LOST, ("ray",), acts=True, step={"timeout": 1.0}),
-    Way("worker killed", DEAD, LOST, ("ray",), acts=True),
+    Way("worker killed", TIMEOUT, LOST, ("ray",), acts=True),
     Way("no room", NO_ROOM, NOT_DONE, ("ray",), always=True, step={"resources": {"nowhere": 1}}),
 ]
 

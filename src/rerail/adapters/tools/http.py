@@ -122,6 +122,7 @@ class HttpTool(Looks):
         settle        seconds until `verify` can see the effect (5 for "once"); "never": absence is never believed
         idempotent_for  seconds for which the service remembers the call's key: a lost answer is asked for again
         on_doubt      "wait" or "fail", if its effect is in doubt
+        fenced        True (default): right before it is sent, its process makes sure that it still owns the run
 
     `{key}` in headers and body of a `once` request is the call's idempotency key, unless its schema has an argument of
     that name.

@@ -122,6 +122,7 @@ class ShellTool(Looks):
         settle        seconds until `verify` can see the effect (5 for "once"); "never": absence is never believed
         idempotent_for  seconds for which the service remembers the call's key: a lost answer is asked for again
         on_doubt      "wait" or "fail", if its effect is in doubt
+        fenced        never: a command goes on if its process is frozen and replaced
 
     `{key}` is the call's idempotency key in a `once` command, unless its schema has an argument of that name.
     """
