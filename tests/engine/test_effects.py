@@ -414,6 +414,36 @@ def test_e3_while_a_doubt_is_open_nothing_calls_its_step(step: Any) -> None:
     run(tools, two(**step), act=act)
 
 
+@pytest.mark.parametrize("known", [None, 3600.0])
+def test_e3_a_value_that_stands_in_for_a_doubt_stays_although_inputs_changed(known: float | None) -> None:
+    """E3: a step runs while the step before it is done again, and its answer is lost; the run goes on and ends."""
+    made: list[int] = []
+
+    @rerail.tool
+    async def read() -> Any:
+        await asyncio.sleep(100 if made else 0)
+        return {"n": len(made)}
+
+    async def post(ctx: rerail.Context) -> Any:
+        made.append(1)
+        await asyncio.sleep(60)
+        raise RuntimeError("after the effect")
+
+    tool = rerail.tool(post, effect="once", **({"idempotent_for": known} if known else {}))
+    step = {"id": "b", "tool": "post", "needs": ["a"], "retries": 0, "fallback": {"value": 5}}
+
+    async def main() -> None:
+        async with Engine(MemoryStore(), [read, tool], QUICK, clock=VirtualClock()) as engine:
+            run_id = await engine.start({"steps": [{"id": "a", "tool": "read"}, step]})
+            await asyncio.sleep(30)
+            await engine.retry(run_id, steps=["a"], force=True)
+            result = await engine.wait(run_id)
+            assert (result.status, result.steps["b"].status) == ("completed", "degraded")
+            assert (result.in_doubt, len(made)) == (("b",), 1)
+
+    virtual_run(main)
+
+
 def test_e3_an_open_doubt_can_be_answered_with_the_same_call_at_rest() -> None:
     """E2, E3: `--rerun` makes the call in doubt again, under its own key; `--succeeded` supplies its output."""
     keys: list[str] = []

@@ -138,7 +138,7 @@ def answer_doubt(state: State, tools: Tools, track: Track, now: float) -> list[E
     error = track.error or Error("ANSWER_LOST", Category.TRANSIENT, say("error.ANSWER_LOST"))
     case = Case(state, tools, track, error, reflect(state, tools, track, error), now)
     if track.step.fallback is not None and track.step.fallback.tool is None:
-        return [_reflected(case, Rung.FALLBACK), *(_fallback(case) or ())]
+        return [_reflected(case, Rung.FALLBACK), *_stand_in(case, track.step.fallback.value)]
     if not track.step.critical:
         message = say("skip.SKIP_OPTIONAL_DOUBT", reason=error.message)
         return [_reflected(case, Rung.SKIP), ev.StepSkipped(track.id, "SKIP_OPTIONAL", message, "rules")]
@@ -411,19 +411,24 @@ def _fallback(case: Case) -> Taken:
     fallback = case.track.step.fallback
     if fallback is None or (case.track.heal is not None and case.track.heal.fallback):
         return None
-    reason = case.error.message
-    if fallback.tool is not None:
-        if case.error.code in SAID_NO:
-            return None
-        return [_recovered(case, Rung.FALLBACK, tool=fallback.tool, reason=reason, course=Course((case.track.id,)))]
-    packed = pack(fallback.value)
+    if fallback.tool is None:
+        return _stand_in(case, fallback.value)
+    if case.error.code in SAID_NO:
+        return None
+    course = Course((case.track.id,))
+    return [_recovered(case, Rung.FALLBACK, tool=fallback.tool, reason=case.error.message, course=course)]
+
+
+def _stand_in(case: Case, value: Any) -> list[Event]:
+    """The fallback value in place of an output; it is no call, so it may stand in any number of times."""
+    packed = pack(value)
     taken: list[Event] = []
     if packed.digest:
         taken.append(
             ev.ArtifactCreated(case.track.id, case.track.id, case.track.attempt, packed.digest, len(packed.data))
         )
-    what = {"output": fallback.value, "digest": packed.digest, "size": len(packed.data)}
-    return [*taken, _recovered(case, Rung.FALLBACK, reason=reason, **what)]
+    what = {"output": value, "digest": packed.digest, "size": len(packed.data)}
+    return [*taken, _recovered(case, Rung.FALLBACK, reason=case.error.message, **what)]
 
 
 def _skip(case: Case) -> Taken:

@@ -610,8 +610,9 @@ class State:
             self.settle_effect(track, None)  # a value that stands in says nothing of what the call did
         for target, _ in track.out if self.gates else ():
             self.unshow(target)
-        if track.redo:
-            track.redo, track.again = False, True
+        redo, track.redo = track.redo, False
+        if redo and track.id not in self.unsettled:  # a value that stands in for a doubt stays until it is answered
+            track.again = True
             self.move(track, PENDING)
         else:
             self.move(track, SUCCEEDED)
