@@ -338,10 +338,11 @@ async def test_x4_a_worker_that_cannot_start_is_an_ordinary_failure(
     assert certainty_of(caught.value) is Certainty.NOT_DONE
 
 
-async def test_what_cannot_be_found_in_a_worker_says_so(pool: ProcessPool) -> None:
-    """X3: an import that fails in the worker is the call's failure."""
-    with pytest.raises(ModuleNotFoundError, match="no_such_module"):
+async def test_x4_what_cannot_be_found_in_a_worker_says_so(pool: ProcessPool) -> None:
+    """X3, X4: an import that fails in the worker is the call's failure; the tool was not called."""
+    with pytest.raises(ModuleNotFoundError, match="no_such_module") as caught:
         await pool.call(frames.Target("no_such_module", "work"), {})
+    assert certainty_of(caught.value) is Certainty.NOT_DONE
     with pytest.raises(AttributeError, match="no_such_name"):
         await pool.call(frames.Target("os", "no_such_name"), {})
 

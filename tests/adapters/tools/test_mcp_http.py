@@ -110,6 +110,8 @@ class Old(ThreadingHTTPServer):
         self.calls: list[str] = []
         self.status = 200  # of the next calls
         self.retry_after = ""
+        self.location = ""
+        self.paths: list[str] = []  # that were sent on
         self.body: bytes | None = None
         self.cut = False  # break off in the middle of an answer
         self.token = ""
@@ -181,6 +183,8 @@ class _Answers(BaseHTTPRequestHandler):
         self.send_response(status)
         for name, value in {**(headers or {}), "content-type": "application/json"}.items():
             self.send_header(name, value)
+        if self.server.location:
+            self.send_header("location", self.server.location)
         if self.server.retry_after:
             self.send_header("retry-after", self.server.retry_after)
         self.send_header("content-length", str(len(body)))
@@ -208,6 +212,44 @@ async def test_a_server_that_forgot_our_session_is_greeted_anew(old: Old) -> Non
         old.session = "two"  # as if started anew
         assert await tools["act"].call({"n": 2}) == "acted"
         assert old.calls == ["1", "2"]
+    finally:
+        await servers.close()
+
+
+class _Moved(_Answers):
+    """Sends every request to the address with a slash, as many frameworks do."""
+
+    def do_POST(self) -> None:
+        if self.path.endswith("/"):
+            super().do_POST()
+        else:
+            self.server.paths.append(self.path)
+            self.rfile.read(int(self.headers["content-length"]))
+            self._send(307, b"", {"location": f"{self.path}/"})
+
+
+async def test_x4_where_a_server_moved_is_learned_before_a_call(old: Old) -> None:
+    """X4: requests that only ask are sent on; a call goes where they went, and is sent once."""
+    old.RequestHandlerClass = _Moved
+    servers, tools = await opened(old.port)
+    try:
+        sent_on = len(old.paths)
+        assert await tools["act"].call({"n": 1}) == "acted"
+        assert (old.calls, sent_on > 0, len(old.paths)) == (["1"], True, sent_on)
+    finally:
+        await servers.close()
+
+
+async def test_x4_a_call_that_is_sent_on_is_lost(old: Old) -> None:
+    """X4: the server may have acted before it sent the call on; the session lives."""
+    servers, tools = await opened(old.port)
+    try:
+        old.status, old.location = 307, "/mcp"
+        with pytest.raises(ToolError) as failed:
+            await tools["act"].call({"n": 1})
+        assert (failed.value.status, failed.value.lost, old.calls) == (307, True, ["1"])
+        old.status = 200
+        assert await tools["act"].call({"n": 2}) == "acted"
     finally:
         await servers.close()
 
