@@ -305,6 +305,21 @@ def test_v8_partly_done_is_in_doubt_and_never_repeated() -> None:
     assert verified.effect == "partial" and '"a":70' in verified.reason
 
 
+def test_v8_a_part_that_shows_after_a_success_is_in_doubt_although_the_key_is_known() -> None:
+    """V8, E2: the service remembers the key, yet a look found the effect partly done: a person is asked."""
+    made: list[int] = []
+
+    def post(ctx: rerail.Context) -> Any:
+        made.append(1)
+        return {"id": 1}
+
+    def verify(args: Any) -> Any:
+        return rerail.Partial("1 of 2")
+
+    result, _ = run([rerail.tool(post, effect="once", idempotent_for=3600, verify=verify)])
+    assert (result.status, result.in_doubt, len(made)) == ("waiting", ("a",), 1)
+
+
 def test_v8_the_first_probe_is_the_baseline_of_all_attempts() -> None:
     """V8: a partial write is no new beginning, so that a transfer of 30 is not called done after 60 left."""
     tool, accounts, _ = transfer(lambda is_, was: is_ == {"a": was["a"] - 30, "b": was["b"] + 30})

@@ -244,8 +244,14 @@ def _came_to(state: State, track: Track, call: ev.StepStarted, event: ev.StepFai
         _happened(state, track)
         state.move(track, Phase.DOUBT)
     else:
-        saw = Saw.UNKNOWN if event.looks else Saw.NONE
-        _follow(state, track, follows(_case(track, call, saw, at, lost=event.lost)))
+        _follow(state, track, follows(_case(track, call, _seen_before(event), at, lost=event.lost)))
+
+
+def _seen_before(event: ev.StepFailed) -> Saw:
+    """What the looks found that came before a call was told to have failed."""
+    if event.error.data.get("text") == "VERIFY_PARTIAL":
+        return Saw.PARTIAL
+    return Saw.UNKNOWN if event.looks else Saw.NONE
 
 
 def _case(track: Track, call: ev.StepStarted, saw: Saw, at: float, *, lost: bool = False, output: bool = False) -> Case:
