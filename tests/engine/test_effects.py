@@ -305,6 +305,21 @@ def test_v8_partly_done_is_in_doubt_and_never_repeated() -> None:
     assert verified.effect == "partial" and '"a":70' in verified.reason
 
 
+def test_v8_a_part_that_shows_after_a_success_is_in_doubt_although_the_key_is_known() -> None:
+    """V8, E2: the service remembers the key, yet a look found the effect partly done: a person is asked."""
+    made: list[int] = []
+
+    def post(ctx: rerail.Context) -> Any:
+        made.append(1)
+        return {"id": 1}
+
+    def verify(args: Any) -> Any:
+        return rerail.Partial("1 of 2")
+
+    result, _ = run([rerail.tool(post, effect="once", idempotent_for=3600, verify=verify)])
+    assert (result.status, result.in_doubt, len(made)) == ("waiting", ("a",), 1)
+
+
 def test_v8_the_first_probe_is_the_baseline_of_all_attempts() -> None:
     """V8: a partial write is no new beginning, so that a transfer of 30 is not called done after 60 left."""
     tool, accounts, _ = transfer(lambda is_, was: is_ == {"a": was["a"] - 30, "b": was["b"] + 30})
@@ -440,6 +455,78 @@ def test_e3_a_value_that_stands_in_for_a_doubt_stays_although_inputs_changed(kno
             result = await engine.wait(run_id)
             assert (result.status, result.steps["b"].status) == ("completed", "degraded")
             assert (result.in_doubt, len(made)) == (("b",), 1)
+
+    virtual_run(main)
+
+
+def test_e3_a_running_once_call_that_a_person_skips_is_in_doubt() -> None:
+    """X4, E3: its call was cancelled in the middle; a retry asks for an answer first, and makes no second call."""
+    made: list[int] = []
+
+    @rerail.tool(effect="once")
+    async def pay() -> Any:
+        made.append(1)
+        await asyncio.sleep(60)
+        return {"paid": True}
+
+    async def main() -> None:
+        async with Engine(MemoryStore(), [pay], QUICK, clock=VirtualClock()) as engine:
+            run_id = await engine.start({"steps": [{"id": "a", "tool": "pay"}]})
+            await asyncio.sleep(30)
+            await engine.skip(run_id, "a")
+            result = await engine.wait(run_id)
+            assert (result.status, result.steps["a"].status, result.in_doubt) == ("completed", "skipped", ("a",))
+            with pytest.raises(Refused) as refused:
+                await engine.retry(run_id, steps=["a"], force=True)
+            assert refused.value.code == "RUN_IN_DOUBT" and len(made) == 1
+
+    virtual_run(main)
+
+
+def test_e3_a_word_against_a_look_is_a_doubt_that_no_fallback_tool_ends() -> None:
+    """V8, E3: the tool says *not done*, a look finds the effect; `fail` ends the step, and no call follows."""
+    made: list[str] = []
+
+    def pay() -> Any:
+        made.append("pay")
+        raise rerail.ToolError("nothing was done")
+
+    @rerail.tool(effect="once")
+    def other() -> Any:
+        made.append("other")
+        return {}
+
+    tool = rerail.tool(pay, effect="once", verify=lambda args: True)
+    result, _ = run([tool, other], on_doubt="fail", fallback={"tool": "other"})
+    assert (result.status, result.in_doubt, made) == ("failed", ("a",), ["pay"])
+
+
+def test_r3_a_repeat_under_the_key_is_made_from_what_the_lost_call_was_made_from() -> None:
+    """E2, R3: inputs that changed between the lost call and its repeat make the result earned anew, or stale."""
+    made: list[Any] = []
+
+    @rerail.tool
+    async def read() -> Any:
+        return {"n": len(made)}
+
+    def post(ctx: rerail.Context, n: Any) -> Any:
+        made.append(n)
+        if len(made) == 1:
+            raise RuntimeError("after the effect")
+        return {"posted": n}
+
+    tool = rerail.tool(post, effect="once", idempotent_for=3600.0)
+    steps = [{"id": "a", "tool": "read"}, {"id": "b", "tool": "post", "needs": ["a"], "args": {"n": "${a.n}"}}]
+
+    async def main() -> None:
+        slow = {"retry": {"backoff_base": 60.0, "jitter": False}}
+        async with Engine(MemoryStore(), [read, tool], slow, clock=VirtualClock()) as engine:
+            run_id = await engine.start({"steps": steps})
+            await asyncio.sleep(10)
+            await engine.retry(run_id, steps=["a"], force=True)
+            result = await engine.wait(run_id)
+            assert result.status == "completed" and made == [0, 0, 1]
+            assert result.steps["b"].output == {"posted": 1}
 
     virtual_run(main)
 

@@ -105,7 +105,8 @@ def _step_started(state: State, event: ev.StepStarted, at: float) -> None:
     track.call = event
     if track.heal is not None:
         track.heal.before = 0
-    track.inputs = state.inputs(track)
+    if track.effects is None or not track.effects.lost:  # else it is made from what the lost call was made from
+        track.inputs = state.inputs(track)
     _made_under(state, track, event)
     track.started_at = at
     state.stage = track.step.stage or state.stage
@@ -244,8 +245,14 @@ def _came_to(state: State, track: Track, call: ev.StepStarted, event: ev.StepFai
         _happened(state, track)
         state.move(track, Phase.DOUBT)
     else:
-        saw = Saw.UNKNOWN if event.looks else Saw.NONE
-        _follow(state, track, follows(_case(track, call, saw, at, lost=event.lost)))
+        _follow(state, track, follows(_case(track, call, _seen_before(event), at, lost=event.lost)))
+
+
+def _seen_before(event: ev.StepFailed) -> Saw:
+    """What the looks found that came before a call was told to have failed."""
+    if event.error.data.get("text") == "VERIFY_PARTIAL":
+        return Saw.PARTIAL
+    return Saw.UNKNOWN if event.looks else Saw.NONE
 
 
 def _case(track: Track, call: ev.StepStarted, saw: Saw, at: float, *, lost: bool = False, output: bool = False) -> Case:
@@ -265,12 +272,22 @@ def _follow(state: State, track: Track, what: Follows) -> None:
     track.question = ""
     if what is Follows.DOUBT:
         _happened(state, track)
+        _unsettled(state, track)
         state.move(track, Phase.DOUBT)
         return
     if what is Follows.LADDER:
         _settled(state, track)
     if track.phase is not PENDING:  # else it was looked at right before its call, which may be made
         state.move(track, Phase.HURT)
+
+
+def _unsettled(state: State, track: Track) -> None:
+    """The latest call may have had its effect: nothing calls its step until that is settled (E3)."""
+    call = track.call
+    if call is not None and call.effect is Effect.ONCE:
+        effects = track.effects or EffectState(f"{call.tool} {state.signature(track)}", track.started_at)
+        effects.lost = effects.ever_lost = True
+        state.settle_effect(track, effects)
 
 
 def _settled(state: State, track: Track) -> None:
@@ -322,6 +339,8 @@ def _step_skipped(state: State, event: ev.StepSkipped, at: float) -> None:
     if track is None:
         return
     if event.code in ("SKIP_OPTIONAL", "SKIP_USER"):
+        if track.phase is RUNNING:  # its call is cancelled, and what that came to is not heard any more
+            _unsettled(state, track)
         track.skip, track.ended_at = event, at
         track.again = track.root = False
         track.result = None

@@ -551,7 +551,8 @@ class State:
 
     def _resettable(self, track: Track, automatic: bool) -> bool:
         if track.effects is not None and track.effects.lost:
-            return False  # only a person's word, or a look, moves a step whose effect is in doubt (E3)
+            # Only a person's word, or a look, moves a step whose effect is in doubt (E3).
+            return track.phase in (RUNNING, Phase.BACKOFF, Phase.HURT, Phase.HELD, Phase.DOUBT)
         if track.phase is PENDING:
             return track.result is not None and not track.again
         if track.phase is SKIPPED:
@@ -560,10 +561,11 @@ class State:
         return track.phase is not Phase.DOUBT
 
     def _reset(self, track: Track, *, root: bool, automatic: bool, new_round: bool) -> None:
-        if track.phase is RUNNING and not root:
+        lost = track.effects is not None and track.effects.lost
+        if (track.phase is RUNNING or lost) and not root:
             track.redo, track.automatic = True, automatic  # let it end; then it is checked against the new inputs
             return
-        if automatic and (track.phase is Phase.DOUBT or (track.effects is not None and track.effects.lost)):
+        if automatic and (track.phase is Phase.DOUBT or lost):
             return  # nothing automatic repeats an effect that may have happened
         if automatic and track.phase is SKIPPED and track.skip is not None and track.skip.code == "SKIP_USER":
             return  # a person wanted to do without it; a mind's new plan changes nothing about that
