@@ -46,7 +46,7 @@ class Shop:
         async def was_paid(ctx: rerail.Context) -> bool:
             return ctx.key in self.paid
 
-        @rerail.tool(effect="once", verify=was_paid)
+        @rerail.tool(effect="once", verify=was_paid, settle=0)  # the look is exact
         async def pay(amount: int, ctx: rerail.Context) -> dict[str, int]:
             self.paid.append(ctx.key)
             return {"paid": amount}

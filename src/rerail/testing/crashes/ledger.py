@@ -118,6 +118,8 @@ def digest_of(data: bytes) -> str:
 class Watching:
     """Calls tools where they are, and writes each call down (the executor port)."""
 
+    here = True  # a call is at work in this process, and ends with it
+
     def __init__(self, ledger: Ledger, points: Points, root: Path | None = None) -> None:
         self._ledger, self._points = ledger, points
         self._root = os.fspath(root).encode() if root is not None else b""
