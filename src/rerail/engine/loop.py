@@ -98,7 +98,8 @@ class Host:
     def runs(self, tool: str) -> Runs:
         """Where calls of a tool are at work; of one that is not here anything may be true."""
         found, elsewhere = self.tools.get(tool), self.performer.elsewhere
-        if found is None or (elsewhere is not None and elsewhere.takes(found)):
+        away = elsewhere is not None and not getattr(elsewhere, "here", False)
+        if found is None or (away and elsewhere is not None and elsewhere.takes(found)):
             return "request"
         return found.spec.runs
 

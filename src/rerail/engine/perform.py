@@ -180,7 +180,7 @@ class Performer:
         launch.started = loop.time()
         launch.deliver = deliver
         if self.elsewhere is not None and self.elsewhere.takes(launch.tool):
-            launch.away = True
+            launch.away = not getattr(self.elsewhere, "here", False)
             launch.task = loop.create_task(self._guarded(launch, self.elsewhere))
         else:
             launch.task = loop.create_task(self._guarded(launch))
