@@ -5,6 +5,7 @@ Unknown keys are errors with the nearest key; each value remembers where it came
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import tomllib
@@ -399,6 +400,8 @@ def _value(name: str, value: Any, kind: Any, source: str) -> Any:
             hint=tell("hint.run.did_you_mean", near=near) if near else "",
         )
     lowest = LOWEST.get(name)
+    if not all(math.isfinite(number) for number in _numbers(found)):
+        raise SettingsError(tell("refuse.settings.infinite", name=name, found=found, source=source))
     if lowest is not None and not all(number >= lowest for number in _numbers(found)):
         raise SettingsError(tell("refuse.settings.too_low", name=name, found=found, source=source, lowest=lowest))
     if name == "notify.webhook" and found and not re.match(r"https?://[^/?#\s]", found):

@@ -636,3 +636,84 @@ def test_e2_a_tool_that_cannot_send_its_key_may_not_declare_it() -> None:
     bare = rerail.tool(lambda: None, name="t", effect="once")
     with pytest.raises(PlanError, match="idempotency key"):
         run([bare], idempotent_for=60)
+
+
+# -- Odd words -----------------------------------------------------------------------------------------------------
+
+
+class Hostile(Exception):
+    """An exception that fails at anything."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_x3_an_exception_that_cannot_be_read_is_a_failure_all_the_same(kind: str) -> None:
+    """X3, X4: a run does not stall of it; of a `once` tool it is lost."""
+    made: list[int] = []
+
+    def sync() -> None:
+        made.append(1)
+        raise Hostile("x")
+
+    async def later() -> None:
+        sync()
+
+    tool = rerail.tool(sync if kind == "sync" else later, name="pay", effect="once")
+    result, _ = run([tool])
+    assert (result.status, result.in_doubt, len(made)) == ("waiting", ("a",), 1)
+
+
+@pytest.mark.parametrize(
+    "error", [asyncio.CancelledError(), BaseExceptionGroup("g", [KeyError("x")]), OSError("\udc80")]
+)
+def test_v8_whatever_a_look_raises_says_nothing_of_the_effect(error: BaseException) -> None:
+    """V8: it is asked once more, and then cannot tell; what it says can be written down."""
+    asked: list[int] = []
+
+    async def look() -> bool:
+        asked.append(1)
+        raise error
+
+    @rerail.tool(effect="once", verify=look, settle=0)
+    async def pay() -> None:
+        raise TimeoutError
+
+    result, _ = run([pay])
+    assert (result.status, result.in_doubt, len(asked)) == ("waiting", ("a",), 2)
+
+
+def test_x4_a_returned_not_now_tells_nothing_of_the_effect() -> None:
+    """X4, X8: only what is raised says that nothing happened; another tool is asked again after that time."""
+    made: list[int] = []
+
+    def busy() -> Any:
+        made.append(1)
+        return {"success": False, "code": "COOLDOWN_ACTIVE", "retry_after": 1} if len(made) == 1 else {"v": 1}
+
+    assert run([rerail.tool(busy, effect="once")])[0].in_doubt == ("a",) and len(made) == 1
+    made.clear()
+    assert run([rerail.tool(busy)])[0].success and len(made) == 2
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"timeout": float("inf")}, {"settle": float("inf")}, {"settle": -1}, {"settle": "sometimes"},
+     {"on_doubt": "maybe"}, {"idempotent_for": 0}, {"idempotent_for": float("nan")}, {"errors": "x"}, {"fenced": "yes"}],
+    ids=str,
+)  # fmt: skip
+def test_p1_an_option_that_means_nothing_is_refused(options: dict[str, Any]) -> None:
+    """P1: when the tool is made; what cannot be written down would make its run unreadable."""
+
+    def pay(ctx: rerail.Context) -> None: ...
+
+    with pytest.raises(ValueError, match=next(iter(options))):
+        rerail.tool(pay, effect="once", **options)
+
+
+def test_e1_an_infinite_setting_is_refused() -> None:
+    """E1: it could not be read back."""
+    for table, key in (("evaluation", "settle"), ("run", "step_timeout"), ("retry", "max_wait")):
+        with pytest.raises(rerail.SettingsError, match=key):
+            rerail.Settings.load({table: {key: float("inf")}})

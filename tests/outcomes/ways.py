@@ -43,7 +43,7 @@ LIKE_ERROR = "an answer shaped like an error (`success: false`, `error`, `isErro
 NO_CHECK = "an answer that fails its check, is not JSON, or is too large"
 TOOL_ERROR = "`ToolError`, `NotDone(cause)`"
 TOOL_ERROR_LOST = "`ToolError(lost=True)`, or raised from, or while handling, an exception that is lost"
-LIMITED = "`RateLimited`, `COOLDOWN_ACTIVE`: not now"
+LIMITED = "`RateLimited`: not now"
 REFUSED_ARGS = "arguments refused before the call; invalid params and unknown tool of an MCP server"
 EXCEPTION = "any other exception of a function, whatever status it carries; `SystemExit`"
 TIMEOUT = "no answer: a timeout, a cancel, a dead worker, a closed engine, a crash"
@@ -90,7 +90,7 @@ FUNCTIONS = [
     Way("ToolError from None", TOOL_ERROR_LOST, LOST, PLAIN, acts=True),
     Way("RateLimited", LIMITED, NOT_DONE, (*PLAIN, *BY_STATUS)),
     Way("RateLimited while", LIMITED, NOT_DONE, PLAIN),
-    Way("answered not now", LIMITED, NOT_DONE, PLAIN),
+    Way("answered not now", LIKE_ERROR, LOST, PLAIN),
     Way("NotDone", TOOL_ERROR, NOT_DONE, (*PLAIN, *BY_STATUS)),
     Way("NotDone 500", TOOL_ERROR, NOT_DONE, (*PLAIN, *BY_STATUS)),
     Way("arguments refused", REFUSED_ARGS, NOT_DONE, PLAIN, always=True, again=False, args={"n": UNFIT}),

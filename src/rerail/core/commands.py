@@ -568,7 +568,8 @@ def refuse_doubt(state: State, step: str | None = None) -> None:
     """Say that somebody has to answer a doubt first."""
     step = step or next(iter((*state.doubts.values(), *state.unsettled.values()))).id
     # Where somebody can look whether it happened, that comes first: whoever goes on with the run will (E3).
-    key = "hint.run.look_first" if state.tracks[step].question == "verify" else "hint.run.run_in_doubt"
+    looks = state.tracks[step].question == "verify" and state.rest is None
+    key = "hint.run.look_first" if looks else "hint.run.run_in_doubt"
     raise Refusal("RUN_IN_DOUBT", tell("refuse.run.run_in_doubt", step=step), tell(key, run=state.run, step=step))
 
 
@@ -636,6 +637,8 @@ def _completed_roots(state: State) -> list[str]:
     stages = [track.step.stage for track in state.tracks.values() if track.step.stage]
     if stages:
         return _stage_roots(state, stages[-1])
+    if state.unsettled:
+        refuse_doubt(state)
     raise Refusal(
         "NOTHING_TO_RETRY", tell("refuse.run.nothing_to_retry", run=state.run), tell("hint.run.nothing_to_retry")
     )

@@ -62,12 +62,16 @@ NEVER_SENT: Final = frozenset({
 BROKEN: Final = frozenset({
     "ConnectionResetError", "BrokenPipeError", "ConnectionAbortedError", "RemoteDisconnected", "ReadError",
     "ReadTimeout", "ReadTimeoutError", "RemoteProtocolError", "ServerDisconnectedError", "WriteError", "WriteTimeout",
+    "TimeoutError", "EOFError", "IncompleteRead", "IncompleteReadError", "ChunkedEncodingError", "ProtocolError",
 })  # fmt: skip
 
 
 def certainty_of(error: BaseException) -> Certainty:
     """What a call that raised came to: what the error says, else lost."""
-    said = getattr(error, "certainty", None)
+    try:
+        said = getattr(error, "certainty", None)
+    except Exception:  # noqa: BLE001  # an exception of the user's may fail at anything
+        said = None
     return said if isinstance(said, Certainty) else Certainty.LOST
 
 

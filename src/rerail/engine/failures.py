@@ -93,7 +93,7 @@ def _text(words: str) -> str:
 def from_returned(output: Mapping[str, Any], patterns: Patterns) -> Failure:
     """An answer that says itself that it failed (`success: false`): classified as one that was thrown (X3).
 
-    It tells nothing of the effect, which may have come before: lost, unless it is one of our own words for "not now".
+    It tells nothing of the effect, which may have come before: lost, whatever code it carries.
     """
     told = output.get("error")
     inner = told if isinstance(told, Mapping) else {}
@@ -115,8 +115,7 @@ def from_returned(output: Mapping[str, Any], patterns: Patterns) -> Failure:
         else None
     )
     data = Error(code or "TOOL_FAILED", category, message[:MAX_MESSAGE], status=status, suggest=suggest)
-    told_off = code == "COOLDOWN_ACTIVE" and not_now is not None
-    return Failure(_storable(data), Certainty.NOT_DONE if told_off else Certainty.LOST, not_now)
+    return Failure(_storable(data), Certainty.LOST, not_now)
 
 
 def says_failed(output: Any) -> bool:

@@ -116,8 +116,10 @@ class Looker:
                     return await self._once(launch, output)
             except NotYet:
                 return Sight(Saw.UNKNOWN, reason="not_yet")
-            except (Exception, SystemExit) as error:  # noqa: BLE001  # a look that fails is data
-                problem = f"{type(error).__name__}: {error}"[:300]
+            except BaseException as error:  # a look that fails is data
+                if isinstance(error, KeyboardInterrupt | GeneratorExit) or _is_cancelled(error):
+                    raise
+                problem = _storable(f"{type(error).__name__}: {error}"[:300])
         return Sight(Saw.UNKNOWN, reason=say("reason.verify_raised", error=problem))
 
     async def _once(self, launch: Launch, output: Any) -> Sight:
@@ -165,9 +167,19 @@ def _sight(found: Any) -> Sight:
 
 def _words(what: Any) -> str:
     try:
-        return what if isinstance(what, str) else pack(what).data.decode()[:500]
+        return _storable(what) if isinstance(what, str) else pack(what).data.decode()[:500]
     except NotJson:
-        return str(what)[:500]
+        return _storable(str(what))
+
+
+def _storable(words: str) -> str:
+    return words[:500].encode("utf-8", "replace").decode()
+
+
+def _is_cancelled(error: BaseException) -> bool:
+    """Whether it is the engine that cancels the look, rather than the look itself that raised a cancellation."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and bool(task.cancelling())
 
 
 def contains(seen: Any, expect: Any) -> bool:

@@ -251,7 +251,12 @@ class Performer:
         term.require(launch.step.id)
 
     def _thrown(self, launch: Launch, error: BaseException) -> Outcome:
-        return self._failed(launch, from_exception(error, self.patterns, launch.spec.errors))
+        try:
+            failure = from_exception(error, self.patterns, launch.spec.errors)
+        except Exception as odd:  # an exception of the tool's own kind may fail at anything, too
+            words = from_code("TOOL_FAILED", "UNREADABLE", type=type(error).__name__, odd=type(odd).__name__)
+            failure = Failure(words, Certainty.LOST)
+        return self._failed(launch, failure)
 
     def _deliver(self, launch: Launch, outcome: Outcome) -> None:
         if not launch.ended and launch.deliver is not None:  # else it was left behind; its late answer is not news
@@ -581,6 +586,7 @@ def _usage(launch: Launch, failure: Failure | None = None) -> tuple[int, float]:
         cost = launch.spec.cost
     if ctx is not None:
         # What a tool says of its spending is data too: no infinity, nothing given back.
-        tokens = max(0, int(ctx.tokens)) or tokens
+        said = int(ctx.tokens) if math.isfinite(ctx.tokens) else 0
+        tokens = max(0, said) or tokens
         cost = ctx.cost if ctx.priced and 0 <= ctx.cost < math.inf else cost
     return tokens, cost

@@ -169,6 +169,8 @@ class HttpTool(Looks):
         if self._hosts is None and self._address.literal_host is None:
             raise ValueError(tell("tool.http.host_by_data", label=label, url=url))
         kind = _EFFECTS.get(self._method, "once") if effect is None else effect
+        if key_header is not None and not isinstance(key_header, str):
+            raise ValueError(tell("tool.http.key_header", name=name, given=key_header))
         if is_once(kind):
             self._carry_key(label, key_header, own=has_key(schema))
         shape = schema_for(name, self._templates(), _inside(self._query), schema)

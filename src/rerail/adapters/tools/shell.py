@@ -229,6 +229,9 @@ def _command(
 
 
 def _statuses(name: str, ok: Sequence[int], not_done: Sequence[int]) -> tuple[int, ...]:
+    known = isinstance(not_done, list | tuple) and all(type(one) is int and 0 < one < 256 for one in not_done)
+    if not known:
+        raise ValueError(tell("tool.shell.not_done", name=name, given=not_done))
     if both := sorted(set(ok) & set(not_done)):
         raise ValueError(tell("tool.shell.both", name=name, status=both[0]))
     return tuple(not_done)

@@ -97,6 +97,7 @@ def make_spec(
 
 
 ON_DOUBT: Final = ("wait", "fail")
+LONGEST: Final = 1e9  # seconds, some thirty years: infinity cannot be written down, and no wait is longer
 
 
 def _choice(name: str, label: str, given: Any, known: Sequence[str]) -> Any:
@@ -108,7 +109,7 @@ def _choice(name: str, label: str, given: Any, known: Sequence[str]) -> Any:
 def _settle(name: str, settle: Any) -> float | str | None:
     if settle is None or settle == "never":
         return settle  # type: ignore[no-any-return]  # as seen
-    if isinstance(settle, bool) or not isinstance(settle, int | float) or not settle >= 0:
+    if isinstance(settle, bool) or not isinstance(settle, int | float) or not 0 <= settle <= LONGEST:
         _refuse(name, tell("tool.settle", settle=settle))
     return float(settle)
 
@@ -116,7 +117,7 @@ def _settle(name: str, settle: Any) -> float | str | None:
 def _key_known_for(name: str, seconds: Any, *, keyed: bool) -> float | None:
     if seconds is None:
         return None
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= LONGEST:
         _refuse(name, tell("tool.idempotent_for", seconds=seconds))
     if not keyed:
         _refuse(name, tell("tool.no_key"))
@@ -124,6 +125,8 @@ def _key_known_for(name: str, seconds: Any, *, keyed: bool) -> float | None:
 
 
 def _fenced(name: str, given: Any, *, able: bool) -> bool:
+    if given is not None and not isinstance(given, bool):
+        _refuse(name, tell("tool.choice", label="fenced", given=given, known="True, False"))
     if given and not able:
         _refuse(name, tell("tool.not_fenced"))
     return bool(given)
@@ -165,7 +168,7 @@ def _schema(name: str, schema: Mapping[str, Any] | bool) -> Schema:
 def _timeout(name: str, timeout: Any) -> float | None:
     if timeout is None:
         return None
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout <= LONGEST:
         _refuse(name, tell("tool.timeout", timeout=timeout))
     return float(timeout)
 

@@ -89,6 +89,10 @@ ERRORS: dict[str, dict[str, str]] = {
         "en": "the process that made the call fell silent; it may still act",
         "zh": "发起调用的进程没有音讯，可能仍会生效",
     },
+    "error.UNREADABLE": {
+        "en": "raised {type}, which cannot be read: reading it raised {odd}",
+        "zh": "抛出了 {type}，但无法读取：读取时抛出 {odd}",
+    },
     "error.OWNER_LOST": {
         "en": "not called: this process may not own the run any more; its lease was last confirmed {seconds} s ago",
         "zh": "没有调用：本进程可能已不再拥有该任务；租约最近一次确认是在 {seconds} 秒前",

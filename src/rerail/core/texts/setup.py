@@ -65,6 +65,10 @@ SETUP: dict[str, dict[str, str]] = {
         "en": "{name} = {found!r} (from {source}): expected one of {choices}",
         "zh": "{name} = {found!r}（来自 {source}）：应为 {choices} 之一",
     },
+    "refuse.settings.infinite": {
+        "en": "{name} = {found!r} (from {source}): a number that is infinite or none at all cannot be kept; use a large one",
+        "zh": "{name} = {found!r}（来自 {source}）：无穷大或非数值无法保存；请用一个大的数",
+    },
     "refuse.settings.too_low": {
         "en": "{name} = {found!r} (from {source}): must be at least {lowest:g}",
         "zh": "{name} = {found!r}（来自 {source}）：不得小于 {lowest:g}",

@@ -342,6 +342,14 @@ TOOLS: dict[str, dict[str, str]] = {
         "en": "fenced: only a tool that can call ctx.ensure_owner() right before its effect is; take a ctx parameter, or leave it out",
         "zh": "fenced：只有能在生效前调用 ctx.ensure_owner() 的工具才可声明；请接收 ctx 参数，或去掉该项",
     },
+    "tool.shell.not_done": {
+        "en": "tool {name!r}: not_done is {given!r}; use a list of exit statuses from 1 to 255",
+        "zh": "工具 {name!r}：not_done 为 {given!r}；请用 1 到 255 的退出状态列表",
+    },
+    "tool.http.key_header": {
+        "en": "tool {name!r}: key_header is {given!r}; use the name of a header, or None",
+        "zh": "工具 {name!r}：key_header 为 {given!r}；请用请求头名称，或 None",
+    },
     "tool.shell.both": {
         "en": "tool {name!r}: exit status {status} is in ok and in not_done; leave it in one",
         "zh": "工具 {name!r}：退出状态 {status} 同时出现在 ok 与 not_done 中，请只留一处",
