@@ -700,7 +700,8 @@ def test_x4_a_returned_not_now_tells_nothing_of_the_effect() -> None:
 @pytest.mark.parametrize(
     "options",
     [{"timeout": float("inf")}, {"settle": float("inf")}, {"settle": -1}, {"settle": "sometimes"},
-     {"on_doubt": "maybe"}, {"idempotent_for": 0}, {"idempotent_for": float("nan")}, {"errors": "x"}, {"fenced": "yes"}],
+     {"on_doubt": "maybe"}, {"idempotent_for": 0}, {"idempotent_for": float("nan")}, {"errors": "x"},
+     {"fenced": "yes"}],
     ids=str,
 )  # fmt: skip
 def test_p1_an_option_that_means_nothing_is_refused(options: dict[str, Any]) -> None:
