@@ -298,3 +298,47 @@ async def test_a_process_that_hangs_is_ended_with_all_that_it_started(tmp_path: 
             return  # dead; nobody has asked for it yet
         await asyncio.sleep(0.05)
     pytest.fail("what the tool started is still there")
+
+
+# -- Answers that are cut off ---------------------------------------------------------------------------------------
+
+
+def cut_off(plan_step: dict[str, Any], make: Any) -> dict[str, Any]:
+    found = crash_in_process({"steps": [{"id": "a", "tool": "pay", **plan_step}]}, make, QUICK, points=2)
+    return {"ok": found.ok, **found.to_dict()["cut_off"]}
+
+
+def paying(**options: Any) -> Any:
+    """Makes one tool, anew for each trial."""
+
+    def make() -> list[Any]:
+        @rerail.tool(name="pay", **{"effect": "once", **options})
+        async def pay() -> dict[str, int]:
+            return {"paid": 1}
+
+        return [pay]
+
+    return make
+
+
+def test_an_answer_cut_off_is_safe_in_doubt_doubled_or_wrong() -> None:
+    """X4, E3: three different words, for what a tool of each kind comes to when its answer does not arrive."""
+    looked = cut_off({}, paying(verify=lambda args: True))
+    assert (looked["ok"], looked["safe"], looked["tried"]) == (True, ["pay"], 2)
+    asked = cut_off({}, paying())
+    assert (asked["ok"], asked["doubt"], asked["doubled"], asked["wrong"]) == (True, ["pay"], [], [])
+    again = cut_off({}, paying(errors="not_done"))  # it is not: its effect comes before its error
+    assert (again["ok"], again["doubled"]) == (False, ["pay"])
+    unseen = cut_off({"critical": False, "retries": 0}, paying(errors="not_done"))
+    assert (unseen["ok"], unseen["wrong"], unseen["doubled"]) == (False, ["pay"], [])
+    repeated = cut_off({}, paying(effect="repeatable"))
+    assert (repeated["ok"], repeated["safe"]) == (True, ["pay"])
+
+
+def test_every_call_is_cut_off_in_both_ways(report: CrashReport) -> None:
+    """X4: a call that ends well is a call point; an optional sample is drawn as crash points are."""
+    assert {(cut.step, cut.kind) for cut in report.cuts} == {
+        (step, kind) for step in ("price", "number", "pay", "post", "thank") for kind in ("exception", "reset")
+    }
+    assert {cut.step for cut in report.cuts if cut.came == "doubt"} == {"post", "thank"}
+    assert report.harmed == ()

@@ -23,6 +23,7 @@ from rerail.core.tools import ToolSpec
 from rerail.errors import PlanError, Refused
 from rerail.testing.crashes import CrashReport, ToolRow, Trial
 from rerail.testing.crashes import crashtest as run_crashtest
+from rerail.testing.crashes.cuts import Came, tools_that
 
 SHOWN = 5  # broken points that are told of one by one
 TOLD_EVERY = 10  # trials
@@ -112,7 +113,8 @@ def _tools(step: Step) -> Iterator[str]:
 def _show(out: Output, report: CrashReport) -> None:
     counts, broken = report.counts(), report.broken
     sign = icon("succeeded" if report.ok else "failed", fancy=out.fancy)
-    key = "cli.crash.kept" if report.ok else "cli.crash.broken" if report.tested else "cli.crash.untested"
+    bad = "cli.crash.broken" if broken else "cli.crash.cut.broken"
+    key = "cli.crash.kept" if report.ok else bad if report.tested else "cli.crash.untested"
     told = {**counts, "broken": len(broken), "seconds": span(report.seconds)}
     out.print(Text.assemble(sign, " ", (out.say(key, **told), "bold green" if report.ok else "bold red")), "")
     if report.status != "completed":  # what was kept is kept of that
@@ -128,6 +130,7 @@ def _show(out: Output, report: CrashReport) -> None:
     if len(broken) > SHOWN:
         out.print("", out.say("cli.crash.more", n=len(broken) - SHOWN))
     _tool_table(out, report)
+    _cut_off(out, report)
     if not report.tested:
         out.print("", Text.assemble((out.say("cli.hint"), "cyan"), " ", out.say("cli.crash.hint_untested")))
 
@@ -159,6 +162,28 @@ def _tool_table(out: Output, report: CrashReport) -> None:
     if report.unsafe:
         names = ", ".join(row.tool for row in report.unsafe)
         out.print("", Text.assemble((out.say("cli.hint"), "cyan"), " ", clean(out.say("cli.crash.hint", tools=names))))
+
+
+STYLES = {Came.DOUBLED: "bold red", Came.WRONG: "bold red", Came.DOUBT: "yellow", Came.SAFE: "green"}
+
+
+def _cut_off(out: Output, report: CrashReport) -> None:
+    """What became of tools whose answers were cut off: the worst that was seen of each."""
+    tried = [cut for cut in report.cuts if cut.step]
+    if not tried:
+        return
+    worst: dict[str, Came] = {}
+    for came in STYLES:
+        for tool in tools_that(came, tried):
+            worst.setdefault(tool, came)
+    cells = [[Text("  " + clean(t)), Text(out.say(f"cli.crash.cut.{c}"), STYLES[c])] for t, c in worst.items()]
+    head = out.say("cli.crash.cut.head", n=len({cut.call for cut in tried}))
+    out.print("", Text(head, "bold"), *table([], cells, out.out.width))
+    if unfinished := sum(bool(cut.problem) for cut in report.cuts):
+        out.print(Text("  " + out.say("cli.crash.cut.unfinished", n=unfinished), "bold red"))
+    if harmed := [tool for tool, came in worst.items() if came is not Came.SAFE]:
+        told = clean(out.say("cli.crash.cut.hint", tools=", ".join(harmed)))
+        out.print("", Text.assemble((out.say("cli.hint"), "cyan"), " ", told))
 
 
 def _seen(out: Output, row: ToolRow) -> Text:

@@ -105,6 +105,27 @@ CRASHES: dict[str, dict[str, str]] = {
         "en": "not safe to repeat: another output {other:time|times}, failed {failed:time|times}",
         "zh": "不能安全重复：{other} 次输出不同，{failed} 次失败",
     },
+    "cli.crash.cut.head": {
+        "en": "Answers cut off after the effect ({n:call|calls}, an exception and a broken connection each)",
+        "zh": "效果发生后答复被切断（{n} 次调用，每次各一个异常和一次连接中断）",
+    },
+    "cli.crash.cut.safe": {"en": "safe", "zh": "安全"},
+    "cli.crash.cut.doubled": {"en": "DOUBLED: called again after its effect", "zh": "重复：效果发生后又被调用"},
+    "cli.crash.cut.wrong": {
+        "en": "WRONG: the run does not count the effect, and names no doubt",
+        "zh": "误报：执行没有计入该效果，也没有提出疑问",
+    },
+    "cli.crash.cut.doubt": {"en": "in doubt: a person is asked", "zh": "存疑：需要人来回答"},
+    "cli.crash.cut.unfinished": {"en": "did not come to an end: {n:run|runs}", "zh": "没有结束的执行：{n}"},
+    "cli.crash.cut.broken": {
+        "en": "an answer that was cut off did harm: see below ({seconds})",
+        "zh": "被切断的答复造成了损害：见下文（{seconds}）",
+    },
+    "cli.crash.cut.hint": {
+        "en": "give these tools a verify, or idempotent_for with ctx.key; `errors` must not call an effect not done: "
+        "{tools}",
+        "zh": "请为这些工具提供 verify，或使用 ctx.key 和 idempotent_for；`errors` 不得把已发生的效果称为未发生：{tools}",
+    },
     "cli.crash.hint": {
         "en": "declare these tools as once, give them a verify, or let them use ctx.key: {tools}",
         "zh": "请把这些工具声明为 once、提供 verify，或让它们使用 ctx.key：{tools}",

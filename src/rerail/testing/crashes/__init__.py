@@ -35,9 +35,10 @@ from rerail.plans import Plan
 from rerail.ports import Row, Store
 from rerail.settings import NotifyTable, Settings
 from rerail.testing.crashes.child import Job, home_in, ledger_in, store_in
+from rerail.testing.crashes.cuts import KINDS, Came, CutTrial, judge_cut, tools_that
 from rerail.testing.crashes.driving import RUN, drive
 from rerail.testing.crashes.judging import Evidence, ToolRow, Trial, at_rest, judge, tools_of
-from rerail.testing.crashes.ledger import Count, Death, Ledger, Line, read, watching
+from rerail.testing.crashes.ledger import Count, Death, Ledger, Line, Watching, read
 from rerail.testing.crashes.points import Points, perilous
 from rerail.wiring import Engine, make_store
 
@@ -59,6 +60,7 @@ class CrashReport:
     tools: tuple[ToolRow, ...]
     status: str  # of the undisturbed run
     seconds: float
+    cuts: tuple[CutTrial, ...] = ()  # answers that were cut off after the effect
 
     @property
     def broken(self) -> tuple[Trial, ...]:
@@ -73,7 +75,12 @@ class CrashReport:
     @property
     def ok(self) -> bool:
         """Whether every guarantee was kept, and that was put to the test."""
-        return self.tested and not self.broken
+        return self.tested and not self.broken and not self.harmed
+
+    @property
+    def harmed(self) -> tuple[CutTrial, ...]:
+        """The answers that were cut off and led to a doubled effect, a wrong success, or no end."""
+        return tuple(cut for cut in self.cuts if cut.problem or cut.came in (Came.DOUBLED, Came.WRONG))
 
     @property
     def unsafe(self) -> tuple[ToolRow, ...]:
@@ -108,6 +115,12 @@ class CrashReport:
             "trials": told,
             "tools": [row.to_dict() for row in self.tools],
             "unsafe": [row.tool for row in self.unsafe],
+            "cut_off": {
+                "tried": sum(bool(cut.step) for cut in self.cuts),
+                **{str(came): tools_that(came, self.cuts) for came in Came},
+                "unfinished": sum(bool(cut.problem) for cut in self.cuts),
+                "trials": [cut.to_dict() for cut in self.cuts if cut.came is not Came.SAFE or cut.problem],
+            },
             "seconds": round(self.seconds, 1),
         }
 
@@ -130,10 +143,21 @@ def _require_rest(calm: Evidence) -> None:
         raise Refused(tell("refuse.crash.undisturbed", said=said), "CRASHTEST_UNDISTURBED")
 
 
-def _report(calm: Evidence, total: int, found: Mapping[int, Evidence], began: float) -> CrashReport:
+Cuts = Mapping[tuple[int, str], Evidence]
+
+
+def _chosen_cuts(calm: Evidence, points: int | None, seed: int) -> list[tuple[int, str]]:
+    """The calls whose answers are cut off, each in every way; as many as crash points, where those are counted."""
+    calls = next(line.calls for line in calm.lines if isinstance(line, Count))
+    every = [(call, kind) for call in range(1, calls + 1) for kind in KINDS]
+    return [every[number - 1] for number in _chosen(len(every), points, seed)]
+
+
+def _report(calm: Evidence, total: int, found: Mapping[int, Evidence], cuts: Cuts, began: float) -> CrashReport:
     trials = tuple(judge(point, seen, calm) for point, seen in sorted(found.items()))
     tools = tuple(tools_of(calm, [seen for _, seen in sorted(found.items())]))
-    return CrashReport(total, trials, tools, calm.results()[0].status, time.monotonic() - began)
+    cut = tuple(judge_cut(*place, seen) for place, seen in sorted(cuts.items()))
+    return CrashReport(total, trials, tools, calm.results()[0].status, time.monotonic() - began, cut)
 
 
 async def _histories(store: Store) -> dict[str, list[Row]]:
@@ -168,6 +192,8 @@ async def crashtest(
 ) -> CrashReport:
     """Kill a plan at every crash point, or at so many that the seed draws, and see what becomes of it.
 
+    Then cut off the answer of every call that ends well, or of as many, after its effect: no process dies of it.
+
     ``tools`` says where they come from, as `--tools` does: they are loaded by processes of their own, ``jobs`` at a
     time. ``keep`` is a folder for the stores and files of all trials, which are thrown away otherwise. ``heard`` is
     told how many trials are done, and of how many.
@@ -193,10 +219,20 @@ async def crashtest(
             if heard is not None:
                 heard(len(found), len(wanted))
 
+        async def cut_off(place: tuple[int, str]) -> None:
+            async with gate:
+                home = folder / f"cut-{place[0]}-{place[1]}"
+                cuts[place] = await stage.trial(home, 0, place)
+                if keep is None:
+                    await asyncio.to_thread(shutil.rmtree, home, ignore_errors=True)
+
+        cuts: dict[tuple[int, str], Evidence] = {}
         async with asyncio.TaskGroup() as group:
             for point in wanted:
                 group.create_task(tried(point))
-        return await asyncio.to_thread(_report, calm, total, found, began)
+            for place in _chosen_cuts(calm, points, seed):
+                group.create_task(cut_off(place))
+        return await asyncio.to_thread(_report, calm, total, found, cuts, began)
 
 
 @contextlib.contextmanager
@@ -230,18 +266,18 @@ class _Stage:
         self._settings = msgspec.to_builtins(quiet)
         self.patience: float | None = None  # seconds; None: as long as it takes
 
-    async def trial(self, folder: Path, at: int) -> Evidence:
-        """Run the plan in a new folder until it dies, and then to its end."""
+    async def trial(self, folder: Path, at: int, cut: tuple[int, str] | None = None) -> Evidence:
+        """Run the plan in a new folder until it dies, and then to its end; or with one answer cut off."""
         await asyncio.to_thread(_emptied, folder)
-        problem = await self._life(folder, 1, at)
+        problem = await self._life(folder, 1, at, cut)
         lines = read(ledger_in(folder))
         if any(isinstance(line, Death) for line in lines):
             problem = await self._life(folder, 2, 0)
         return Evidence(read(ledger_in(folder)), await self._left(folder), problem)
 
-    async def _life(self, folder: Path, life: int, at: int) -> str:
+    async def _life(self, folder: Path, life: int, at: int, cut: tuple[int, str] | None = None) -> str:
         """One process, from its beginning to its end; what it died of, if it was not the death it was meant to die."""
-        job = msgspec.json.encode(Job(self._plan, self._tools, self._settings, str(folder), life, at))
+        job = msgspec.json.encode(Job(self._plan, self._tools, self._settings, str(folder), life, at, cut))
         said = folder / f"process-{life}.log"
         with said.open("wb") as log:
             child = await asyncio.create_subprocess_exec(
@@ -296,19 +332,30 @@ def crash_in_process(
     _require_rest(calm)
     total = next(line.points for line in calm.lines if isinstance(line, Count))
     found = {point: _trial_here(loaded, list(tools()), settings, point) for point in _chosen(total, points, seed)}
-    return _report(calm, total, found, began)
+    places = _chosen_cuts(calm, points, seed)
+    cuts = {place: _trial_here(loaded, list(tools()), settings, 0, place) for place in places}
+    return _report(calm, total, found, cuts, began)
 
 
-def _trial_here(plan: Plan, tools: list[Any], settings: Any, at: int) -> Evidence:
+def _trial_here(plan: Plan, tools: list[Any], settings: Any, at: int, cut: tuple[int, str] | None = None) -> Evidence:
     store, lines = make_store("memory://"), list[Line]()
-    problem = _life_here(store, lines, plan, tools, settings, 1, at)
+    problem = _life_here(store, lines, plan, tools, settings, 1, at, cut)
     if any(isinstance(line, Death) for line in lines):
         asyncio.run(_bury(store))
         problem = _life_here(store, lines, plan, tools, settings, 2, 0)
     return Evidence(lines, asyncio.run(_histories(store)), problem)
 
 
-def _life_here(store: Store, lines: list[Line], plan: Plan, tools: list[Any], settings: Any, life: int, at: int) -> str:
+def _life_here(
+    store: Store,
+    lines: list[Line],
+    plan: Plan,
+    tools: list[Any],
+    settings: Any,
+    life: int,
+    at: int,
+    cut: tuple[int, str] | None = None,
+) -> str:
     """One engine on an event loop of its own, which ends with it; what was wrong, if something was."""
     ledger = Ledger(life, lines=lines)
 
@@ -322,12 +369,13 @@ def _life_here(store: Store, lines: list[Line], plan: Plan, tools: list[Any], se
 
     async def whole() -> None:
         near = perilous(store, points, ledger.acknowledged)
-        engine = Engine(near, tools, settings, executor=watching(ledger, points), by="crashtest")
+        executor = Watching(ledger, points, cut=cut)
+        engine = Engine(near, tools, settings, executor=executor, by="crashtest")
         points.task = asyncio.current_task()
         await engine.open()
         await drive(engine, plan, ledger.lines)
         await engine.close()
-        ledger.add(Count(life, points.seen))
+        ledger.add(Count(life, points.seen, executor.ended))
 
     try:
         asyncio.run(whole())

@@ -21,7 +21,7 @@ from rerail.errors import RerailError
 from rerail.plans import Plan
 from rerail.settings import Settings
 from rerail.testing.crashes.driving import drive
-from rerail.testing.crashes.ledger import Count, Death, Ledger, watching
+from rerail.testing.crashes.ledger import Count, Death, Ledger, Watching
 from rerail.testing.crashes.points import Points, perilous, watch_files
 from rerail.wiring import Engine, make_store
 
@@ -37,6 +37,7 @@ class Job(msgspec.Struct, frozen=True):
     folder: str
     life: int
     at: int = 0  # the moment to die at; 0: none
+    cut: tuple[int, str] | None = None  # the call whose answer is cut off, and how
 
     @property
     def ledger(self) -> Path:
@@ -74,10 +75,10 @@ async def live(job: Job) -> None:
     home.mkdir(mode=0o700, exist_ok=True)
     watch_files(home, points)
     store = perilous(make_store(store_in(Path(job.folder)), settings), points, ledger.acknowledged)
-    executor = watching(ledger, points, home)
+    executor = Watching(ledger, points, home, job.cut)
     async with Engine(store, tools, settings, executor=executor, by="crashtest", origin=job.tools) as engine:
         await drive(engine, Plan.load(job.plan), ledger.lines)
-    ledger.add(Count(job.life, points.seen))
+    ledger.add(Count(job.life, points.seen, executor.ended))
 
 
 def main() -> int:

@@ -103,7 +103,7 @@ def judge(point: int, seen: Evidence, calm: Evidence) -> Trial:
     """Hold a trial against the guarantees; ``calm`` is the run without a crash."""
     died = next((line for line in seen.lines if isinstance(line, Death)), None)
     results = seen.results()
-    doubts = tuple(sorted({step for run in seen.histories for step in _doubted(seen.records(run))}))
+    doubts = tuple(sorted({step for run in seen.histories for step in doubted(seen.records(run))}))
     left = tuple(item["step"] for one in results for item in one.waiting_on if item["for"] == "in_doubt")
     return Trial(
         point=point,
@@ -125,7 +125,8 @@ def _lost(seen: Evidence) -> Iterator[str]:
             yield f"{line.run}:{line.seq}"
 
 
-def _doubted(records: Sequence[Record]) -> Iterator[str]:
+def doubted(records: Sequence[Record]) -> Iterator[str]:
+    """The steps that a person was asked about."""
     for record in records:
         if isinstance(record.event, ev.Waiting):
             yield from (item["step"] for item in record.event.on if item["for"] == "in_doubt")

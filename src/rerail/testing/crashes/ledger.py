@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from rerail.ports import Batch, Executor, Tool
+from rerail.ports import Batch, Tool
 from rerail.testing.crashes.points import Points
 
 _write, _fsync = os.write, os.fsync  # what is counted as a moment must not count its own account
@@ -63,14 +63,26 @@ class Death(msgspec.Struct, frozen=True, tag="death", tag_field="kind"):
     what: str
 
 
+class Cut(msgspec.Struct, frozen=True, tag="cut", tag_field="kind"):
+    """The answer of a call that has ended is cut off."""
+
+    life: int
+    run: str
+    step: str
+    attempt: int
+    tool: str
+
+
 class Count(msgspec.Struct, frozen=True, tag="count", tag_field="kind"):
     """The process came to its end; that many moments passed by."""
 
     life: int
     points: int
+    calls: int = 0
 
 
-Line = Call | End | Kept | Death | Count
+CUT_OFF = "crashtest: the answer is cut off after the effect"
+Line = Call | End | Kept | Death | Cut | Count
 
 
 class Ledger:
@@ -120,8 +132,12 @@ class Watching:
 
     here = True  # a call is at work in this process, and ends with it
 
-    def __init__(self, ledger: Ledger, points: Points, root: Path | None = None) -> None:
-        self._ledger, self._points = ledger, points
+    def __init__(
+        self, ledger: Ledger, points: Points, root: Path | None = None, cut: tuple[int, str] | None = None
+    ) -> None:
+        """``cut`` is the number of a call that ends well, and how its answer is cut off."""
+        self._ledger, self._points, self._cut = ledger, points, cut
+        self.ended = 0  # calls that ended well
         self._root = os.fspath(root).encode() if root is not None else b""
 
     async def open(self) -> None:
@@ -156,6 +172,10 @@ class Watching:
         digest, plain = self._packed(output)
         self._ledger.add(End(*where, digest, output if plain else None, plain))
         self._points.pass_by(f"after call {ctx.step}")
+        self.ended += 1
+        if self._cut is not None and self.ended == self._cut[0]:
+            self._ledger.add(Cut(*where, tool.spec.name))
+            raise ConnectionResetError(CUT_OFF) if self._cut[1] == "reset" else RuntimeError(CUT_OFF)
         return output
 
     def _packed(self, value: Any) -> tuple[str, bool]:
@@ -165,11 +185,6 @@ class Watching:
         except (TypeError, ValueError, RecursionError):
             data, plain = repr(value).encode(), False
         return digest_of(data.replace(self._root, b"~") if self._root else data), plain
-
-
-def watching(ledger: Ledger, points: Points, root: Path | None = None) -> Executor:
-    """An executor that calls tools where they are, and writes each call down."""
-    return Watching(ledger, points, root)
 
 
 def calls_of(lines: Sequence[Line], run: str, step: str, attempt: int) -> tuple[Call | None, End | None]:
