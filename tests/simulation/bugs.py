@@ -16,12 +16,16 @@ import msgspec
 from rerail.adapters.stores.memory import MemoryStore
 from rerail.core import afford, decide, fold, state, verdict
 from rerail.core import events as ev
+from rerail.core.outcome import Certainty, Saw
 from rerail.core.plan import Effect
 from rerail.core.reserve import Need
 from rerail.core.state import State
 from rerail.core.track import Phase
 from rerail.engine import engine, files, loop, outputs, perform, today
-from rerail.engine.loop import RunLoop
+from rerail.engine.calls import Calls
+from rerail.engine.lease_term import LeaseTerm
+from rerail.engine.looks import Patience
+from rerail.engine.loop import Predecessor, RunLoop
 from rerail.engine.perform import Deadlines, Performer
 
 Patch = Any
@@ -47,8 +51,8 @@ def calls_before_the_intent_is_durable(patch: Patch) -> None:
 def a_lost_answer_is_taken_for_a_failure(patch: Patch) -> None:
     found = perform.from_exception
 
-    def explicit(error: Any, patterns: Any) -> Any:
-        return replace(found(error, patterns), lost=False)
+    def explicit(error: Any, patterns: Any, errors: Any = "") -> Any:
+        return replace(found(error, patterns, errors), certainty=Certainty.NOT_DONE)
 
     patch.setattr(perform, "from_exception", explicit)
 
@@ -76,10 +80,11 @@ def the_store_does_not_look_at_fences(patch: Patch) -> None:
 
 @bug
 def nobody_looks_at_the_lease_after_a_stall(patch: Patch) -> None:
-    async def sure(self: RunLoop) -> None:
+    async def sure(*_: Any) -> None:
         return None
 
     patch.setattr(RunLoop, "_hold", sure)
+    patch.setattr(Performer, "_hold", sure)
 
 
 @bug
@@ -116,10 +121,10 @@ def needs_are_not_waited_for(patch: Patch) -> None:
 def concurrency_has_no_limit(patch: Patch) -> None:
     calls = decide._calls
 
-    def unbounded(of: State, tools: Any, left: Any = None) -> Any:
+    def unbounded(of: State, tools: Any, now: float, left: Any = None) -> Any:
         kept, of.policy = of.policy, msgspec.structs.replace(of.policy, concurrency=0)
         try:
-            return calls(of, tools, left)
+            return calls(of, tools, now, left)
         finally:
             of.policy = kept
 
@@ -338,6 +343,128 @@ def a_gate_goes_on_showing_what_was(patch: Patch) -> None:
             self.unshown[track.n] = track
 
     patch.setattr(State, "unshow", never)
+
+
+@bug
+def absence_is_believed_at_once(patch: Patch) -> None:
+    """One look that finds nothing is enough (V8)."""
+    patch.setattr(Calls, "_patience", lambda *_: Patience())
+
+
+@bug
+def a_later_refusal_settles_what_was_lost(patch: Patch) -> None:
+    """*Not done* is said of one call, and taken for a word about all (X4)."""
+    came = fold._came_to
+
+    def settled(of: State, track: Any, call: Any, event: ev.StepFailed, at: float) -> None:
+        if not event.lost and track.effects is not None:
+            track.effects.lost = track.effects.acting = False
+        came(of, track, call, event, at)
+
+    patch.setattr(fold, "_came_to", settled)
+
+
+@bug
+def who_is_silent_is_dead(patch: Patch) -> None:
+    """A frozen process goes on with its calls (E11)."""
+    lost = today.Today._lost
+    patch.setattr(today.Today, "_lost", lambda self, track, _: lost(self, track, Predecessor.DEAD))
+
+
+@bug
+def a_fence_refuses_nothing(patch: Patch) -> None:
+    """A replaced owner is told that it may act (E11)."""
+    patch.setattr(LeaseTerm, "require", lambda _: None)
+
+
+@bug
+def a_thread_ends_with_its_timeout(patch: Patch) -> None:
+    """Nothing waits for a thread that goes on when its call was cancelled (V8)."""
+    runs = perform.Launch.runs
+    ended = property(lambda launch: "loop" if (found := runs.__get__(launch)) == "thread" else found)
+    patch.setattr(perform.Launch, "runs", ended)
+
+
+@bug
+def a_repeat_has_a_key_of_its_own(patch: Patch) -> None:
+    """The service cannot tell that it is a repetition (E2)."""
+    made = Calls._context
+
+    def other(self: Calls, track: Any, attempt: int, args: Any, *more: Any) -> Any:
+        ctx = made(self, track, attempt, args, *more)
+        ctx.key = f"{ctx.key}-{attempt}"
+        return ctx
+
+    patch.setattr(Calls, "_context", other)
+
+
+@bug
+def a_repeat_has_other_arguments(patch: Patch) -> None:
+    """A call whose answer was lost is repeated with what its inputs are now (E2)."""
+
+    def other(self: Calls, track: Any, call: Any) -> Any:
+        return {"again": track.attempt}, False
+
+    patch.setattr(Calls, "_same_args", other)
+
+
+@bug
+def a_skip_settles_a_doubt(patch: Patch) -> None:
+    """An optional step in doubt is called again by a retry (E3)."""
+    folded = fold._step_skipped
+
+    def settled(of: State, event: ev.StepSkipped, at: float) -> None:
+        folded(of, event, at)
+        if (track := of.tracks.get(event.step)) is not None:
+            of.settle_effect(track, None)
+
+    patch.setitem(fold.FOLDS, ev.StepSkipped, settled)
+
+
+@bug
+def partly_done_is_not_done(patch: Patch) -> None:
+    """A look that found a part of the effect is taken for one that found nothing (V8)."""
+    case = fold._case
+
+    def absent(track: Any, call: Any, saw: Saw, at: float, **more: Any) -> Any:
+        return case(track, call, Saw.ABSENT if saw is Saw.PARTIAL else saw, at, **more)
+
+    patch.setattr(fold, "_case", absent)
+
+
+@bug
+def the_latest_probe_is_the_baseline(patch: Patch) -> None:
+    """What an earlier attempt did counts as there before (V8)."""
+    intended = fold._intended
+
+    def latest(of: State, track: Any, call: ev.StepStarted, at: float) -> None:
+        intended(of, track, call, at)
+        if track.effects is not None and call.probed:
+            track.effects.before = call.before
+
+    patch.setattr(loop, "baseline", lambda *_: None)
+    patch.setattr(fold, "_intended", latest)
+
+
+@bug
+def a_part_after_a_success_is_repeated_under_the_key(patch: Patch) -> None:
+    """Found by the simulation itself (V8, E2)."""
+    patch.setattr(fold, "_seen_before", lambda event: Saw.UNKNOWN if event.looks else Saw.NONE)
+
+
+@bug
+def what_stands_in_for_a_doubt_is_done_again(patch: Patch) -> None:
+    """Found by the simulation itself: its inputs changed while its call was under way (E3)."""
+    settle = State.settle
+
+    def again(self: State, track: Any, result: Any) -> None:
+        redo = track.redo
+        settle(self, track, result)
+        if redo and track.id in self.unsettled:
+            track.again = True
+            self.move(track, Phase.PENDING)
+
+    patch.setattr(State, "settle", again)
 
 
 class _AnyDigest(str):

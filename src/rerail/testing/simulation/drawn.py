@@ -46,6 +46,7 @@ def draw_plan(dice: Dice, most: int = 8) -> Plan:
                 timeout=dice.pick(None, 60.0),
                 priority=dice.number(3) - 1,
                 confirm=dice.chance(5),
+                on_doubt=dice.pick("", "", "wait", "fail"),
             )
         )  # fmt: skip
     return Plan("simulated", tuple(steps))

@@ -13,6 +13,7 @@ from rerail.core.policy import Policy, Rung
 from rerail.core.state import State
 from rerail.core.track import MET, WORTH, Phase, Standing, Track, same_inputs, signature
 from rerail.core.verdict import statistics, status_of, verdict
+from rerail.testing.simulation import effects
 
 ROTTEN = "not what it was"  # what a content says that went bad
 NEAR = 1e-6  # sums of costs that differ by less are the same
@@ -38,6 +39,13 @@ LAWS = {
     "fenced": "nobody calls for a run that somebody else has had for a second",
     "patient": "a tool that asked for time is not called before",
     "once": "what must not happen twice happens twice only where a person said so",
+    "settled": "a `once` call follows a lost one only after its settled absence, under its key in time, or on a "
+    "person's word; a later *not done* settles nothing",
+    "patience": "absence is believed only once `settle` has passed since the call was over, and then it is true",
+    "under way": "no `once` call begins while an earlier one of its step is at work",
+    "partial": "after a look that found a part of the effect, no `once` call is made but on a person's word",
+    "doubt": "while a doubt is open nothing calls its step",
+    "owned": "no fenced tool of a replaced owner has its effect",
     "acknowledged": "what was acknowledged stays, in its order",
     "fences": "a later owner's events never come before an earlier owner's",
     "truthful": "a step that succeeded was really answered so, with that output, and met its check",
@@ -302,6 +310,7 @@ def check_life(life: Any, records: list[ev.Record]) -> str:
     if limit and not life.asked:  # a call that a person does without ends a moment later
         _hold("bounded", all(most <= limit for most in truth.most_at_once.values()), truth.most_at_once)
     _hold("once", not (again := really_again(records, truth)), again[:3])
+    _check_effects(life, records)
     _hold("agreed", not (unasked := not_agreed(records, truth)), unasked[:3])
     state = check_history(records, Policy(), people=True)
     if (cap := life.settings.run.max_cost) is not None:
@@ -312,6 +321,22 @@ def check_life(life: Any, records: list[ev.Record]) -> str:
     _check_honest(state)
     rest = state.rest
     return str(rest.status) if rest is not None else "?"
+
+
+def _check_effects(life: Any, records: list[ev.Record]) -> None:
+    """What must hold of effects that must not happen twice, by the history and by the truth."""
+    world, times = life.world, life.store.times
+    found = {
+        "settled": effects.repeated_unsettled(records),
+        "doubt": effects.called_in_doubt(records),
+        "partial": effects.repeated_partial(records),
+        "under way": effects.made_meanwhile(records, world, times, life.died),
+        "owned": effects.acted_unowned(world.truth, world),
+    }
+    if not life.jumped:  # a clock that was set forward makes waits shorter than they were
+        found["patience"] = effects.believed_early(records, world) or effects.absent_wrongly(records, world, times)
+    for law, broken in found.items():
+        _hold(law, not broken, broken[:3])
 
 
 def _check_prices(records: list[ev.Record], world: Any) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 from rerail.core import events as ev
 from rerail.core.codec import decode
 from rerail.core.fold import fold
-from rerail.core.plan import Plan
+from rerail.core.plan import Plan, When
 from rerail.errors import PlanError, Refused, RerailError
 from rerail.settings import Settings
 from rerail.testing.simulation.dice import Dice
@@ -37,7 +37,7 @@ ROUNDS = 200  # of looking after a run once it is calm
 AT_REST = ("completed", "failed", "cancelled")
 BEFALLS = (
     "nothing", "person", "person", "person", "person", "dies_now", "dies_before", "dies_after", "stops", "naps",
-    "outage", "unsure", "jump", "rots", "taken", "visitor",
+    "outage", "unsure", "jump", "rots", "taken", "visitor", "upstream", "upstream", "cut_short",
 )  # fmt: skip
 
 WISHES = (
@@ -98,6 +98,7 @@ class Life:
         self.world.natures = {name: draw_nature(dice) for name in [*tool_names(self.plan), EXTRA]}
         self.world.thawed, self.world.renewed = self.thawed, self.renewed
         self.processes: list[Process] = []
+        self.died: dict[int, float] = {}  # process → when
         self.facts: Counter[str] = Counter()
         self.over = False
         self.jumped = False
@@ -139,6 +140,7 @@ class Life:
         """It is gone, in the middle of whatever it did."""
         if not process.way.faults.dead:
             process.way.faults.dead = True
+            self.died[process.number] = asyncio.get_running_loop().time()
             self.facts["deaths"] += not self.over
             current = asyncio.current_task()
             for task in list(process.tasks):
@@ -244,6 +246,10 @@ class Life:
             case "jump":
                 process.clock.jump(dice.pick(-5.0, 5.0, -4000.0, 100.0, 10**6))
                 self.jumped = True
+            case "upstream":
+                await self.renew_upstream(process)
+            case "cut_short":
+                await self.cut_short(process)
             case "taken":
                 other = self.begin_process()
                 await self.within(other, other.engine.open())
@@ -318,6 +324,29 @@ class Life:
         self.asked = True
         if await self.ask(process, wish):
             self.facts["wishes granted"] += 1
+
+    async def renew_upstream(self, process: Process) -> None:
+        """A person agrees to a gate, and something that its call is made from is done again."""
+        state = fold(RUN, await self.records())
+        gated = [track for track in state.tracks.values() if track.step.confirm and track.needs]
+        if not gated:
+            return
+        track, self.asked = self.dice.pick(*gated), True
+        if track.n in state.gates:
+            await self.ask(process, process.engine.confirm(RUN, track.id))
+        need = self.dice.pick(*track.needs)[0]
+        if await self.ask(process, process.engine.begin_retry(RUN, [need.id], force=True)):
+            self.facts["renewed above a gate"] += 1
+
+    async def cut_short(self, process: Process) -> None:
+        """A person cancels the run while it cleans up after a failure."""
+        for _ in range(20):
+            running = fold(RUN, await self.records()).running.values()
+            if any(when is When.FAILURE for track in running for _, when in track.needs):
+                self.asked = True
+                self.facts["cancelled while cleaning up"] += await self.ask(process, process.engine.cancel(RUN))
+                return
+            await asyncio.sleep(2)
 
     async def calm_down(self) -> None:
         """Nothing goes wrong any more: the run comes to rest, with somebody to answer its questions."""

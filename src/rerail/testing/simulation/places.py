@@ -34,11 +34,13 @@ class SharedStore(MemoryStore):
         self.intents: set[tuple[str, int]] = set()
         self.fences: list[int] = []  # of each append, in order
         self.claims: list[tuple[int, float]] = []  # the fence of each claim, and when
+        self.times: list[float] = []  # when each event was on record, by the loop's clock
 
     async def append(self, batch: Batch) -> None:
         """As ever; and what is on record from now on is noted."""
         await super().append(batch)
         self.fences.append(batch.fence)
+        self.times += [asyncio.get_running_loop().time()] * len(batch.rows)
         for _, data in batch.rows:
             if b'"step_started"' in data:
                 event = decode(data)
