@@ -74,6 +74,22 @@ def test_no_crash_point_reached_is_no_pass(place: Place, here: Here) -> None:
     assert (found["ok"], found["tested"], found["tried"], found["not_reached"]) == (False, False, 0, 1)
 
 
+def test_a_tool_that_is_not_safe_when_its_answer_is_cut_off_is_told(place: Place, here: Here) -> None:
+    """X4, T4: three words for three harms, in both languages; a doubled effect is exit code 1."""
+    (place.folder / "more.py").write_text(
+        "import rerail\n\n\n@rerail.tool(effect='once', errors='not_done')\ndef wire() -> int:\n    return 1\n\n\n"
+        "@rerail.tool(effect='once')\ndef letter() -> int:\n    return 2\n"
+    )
+    plan = place.plan({"id": "a", "tool": "wire"}, {"id": "b", "tool": "letter", "needs": ["a"]})
+    words = ("crashtest", plan, "--tools", "more.py", "--yes", "--set", "retry.backoff_base=0.01", "--points", "4")
+    words += ("--set", "reflection.max_step_retries=1")
+    done = here(*words, "--lang", "zh", code=1)
+    assert "被切断的答复造成了损害" in done.out and "重复：效果发生后又被调用" in done.out
+    assert "存疑：需要人来回答" in done.out and "idempotent_for" in done.out
+    found = here(*words, "--json", code=1).json
+    assert (found["different"], found["cut_off"]["doubled"], found["cut_off"]["doubt"]) == (0, ["wire"], ["letter"])
+
+
 def test_nobodys_tools_are_called_without_their_word(place: Place, here: Here) -> None:
     """T4: no terminal and no --yes: refused, before anything is called."""
     done = here("crashtest", place.plan(OK), "--tools", "toolbox.py", "--json", code=2)

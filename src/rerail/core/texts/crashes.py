@@ -112,8 +112,8 @@ CRASHES: dict[str, dict[str, str]] = {
     "cli.crash.cut.safe": {"en": "safe", "zh": "安全"},
     "cli.crash.cut.doubled": {"en": "DOUBLED: called again after its effect", "zh": "重复：效果发生后又被调用"},
     "cli.crash.cut.wrong": {
-        "en": "WRONG: the run says success and does not count the effect",
-        "zh": "误报：执行报告成功，却没有计入该效果",
+        "en": "WRONG: the run does not count the effect, and names no doubt",
+        "zh": "误报：执行没有计入该效果，也没有提出疑问",
     },
     "cli.crash.cut.doubt": {"en": "in doubt: a person is asked", "zh": "存疑：需要人来回答"},
     "cli.crash.cut.unfinished": {"en": "did not come to an end: {n:run|runs}", "zh": "没有结束的执行：{n}"},

@@ -26,7 +26,7 @@ class Came(StrEnum):
 
     SAFE = "safe"  # the effect was found, or the call may be repeated and was
     DOUBLED = "doubled"  # a `once` tool was called again after its effect
-    WRONG = "wrong"  # the run says success, and neither counts the effect nor names a doubt
+    WRONG = "wrong"  # the run, whatever it says of itself, neither counts the effect nor names a doubt
     DOUBT = "doubt"  # a person was asked
 
 
@@ -66,7 +66,7 @@ def _came(cut: Cut, seen: Evidence) -> Came:
     ended = result.steps[cut.step].status if cut.step in result.steps else ""
     stood_in = any(isinstance(r.event, ev.Recovered) and r.event.step == cut.step for r in seen.records(cut.run))
     counted = ended == Status.SUCCEEDED or (ended == Status.DEGRADED and not stood_in)
-    return Came.WRONG if once and result.success and not counted else Came.SAFE
+    return Came.WRONG if once and not counted else Came.SAFE
 
 
 def _once(cut: Cut, seen: Evidence) -> bool:
