@@ -423,13 +423,20 @@ class Stopping(MemoryStore):
             await asyncio.sleep(5)
 
 
+class Awake(VirtualClock):
+    """A clock by which a process can tell for how long it was stopped."""
+
+    def uptime(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
 def test_nothing_is_called_by_one_who_woke_up_too_late() -> None:
-    """T7, E1: between the acknowledged intent and the call the process was stopped: the lease is looked at again."""
+    """T7, E1, E11: between the acknowledged intent and the call the process was stopped: the lease is looked at again."""
     world = World(a=[{"n": 1}])
     plan = {"steps": [{"id": "a", "tool": "a"}]}
 
     async def main() -> None:
-        async with world.engine(plan, store=Stopping(), clock=VirtualClock()) as engine:
+        async with world.engine(plan, store=Stopping(), clock=Awake()) as engine:
             with pytest.raises(StoreError, match="took run"):
                 await engine.run(plan)
 
