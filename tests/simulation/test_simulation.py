@@ -64,7 +64,10 @@ def patched() -> Iterator[pytest.MonkeyPatch]:
 RARE = (
     "clean_up_that_ran_runs_after_a_clean_start", "damaged_contents_are_believed",
     "a_new_plan_forgets_what_tools_asked_for", "a_new_plan_brings_back_what_a_person_skipped",
-    "what_a_call_may_have_cost_dies_with_its_process",
+    "what_a_call_may_have_cost_dies_with_its_process", "a_yes_ahead_is_good_for_hints",
+    "a_yes_is_good_for_every_time", "who_is_silent_is_dead", "a_thread_ends_with_its_timeout",
+    "a_part_after_a_success_is_repeated_under_the_key", "a_later_refusal_settles_what_was_lost",
+    "a_fence_refuses_nothing", "the_latest_probe_is_the_baseline", "what_stands_in_for_a_doubt_is_done_again",
 )  # fmt: skip
 
 
