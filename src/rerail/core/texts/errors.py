@@ -93,6 +93,10 @@ ERRORS: dict[str, dict[str, str]] = {
         "en": "not called: this process may not own the run any more; its lease was last confirmed {seconds} s ago",
         "zh": "没有调用：本进程可能已不再拥有该任务；租约最近一次确认是在 {seconds} 秒前",
     },
+    "error.KEY_LAPSED": {
+        "en": "not called: the service may have forgotten the idempotency key by now",
+        "zh": "没有调用：服务此时可能已忘记幂等键",
+    },
     "error.VERIFY_FAILED": {
         "en": "reported success, but verify did not find the effect",
         "zh": "报告成功，但 verify 没有找到效果",
