@@ -625,6 +625,25 @@ def test_e2_after_that_time_the_doubt_is_a_persons() -> None:
     assert (result.status, result.in_doubt, len(made)) == ("waiting", ("a",), 1)
 
 
+def test_e2_a_process_that_naps_before_a_repeat_does_not_make_it_after_the_key_is_forgotten() -> None:
+    """E2: the key was known when the repeat was decided, and is forgotten when the call would be made."""
+    tool, made = charging(RuntimeError("after the effect"), {"id": 1}, idempotent_for=50.0)
+
+    class Napping(MemoryStore):
+        async def append(self, batch: Any) -> None:
+            await super().append(batch)
+            if any(b'"step_started"' in data and b'"attempt":2' in data for _, data in batch.rows):
+                await asyncio.sleep(100)
+
+    async def main() -> None:
+        async with Engine(Napping(), [tool], QUICK, clock=VirtualClock()) as engine:
+            result = await engine.run({"steps": [{"id": "a", "tool": "charge"}]})
+            assert (result.status, result.in_doubt, len(made)) == ("waiting", ("a",), 1)
+            assert result.steps["a"].error["code"] == "KEY_LAPSED"
+
+    virtual_run(main)
+
+
 def test_e2_a_tool_that_cannot_send_its_key_may_not_declare_it() -> None:
     """E2: a function without `ctx`, a command without `{key}`; a step may not say it for them."""
     with pytest.raises(ValueError, match="idempotency key"):

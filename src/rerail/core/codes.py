@@ -61,6 +61,7 @@ ALL: dict[str, Code] = {
         Code("CHECK_FAILED", "The output does not meet the step's or the tool's check.", _O),
         Code("VERIFY_FAILED", "The tool reported success, but verify did not find the effect.", _O),
         Code("IN_DOUBT", "Whether the effect of a `once` call happened is unknown, and `on_doubt` is `fail`.", _X),
+        Code("KEY_LAPSED", "The service may have forgotten the idempotency key; the tool was not called again.", _T),
         Code("OWNER_LOST", "The process may not own the run any more; the tool was not called.", _T),
         Code("EXIT_STATUS", "The command ended with a non-zero exit status."),
         Code("HTTP_STATUS", "The HTTP response carries an error status."),

@@ -135,6 +135,9 @@ class Calls:
         launch.term, launch.hold = self._term, self._hold
         if launch.verifiable:
             launch.patience = self._patience(track, spec, effect)
+        effects, call = track.effects, track.call
+        if effects is not None and effects.lost and not effects.rerun and call is not None and call.idempotent_for:
+            launch.key_until = effects.key_at + call.idempotent_for
         if step.produces:
             launch.workspace = self._workspace()
             launch.leftover = track.call.staged if track.call is not None else ""

@@ -74,6 +74,7 @@ class Launch(msgspec.Struct, eq=False):
     files: dict[str, Seen] | None = None  # what it left in the workspace
     reserves: Need = FREE  # what it may spend, in a run with a cap
     made: bool = False  # the tool may have been called
+    key_until: float = 0.0  # when the service forgets the key that a lost call is repeated under; 0: it is no such call
 
     @property
     def runs(self) -> Runs:
@@ -210,6 +211,8 @@ class Performer:
                 await self._put_aside(launch, launch.workspace)
             if launch.term is not None and not launch.term.is_current:
                 await self._hold(launch, launch.term)
+            if launch.key_until and self.clock.now() >= launch.key_until:
+                raise NotDone(ToolError(say("error.KEY_LAPSED"), "KEY_LAPSED", Category.TRANSIENT))
             launch.made = True
             if elsewhere is not None:
                 output = await self._away(launch, elsewhere)

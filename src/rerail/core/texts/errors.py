@@ -105,6 +105,10 @@ ERRORS: dict[str, dict[str, str]] = {
         "en": "not done: the call is over, so nothing may act for it any more",
         "zh": "没有执行：调用已结束，不得再为其生效",
     },
+    "error.KEY_LAPSED": {
+        "en": "not called: the service may have forgotten the idempotency key by now",
+        "zh": "没有调用：服务此时可能已忘记幂等键",
+    },
     "error.VERIFY_FAILED": {
         "en": "reported success, but verify did not find the effect",
         "zh": "报告成功，但 verify 没有找到效果",

@@ -34,6 +34,7 @@ class Watched:
     call: ev.StepStarted | None = None  # the latest
     began: float = 0.0  # when its key was first used
     running: bool = False
+    succeeded: int = 0  # the latest attempt that did: what it had done counts as there before
 
     def settle(self) -> None:
         """Nothing is open any more."""
@@ -51,8 +52,9 @@ def watched(records: list[ev.Record]) -> Iterator[tuple[ev.Record, Watched]]:
         if step:
             yield record, known
         if isinstance(event, ev.StepStarted):
-            same = known.call is not None and (known.call.tool, _args(known.call)) == (event.tool, _args(event))
-            if not (same and known.lost):
+            before = known.call
+            same = before is not None and (before.tool, _args(before)) == (event.tool, _args(event))
+            if not same or (before is not None and before.attempt == known.succeeded):
                 known.began = record.at
             known.call, known.running, known.word = event, True, False
         elif isinstance(event, ev.StepFailed) and event.called:
@@ -61,7 +63,7 @@ def watched(records: list[ev.Record]) -> Iterator[tuple[ev.Record, Watched]]:
         elif isinstance(event, ev.StepVerified):
             _verified(known, event, record.at)
         elif isinstance(event, ev.StepSucceeded):
-            known.running = False
+            known.running, known.succeeded = False, event.attempt
             known.settle()
         elif isinstance(event, ev.Reflected | ev.StepSkipped) and known.lost:
             chosen = event.rung if isinstance(event, ev.Reflected) else Rung.SKIP
@@ -72,6 +74,8 @@ def watched(records: list[ev.Record]) -> Iterator[tuple[ev.Record, Watched]]:
                 if open_ is not None and open_.lost and on.get("for") != "confirm":
                     open_.doubt = True
         elif isinstance(event, ev.Acted) and event.action == "resolve":
+            if event.outcome == "succeeded" and known.call is not None:
+                known.succeeded = known.call.attempt
             known.settle() if event.outcome != "rerun" else _wanted(known)
         for anew in getattr(getattr(event, "course", None), "fresh", ()):
             steps.pop(anew, None)
@@ -89,6 +93,7 @@ def _verified(known: Watched, event: ev.StepVerified, at: float) -> None:
     """A look that nothing was waited for, because the key covers the call, settles no absence."""
     covered = bool(known.lost) and known.call is not None and _in_time(known, known.call, at)
     if event.effect == "there" or (event.effect == "absent" and not known.acting and not covered):
+        known.succeeded = event.attempt if event.effect == "there" else known.succeeded
         known.settle()
     elif event.effect == "partial" and known.call is not None and known.call.effect is ONCE:
         known.partial = True
@@ -161,11 +166,13 @@ def absent_wrongly(records: list[ev.Record], world: Any, times: list[float]) -> 
         )
         if not denied or known.call is None or known.call.effect is not ONCE:
             continue
-        if known.lost and (_in_time(known, known.call, record.at) or known.acting):
-            continue
+        covered = known.lost and (_in_time(known, known.call, record.at) or known.acting)
+        if covered and isinstance(event, ev.StepVerified):
+            continue  # nothing was waited for, and nothing follows from it
         key = keys.get((known.call.step, known.call.attempt))
         by = times[record.seq - 1] - NEAR
-        done = [call for call in world.truth.calls if call.key == key and call.effect and call.effect_at <= by]
+        same = (call for call in world.truth.calls if call.key == key and call.attempt > known.succeeded)
+        done = [call for call in same if call.effect and call.effect_at <= by]
         if key is not None and done:
             bad.append((known.call.step, known.call.attempt, done[0].attempt))
     return bad

@@ -15,5 +15,5 @@ def draw_nature(dice: Dice) -> Nature:
         verifiable=dice.pick(False, True, True), lag=lag, settle=settle,
         runs=dice.pick("loop", "loop", "thread", "request"), fenced=dice.chance(3),
         idempotent_for=dice.pick(None, None, None, 3600.0, 50.0), shaky=dice.chance(4),
-        counts=dice.chance(4) and not lag,
+        counts=dice.chance(2) and not lag,
     )  # fmt: skip
