@@ -431,7 +431,7 @@ class Awake(VirtualClock):
 
 
 def test_nothing_is_called_by_one_who_woke_up_too_late() -> None:
-    """T7, E1, E11: between the acknowledged intent and the call the process was stopped: the lease is looked at again."""
+    """T7, E1, E11: between the acknowledged intent and the call the process was stopped: the lease is asked for."""
     world = World(a=[{"n": 1}])
     plan = {"steps": [{"id": "a", "tool": "a"}]}
 

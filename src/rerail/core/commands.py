@@ -263,6 +263,7 @@ def resolve_succeeded(
     track = _track(state, step)
     status, _ = status_of(state, track)
     lost = track.phase is Phase.SUCCEEDED and track.result is not None and track.result.hole
+    lost = lost or (step in state.unsettled and track.phase is Phase.SUCCEEDED)  # a value stands in for the answer
     if track.phase in (Phase.SUCCEEDED, Phase.RUNNING) and not lost:  # an output that was lost may be supplied
         raise Refusal(
             "STEP_ENDED" if track.phase is Phase.SUCCEEDED else "STEP_NOT_WAITING",
@@ -282,7 +283,7 @@ def resolve_failed(state: State, step: str, by: str) -> list[Event]:
     track = _in_doubt(state, step)
     error = _said_no("RESOLVED_FAILED", by)
     acted = ev.Acted("resolve", by, step, outcome="failed")
-    if track.phase is not Phase.DOUBT:
+    if track.phase in (Phase.SUCCEEDED, Phase.SKIPPED, Phase.FAILED):
         return [*_reopened(state, [], by, "resolve"), acted]
     return [acted, ev.StepFailed(step, track.attempt, error, called=False), *_reopened(state, [], by, "resolve")]
 

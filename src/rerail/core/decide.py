@@ -175,6 +175,7 @@ def _kept(state: State, track: Track) -> Event | None:
 
 
 LOOK_FRESH = 0.1  # seconds for which what a look found holds; older ones are asked again before a call is repeated
+LOOK_KEPT = 60.0  # the same for a look that was made for the call: a graph may set the pace between the two
 
 
 def _calls(state: State, tools: Tools, now: float, left: Allowance | None = None) -> list[Action]:
@@ -226,8 +227,18 @@ def _before_repeat(state: State, tools: Tools, track: Track, now: float) -> Acti
         return None
     if effects.lost and not track.is_covered(now):
         return Note(tuple(lapsed(state, tools, track, now)))
-    stale = effects.looked_at >= 0 and not 0 <= now - effects.looked_at <= LOOK_FRESH
-    return Look(track.id, track.attempt) if call.verifiable and stale else None
+    if not call.verifiable or effects.looked_at < 0 or _is_another(state, track):
+        return None
+    fresh = LOOK_KEPT if effects.cleared else LOOK_FRESH
+    return None if 0 <= now - effects.looked_at <= fresh else Look(track.id, track.attempt)
+
+
+def _is_another(state: State, track: Track) -> bool:
+    """Whether the next call is not the one before: its effect would be another one, and no look at that one tells."""
+    effects, call, heal = track.effects, track.call, track.heal
+    if effects is None or call is None or effects.lost:
+        return False
+    return effects.redefined or state.tool_of(track) != call.tool or (heal is not None and heal.args is not None)
 
 
 def _free(state: State, tools: Tools, started: dict[str, int], left: Allowance | None) -> Callable[[str], bool] | None:

@@ -319,10 +319,12 @@ def _step_verified(state: State, event: ev.StepVerified, at: float) -> None:
     track = state.current(event.step, event.attempt, Phase.DOUBT, PENDING)
     if track is None or track.call is None or (track.phase is PENDING and track.effects is None):
         return
-    call, saw = track.call, Saw(event.effect)
+    call, saw, repeats = track.call, Saw(event.effect), track.phase is PENDING
+    unsure = False
     if track.effects is not None:
-        track.effects.looked_at = at
-    what = follows(_case(track, call, saw, at, output=not event.hole))
+        track.effects.looked_at, track.effects.cleared = at, repeats and saw is Saw.ABSENT
+        unsure = repeats and saw is Saw.UNKNOWN and track.effects.ever_lost  # it was absent, and may have shown since
+    what = follows(_case(track, call, saw, at, lost=unsure, output=not event.hole))
     if not event.looks and saw is Saw.THERE:
         what = Follows.SUCCEED  # so said versions that looked once
     if what is not Follows.SUCCEED:

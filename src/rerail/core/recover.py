@@ -119,7 +119,8 @@ def _same_key(case: Case) -> list[Event]:
     """An effect that may have happened: the same call under the same key while the service knows it, else doubt."""
     if case.error.code == "IN_DOUBT":
         return [_reflected(case, Rung.FAIL)]
-    taken = _retry(case) if case.track.is_covered(case.now) and not case.state.stopped else None
+    stuck = case.track.heal is not None and case.track.heal.before > MAX_BEFORE  # no call is made: it would never end
+    taken = _retry(case) if case.track.is_covered(case.now) and not (case.state.stopped or stuck) else None
     return [_reflected(case, Rung.DOUBT)] if taken is None else [_reflected(case, Rung.RETRY), *taken]
 
 
@@ -314,7 +315,7 @@ def _retry(case: Case) -> Taken:
     reserve = sum(name in case.tools for name in _untried(case)) if spares else 0
     if case.used + reserve >= case.retries or track.call is None:
         return None
-    if case.reflection.category not in (Category.TRANSIENT, Category.UNKNOWN):
+    if case.reflection.category not in (Category.TRANSIENT, Category.UNKNOWN) and not case.lost:
         key = (track.call.tool, case.state.signature(track), case.error.message[:500])
         if track.heal is not None and track.heal.tried.get(key, 0) >= 2:
             case.refuse(say("reason.same_twice"))

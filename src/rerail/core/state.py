@@ -17,7 +17,7 @@ from typing import Any
 from rerail.core import events as ev
 from rerail.core.codes import Category
 from rerail.core.events import Course
-from rerail.core.plan import Effect, Step, When, full_needs
+from rerail.core.plan import Effect, Step, When, definition, full_needs
 from rerail.core.policy import Policy
 from rerail.core.refs import Names, Template, compile_args
 from rerail.core.reserve import Largest, Reserved
@@ -408,6 +408,8 @@ class State:
                 self._unlink(track)
                 self.ready.discard(track)
                 track.place = NOWHERE if track.place is READY else track.place
+                if track.effects is not None and definition(step) != definition(track.step):
+                    track.effects.redefined = True
                 track.step, track.template = step, None
                 self.unshow(track)
                 track.order = (-step.priority, track.n)

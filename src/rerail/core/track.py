@@ -176,7 +176,8 @@ class EffectState:
     """
 
     __slots__ = (
-        "acting", "before", "ever_lost", "key_at", "looked_at", "lost", "probed", "rerun", "settles_at", "signature",
+        "acting", "before", "cleared", "ever_lost", "key_at", "looked_at", "lost", "probed", "redefined",
+        "rerun", "settles_at", "signature",
     )  # fmt: skip
 
     def __init__(self, signature: str, at: float) -> None:
@@ -189,6 +190,8 @@ class EffectState:
         self.acting = False  # and may have it yet, whatever is found absent
         self.settles_at = 0.0  # when the latest call was over; absence counts from there
         self.looked_at = -1.0  # when the effect was last looked for; before 0: nothing to look for
+        self.cleared = False  # that was right before the next call, and found nothing
+        self.redefined = False  # the step is another one by now
         self.rerun = False  # a person wants the same call again, without a look
 
 

@@ -166,7 +166,8 @@ def doubts_of(state: State) -> tuple[str, ...]:
     """The steps whose effect only a person can tell, in plan order (E3)."""
     if not state.doubts and not state.unsettled:
         return ()
-    settled = (Phase.PENDING, Phase.RUNNING, Phase.BACKOFF, Phase.HURT)  # a call under the same key is under way
+    going_on = (Phase.PENDING, Phase.RUNNING, Phase.BACKOFF, Phase.HURT)  # a call under the same key is under way
+    settled = () if state.stopped or state.rest is not None else going_on
     open_ = {name for name, track in state.unsettled.items() if track.phase not in settled}
     return tuple(
         track.id

@@ -39,7 +39,7 @@ from rerail.engine.keeping import (
     left_behind,
     to_back_up,
 )
-from rerail.engine.loop import Ended, Host, RunLoop
+from rerail.engine.loop import Ended, Host, Predecessor, RunLoop
 from rerail.engine.notices import Notices
 from rerail.engine.owner import RENEW_EVERY, is_arriving
 from rerail.engine.pace import Pace
@@ -763,9 +763,12 @@ class Engine(Foreseer):
             return await self._resume_live(run, await self._found_alive(run, refused), by or self._by)
         try:
             self._refuse_resume(loop.state)
-            self._need_tools(loop.state)
+            if loop.predecessor is not Predecessor.SILENT:
+                self._need_tools(loop.state)
+            # What is known of the calls of an owner that fell silent would be lost with the lease (E11): first that.
             loop.note(*self._today.mending(loop.state, by or self._by, loop.predecessor, resumed=True))
             await loop.commit()
+            self._need_tools(loop.state)
             await cleared(self._host, loop.state)  # whoever was to do it may have been killed before
             above = await self._above(loop.state)
         except BaseException:  # cancelled, too: else it would stay in our name, and nobody would drive it

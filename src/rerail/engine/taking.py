@@ -195,8 +195,8 @@ class Taker(Reader):
                     told = True
                 await asyncio.sleep(WATCH_EVERY)
                 continue
-            if self._lost(head, but=1):  # this very attempt counts as well
-                return await self._take_over(run, head), Predecessor.LEFT
+            if self._lost(head, but=1):  # this very attempt counts as well; what was before it is not known
+                return await self._take_over(run, head), Predecessor.SILENT
             if head.status not in AT_REST and run not in self._noting:
                 if take_over and is_silent(head, clock.now()):
                     return await self._take_away(run, head)

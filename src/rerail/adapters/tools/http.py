@@ -493,14 +493,17 @@ class Exchange:
             _require_host(request, self._hosts)
             try:
                 answer = self._exchange(request)
-            except NotDone as refused:
+                onward = _redirected(request, answer)
+                if onward is None:
+                    return _result(request, answer, self._limit)
+            except (NotDone, ToolError) as failed:
                 if hop == 0:
                     raise
                 # The first request was sent: of a tool that is `once` it may have been the effect.
-                raise ConnectionLost(str(refused), code="OWNER_LOST") from refused
-            onward = _redirected(request, answer)
-            if onward is None:
-                return _result(request, answer, self._limit)
+                if isinstance(failed, NotDone):
+                    raise ConnectionLost(str(failed), code="OWNER_LOST") from failed
+                failed.lost = True
+                raise
             request = onward
         raise HttpFailed(tell("error.http.redirects", request=self._request, most=_MOST_REDIRECTS), answer.status)
 
