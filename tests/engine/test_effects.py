@@ -737,3 +737,68 @@ def test_e1_an_infinite_setting_is_refused() -> None:
     for table, key in (("evaluation", "settle"), ("run", "step_timeout"), ("retry", "max_wait")):
         with pytest.raises(rerail.SettingsError, match=key):
             rerail.Settings.load({table: {key: float("inf")}})
+
+
+# -- What a review found -------------------------------------------------------------------------------------------
+
+
+def test_e2_a_refusal_is_tried_again_under_the_key_until_retries_are_spent() -> None:
+    """E2: 409 and 425 are tried again, however often the same words come back."""
+    refused = rerail.ToolError("in progress", status=409, category="parameter_error")
+    tool, made = charging(ConnectionResetError("x"), refused, refused, {"id": 1})
+    result, _ = run([tool])
+    assert result.success and len(made) == 4
+
+
+def test_e3_the_answer_to_a_doubt_replaces_the_value_that_stood_in() -> None:
+    """E3: `--succeeded` is taken although the step has a value."""
+    tools, made = posting()
+
+    async def act(engine: Engine, run_id: str) -> None:
+        await engine.resolve(run_id, "a", succeeded={"id": 7})
+
+    result, _ = run(tools, two(fallback={"value": 5}), act=act)
+    assert (result.steps["a"].output, result.in_doubt, len(made)) == ({"id": 7}, (), 1)
+
+
+def test_e3_a_doubt_of_a_stopped_run_is_named() -> None:
+    """E3, V1: the budget ends the repeats under a key; what they may have done is in the verdict."""
+    tool, made = charging(ConnectionResetError("x"))
+    result, _ = run([tool], given={**QUICK, "run": {"max_attempts": 2}})
+    assert (result.status, result.in_doubt, len(made)) == ("failed", ("a",), 2)
+
+
+def test_v8_a_repaired_step_is_called_although_a_look_finds_something() -> None:
+    """V8, H7: another call has another effect; what a look finds of the one before is not its success."""
+    paid: list[str] = []
+
+    @rerail.tool(effect="once", verify=lambda args: args["to"] == "b" and "b" not in paid, settle=0)
+    def pay(to: str) -> Any:
+        paid.append(to)
+        if to == "a":
+            raise RuntimeError("?")
+        return {"paid": to}
+
+    async def act(engine: Engine, run_id: str) -> None:
+        await engine.repair(run_id, "a", args={"to": "b"})
+
+    settings = {**QUICK, "reflection": {"max_step_retries": 0}, "retry": {"max_retry_rounds": 0}}
+    run([pay], given=settings, act=act, args={"to": "a"})
+    assert paid == ["a", "b"]
+
+
+def test_v8_a_look_that_cannot_tell_before_a_repeat_leaves_the_doubt() -> None:
+    """V8: it was absent; whether it has shown since is not known."""
+    answers: list[Any] = [False, rerail.NotYet]
+    made: list[int] = []
+
+    async def look() -> Any:
+        return answers.pop(0) if answers else rerail.NotYet
+
+    @rerail.tool(effect="once", verify=look, settle=0)
+    async def pay() -> None:
+        made.append(1)
+        raise TimeoutError
+
+    result, _ = run([pay], given={"retry": {"backoff_base": 5.0, "jitter": False}})
+    assert (result.in_doubt, len(made)) == (("a",), 1)
