@@ -531,6 +531,44 @@ def test_r3_a_repeat_under_the_key_is_made_from_what_the_lost_call_was_made_from
     virtual_run(main)
 
 
+def test_r3_a_rerun_of_a_doubt_whose_inputs_changed_is_stale() -> None:
+    """E2, R3: a person wants the call in doubt again, as it was; its inputs changed before it was made."""
+    made: list[Any] = []
+    reads: list[int] = []
+
+    @rerail.tool
+    async def read() -> Any:
+        reads.append(1)
+        await asyncio.sleep(100 if len(reads) == 2 else 0)
+        return {"n": len(reads)}
+
+    @rerail.tool
+    async def slow() -> None:
+        await asyncio.sleep(200)
+
+    @rerail.tool(effect="once")
+    async def post(n: Any) -> Any:
+        made.append(n)
+        if len(made) == 1:
+            raise RuntimeError("after the effect")
+        return {"posted": n}
+
+    steps = [{"id": "a", "tool": "read"}, {"id": "b", "tool": "post", "needs": ["a"], "args": {"n": "${a.n}"}}]
+
+    async def main() -> None:
+        async with Engine(MemoryStore(), [read, post, slow], QUICK, clock=VirtualClock()) as engine:
+            run_id = await engine.start({"steps": [*steps, {"id": "c", "tool": "slow"}]})
+            await asyncio.sleep(10)
+            await engine.begin_retry(run_id, ["a"], force=True)
+            await asyncio.sleep(10)
+            await engine.resolve(run_id, "b", rerun=True)
+            result = await engine.wait(run_id)
+            assert made == [1, 1] and result.steps["b"].output == {"posted": 1}
+            assert result.steps["b"].status in ("succeeded", "degraded") and result.steps["b"].stale
+
+    virtual_run(main)
+
+
 def test_e3_an_open_doubt_can_be_answered_with_the_same_call_at_rest() -> None:
     """E2, E3: `--rerun` makes the call in doubt again, under its own key; `--succeeded` supplies its output."""
     keys: list[str] = []

@@ -452,21 +452,6 @@ def a_part_after_a_success_is_repeated_under_the_key(patch: Patch) -> None:
     patch.setattr(fold, "_seen_before", lambda event: Saw.UNKNOWN if event.looks else Saw.NONE)
 
 
-@bug
-def what_stands_in_for_a_doubt_is_done_again(patch: Patch) -> None:
-    """Found by the simulation itself: its inputs changed while its call was under way (E3)."""
-    settle = State.settle
-
-    def again(self: State, track: Any, result: Any) -> None:
-        redo = track.redo
-        settle(self, track, result)
-        if redo and track.id in self.unsettled:
-            track.again = True
-            self.move(track, Phase.PENDING)
-
-    patch.setattr(State, "settle", again)
-
-
 class _AnyDigest(str):
     """Equal to every digest."""
 

@@ -70,7 +70,7 @@ RARE = (
     "what_a_call_may_have_cost_dies_with_its_process", "a_yes_is_good_for_every_time", "a_yes_ahead_is_good_for_hints",
     "a_later_refusal_settles_what_was_lost", "who_is_silent_is_dead", "a_fence_refuses_nothing",
     "a_thread_ends_with_its_timeout", "the_latest_probe_is_the_baseline",
-    "a_part_after_a_success_is_repeated_under_the_key", "what_stands_in_for_a_doubt_is_done_again",
+    "a_part_after_a_success_is_repeated_under_the_key",
 )  # fmt: skip
 
 

@@ -32,6 +32,7 @@ from rerail.core.track import (
     Result,
     Track,
     call_digest,
+    same_inputs,
 )
 
 CHANGED = frozenset({Rung.ADJUST, Rung.ALTERNATIVE, Rung.REPAIR, Rung.FALLBACK})  # rungs whose call is another one
@@ -105,8 +106,10 @@ def _step_started(state: State, event: ev.StepStarted, at: float) -> None:
     track.call = event
     if track.heal is not None:
         track.heal.before = 0
-    if track.effects is None or not track.effects.lost:  # else it is made from what the lost call was made from
+    if track.effects is None or not track.effects.lost:
         track.inputs = state.inputs(track)
+    elif not track.redo and not same_inputs(state.inputs(track), track.inputs):
+        track.redo = track.automatic = True  # it is made from what the lost call was made from, which is others by now
     _made_under(state, track, event)
     track.started_at = at
     state.stage = track.step.stage or state.stage

@@ -66,7 +66,7 @@ def draw_settings(dice: Dice) -> dict[str, Any]:
         },
         "reflection": {
             "max_step_retries": dice.pick(0, 1, 2), "max_consecutive_failures": dice.pick(0, 0, 3),
-            "max_single_step_repairs": dice.pick(0, 1), "max_task_replanning_attempts": dice.pick(0, 1),
+            "max_single_step_repairs": dice.pick(0, 1), "max_task_replanning_attempts": dice.pick(0, 1, 1),
             "replan": dice.pick("keep", "full"),
         },
         "store": {"reconnect_seconds": 60},
@@ -95,7 +95,7 @@ class DrawnMind:
 
     async def _answer(self, question: Any) -> Any:
         await asyncio.sleep(self._dice.pick(0, 1, 30))
-        match self._dice.pick("say", "nothing", "break", "junk"):
+        match self._dice.pick("say", "say", "nothing", "break", "junk"):
             case "say":
                 return getattr(self, f"_{question.kind}")(question)
             case "break":

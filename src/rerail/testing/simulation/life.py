@@ -106,7 +106,8 @@ class Life:
         capped = self.settings.run.max_cost is not None
         if capped:
             self.world.prices = draw_prices(dice, [*tool_names(self.plan), EXTRA])
-        self.mind = dice.pick(None, DrawnMind(dice, 0.3 if capped else 0.0))
+        mind = DrawnMind(dice, 0.3 if capped else 0.0)
+        self.mind = dice.pick(None, mind, mind)
 
     # -- Processes ------------------------------------------------------------------------------------------------
 
