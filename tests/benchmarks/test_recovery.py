@@ -80,9 +80,10 @@ def test_rerail_never_says_success_when_it_is_none_but_for_what_nobody_can_see(b
         for one in measures:
             assert one.duplicates == 0, one
             assert one.outcome != "false_success" or group == "silent_noop", one
-    assert {one.outcome for group in ("none", "connection", "permanent", "renamed_tool") for one in found[group]} == {
-        "correct"
-    }
+    assert {one.outcome for one in found["none"]} == {"correct"}
+    # An exception inside a function tells nothing of an effect that must not happen twice: a person is asked (X4).
+    for one in (*found["connection"], *found["permanent"], *found["renamed_tool"]):
+        assert one.outcome == "correct" or (one.outcome == "waiting" and one.effect == "once"), one
     assert sum(one.redone + one.hopeless + one.below for one in found["none"]) == 0
     assert sum(one.hopeless for one in found["permanent"]) == 0
     assert {one.outcome for one in found["lost_answer"] if one.effect == "once"} == {"waiting"}
