@@ -82,6 +82,7 @@ def test_events_are_told_in_the_readers_language(shared: Served, window: Open) -
     page.wait_for_function(
         f"() => Number([...document.querySelectorAll('[data-seq]')].at(-1).dataset.seq) > {before} + 3"
     )
+    page.locator("[data-type=waiting]").first.wait_for()
     shown = page.locator(".event-row").evaluate_all(
         "all => all.map((row) => [row.dataset.type, row.querySelector('.event-type').textContent,"
         " row.querySelector('.event-brief').textContent])"
