@@ -53,8 +53,8 @@ def test_a_run_whose_making_was_not_heard_of_is_started_again() -> None:
     async def main() -> bool:
         async with world.engine(ONE, store=store) as engine:
             with pytest.raises(StoreError):
-                await engine.start(ONE, run_id="r")
-            return (await engine.wait(await engine.start(ONE, run_id="r"))).success
+                await engine.start(ONE, run_id="heard-of")
+            return (await engine.wait(await engine.start(ONE, run_id="heard-of"))).success
 
     assert virtual_run(main) and world.order == ["a"]
 
@@ -64,11 +64,11 @@ def test_a_run_that_was_made_and_got_no_plan_is_started_again() -> None:
     world, store = World(a=[Took(100)]), MemoryStore()
 
     async def main() -> str:
-        await store.create(Head("r", owner=None))
+        await store.create(Head("heard-of", owner=None))
         async with world.engine(ONE, store=store) as engine:
-            await engine.start(ONE, run_id="r")
+            await engine.start(ONE, run_id="heard-of")
             with pytest.raises(Refused) as refused:
-                await engine.start(ONE, run_id="r")
+                await engine.start(ONE, run_id="heard-of")
             return refused.value.code
 
     assert virtual_run(main) == "RUN_LIVE"
