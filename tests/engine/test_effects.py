@@ -102,6 +102,8 @@ def test_x4_a_returned_value_makes_no_once_tool_run_again(answer: Any, calls: st
 @pytest.mark.parametrize(
     ("errors", "raised", "calls", "status"),
     [
+        ("not_done", rerail.ToolError("x", lost=True), 1, "in_doubt"),
+        ("by_status", rerail.ToolError("x", status=404, lost=True), 1, "in_doubt"),
         ("not_done", RuntimeError("x"), 4, "failed"), ("not_done", {"success": False}, 4, "failed"),
         ("by_status", 404, 1, "failed"), ("by_status", 500, 1, "in_doubt"), ("by_status", 409, 1, "failed"),
         ("", 404, 1, "in_doubt"),

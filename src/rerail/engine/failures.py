@@ -69,7 +69,7 @@ def from_exception(error: BaseException, patterns: Patterns, errors: Errors = ""
         code or broke or "TOOL_FAILED", category, message, names[0] if names else "", _trace(error), status, suggest
     )
     wait = _retry_after(error, code, status)
-    certainty = as_declared(error, certainty, errors, status, retry_after=wait is not None)
+    certainty = as_declared(certainty, errors, status, retry_after=wait is not None, error=error)
     return Failure(_storable(data), certainty, wait, bool(getattr(error, "ended", True)))
 
 

@@ -592,7 +592,7 @@ class RunLoop:
         except Before as problem:
             self.calls.fetched.pop(track.id, None)
             return self._fail_before(track, problem.error, now)
-        if done := self.state.repeats(track, action.tool, args, launch.effect):
+        if done := self.state.repeats(track, spec, args, launch.effect):
             return self._fail_before(track, from_code("ONCE_REPEATED", step=done), now)
         agreed = ""
         if track.step.confirm:

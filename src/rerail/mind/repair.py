@@ -63,7 +63,7 @@ def read(state: State, tools: Tools, step: str, attempt: int, answer: Any, by: s
         faults.append(Fault("BAD_VALUE", tell("refuse.mind.repair_unchanged"), step))
     faults += _swapped(repaired, track.step, track.error.category if track.error is not None else "", tools)
     repaired = restrained(repaired, track.step, faults, gated=state.gated)
-    faults += repeated(state, [repaired])
+    faults += repeated(state, [repaired], tools)
     olds = [other.step for other in state.tracks.values()]
     faults += check_change(olds, [repaired if old.id == step else old for old in olds], tools)
     if faults:

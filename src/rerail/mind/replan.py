@@ -64,7 +64,7 @@ def read(state: State, tools: Tools, answer: Any, by: str, asked: int) -> Event:
     steps = [restrained(step, olds.get(step.id), faults, gated=state.gated) for step in plan.steps]
     plan = msgspec.structs.replace(plan, steps=tuple(steps), follow_up=None)  # what follows the run is not in question
     faults += check_change(list(olds.values()), plan.steps, tools)
-    faults += repeated(state, plan.steps)
+    faults += repeated(state, plan.steps, tools)
     if not plan.steps:
         faults.append(Fault("NO_STEPS", tell("refuse.mind.no_steps")))
     if faults:

@@ -182,7 +182,6 @@ def perform(asking: bytes) -> bytes:
         return dump({**answer, **rest})
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         refusal = ToolError(tell("error.worker.output_not_json", error=error), code="OUTPUT_NOT_JSON", lost=True)
-        refusal.unanswered = True
         return dump({"kind": "error", "error": describe(refusal), **rest})
 
 

@@ -109,7 +109,6 @@ class Worker:
             self._send({**answer, "usage": spent})
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             refusal = ToolError(tell("error.worker.output_not_json", error=error), code="OUTPUT_NOT_JSON", lost=True)
-            refusal.unanswered = True
             self._send({"kind": "error", "error": describe(refusal), "usage": spent})
 
     def _say(self, ctx: Context, kind: str, said: Mapping[str, Any]) -> None:

@@ -193,9 +193,7 @@ def settled(output: Any) -> Any:
                 close()  # or Python warns about a coroutine that was never awaited
             # It was called, and may have acted before it gave a promise in place of a result.
             refusal = tell("error.function.no_result", what=what, advice=advice)
-            error = ToolError(refusal, "OUTPUT_NOT_JSON", lost=True)
-            error.unanswered = True
-            raise error
+            raise ToolError(refusal, "OUTPUT_NOT_JSON", lost=True)
     return output
 
 

@@ -119,7 +119,9 @@ def _output(answer: Any, ctx: Any, *, with_artifact: bool) -> Any:
     if getattr(answer, "type", None) != "tool":  # no message, but what the tool returned
         return settled(answer)
     if answer.status == "error":
-        raise ToolError(str(answer.text), lost=True)  # an exception after the effect is answered in the same way
+        failed = ToolError(str(answer.text), lost=True)  # an exception after the effect is answered in the same way
+        failed.unanswered = False
+        raise failed
     artifact = answer.artifact
     if not with_artifact and artifact is None:
         return settled(answer.content)
