@@ -137,7 +137,7 @@ class Family(Taker):
         try:
             await self._refuse_kin(run)
         except BaseException:
-            await self._let_go(loop.lease)
+            await self._give_back(loop.lease, loop.predecessor)
             raise
         return loop
 
