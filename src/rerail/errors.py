@@ -19,7 +19,7 @@ from typing import Any
 from rerail.core.codes import Category
 from rerail.core.outcome import Certainty, handled_lost
 from rerail.core.plan import Fault
-from rerail.core.texts import retold, say
+from rerail.i18n import retold, say
 
 
 class RerailError(Exception):

@@ -25,11 +25,11 @@ from rerail.core.plan import Effect, Fault, Step, args_faults, check_change, ful
 from rerail.core.policy import Policy, Rung
 from rerail.core.refs import literal
 from rerail.core.state import State, unsatisfied_above
-from rerail.core.texts import say, tell
 from rerail.core.tools import Tools
 from rerail.core.track import Phase, RunStatus, Standing, Status, Track, call_digest, signature
 from rerail.core.values import Packed
 from rerail.core.verdict import ENDED_WELL, run_status, stale_of, status_of, waiting_on
+from rerail.i18n import say, tell
 
 
 class Refusal(Exception):

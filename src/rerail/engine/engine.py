@@ -23,7 +23,6 @@ from rerail.core.pipeline import last_files
 from rerail.core.plan import Plan, Step, check
 from rerail.core.policy import Policy
 from rerail.core.state import State
-from rerail.core.texts import tell
 from rerail.core.track import RunStatus
 from rerail.core.views import RunResult
 from rerail.engine.family import follow_up_id
@@ -50,6 +49,7 @@ from rerail.engine.today import Today, fingerprints, pretend_mended, server_faul
 from rerail.engine.unsaid import refuse_secret, secrets_in
 from rerail.engine.wishes import Wish, encode_answer, raise_answer, refusals, storable
 from rerail.errors import PlanError, Refused, RerailError, StoreError
+from rerail.i18n import tell
 from rerail.ports import Conflict, Head, Lease, Unavailable, Unusable
 
 INBOX_EVERY = 0.2

@@ -19,7 +19,6 @@ from typing import Any, Final
 from rerail.core import events as ev
 from rerail.core.codec import Damaged, NewerFormat, decode
 from rerail.core.events import Event
-from rerail.core.texts import tell
 from rerail.core.track import RunStatus
 from rerail.core.values import digest
 from rerail.engine.owner import as_driven, is_arriving, is_dead, this_process
@@ -27,6 +26,7 @@ from rerail.engine.pruning import ALL
 from rerail.engine.reading import AT_REST, FORGOTTEN
 from rerail.engine.wishes import encode_answer
 from rerail.errors import Refused
+from rerail.i18n import tell
 from rerail.ports import Flaw, Head, Store, Taken, Unusable
 
 REPAIR: Final = "rerail doctor --repair"

@@ -26,7 +26,6 @@ from rerail.core.plan import Effect, Produced, Step, Trust
 from rerail.core.reserve import FREE, Need
 from rerail.core.scrub import Scrub
 from rerail.core.suspect import suspect
-from rerail.core.texts import say, tell
 from rerail.core.tools import Runs, ToolSpec
 from rerail.core.upstream import singled
 from rerail.core.values import NotJson, Packed, pack, unpack
@@ -36,6 +35,7 @@ from rerail.engine.lease_term import LeaseTerm
 from rerail.engine.looks import LOOK_TIMEOUT, NOT_KNOWN, Looker, Patience, Sight
 from rerail.engine.outputs import INLINE
 from rerail.errors import NotDone, RerailError, ToolError
+from rerail.i18n import say, tell
 from rerail.mind import words
 from rerail.ports import Answer, Clock, Executor, Mind, NotBegun, Question, Tool, Unanswered
 from rerail.workspace import Outside, inside, put_aside, stamp

@@ -22,7 +22,6 @@ from rerail.core import events as ev
 from rerail.core.commands import not_moved
 from rerail.core.fold import evolve
 from rerail.core.state import State
-from rerail.core.texts import Told, tell
 from rerail.engine.loop import Host, Predecessor, RunLoop
 from rerail.engine.owner import (
     EXPIRED_AFTER,
@@ -39,6 +38,7 @@ from rerail.engine.silence import WATCH_EVERY, Watch
 from rerail.engine.today import lost_calls
 from rerail.engine.wishes import refusals
 from rerail.errors import Refused, RerailError, StoreError
+from rerail.i18n import Told, tell
 from rerail.ports import TERM, Fenced, Head, Lease, Owner, Taken, Unavailable, Unusable
 
 MOST_SUSPECTED = 100  # runs that are looked at one by one while there is no room for them

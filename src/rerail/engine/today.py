@@ -18,12 +18,12 @@ from rerail.core.fold import evolve
 from rerail.core.plan import Effect, Fault, Plan
 from rerail.core.policy import Policy
 from rerail.core.state import State
-from rerail.core.texts import tell
 from rerail.core.tools import ToolSpec
 from rerail.core.track import Phase, Track
 from rerail.engine.failures import from_code
 from rerail.engine.loop import Host, Predecessor
 from rerail.errors import PlanError
+from rerail.i18n import tell
 
 
 @dataclass(frozen=True, slots=True)

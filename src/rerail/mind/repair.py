@@ -13,10 +13,10 @@ from rerail.core.events import Course, Event
 from rerail.core.plan import Fault, Step, check_change, check_steps, definition
 from rerail.core.policy import Rung
 from rerail.core.state import State
-from rerail.core.texts import say, tell
 from rerail.core.tools import Tools
 from rerail.core.track import Phase
 from rerail.core.values import plain_text
+from rerail.i18n import say, tell
 from rerail.mind import words
 from rerail.mind.restraint import SOUND, listed, repeated, restrained, stand_ins
 from rerail.ports import Prompt, Question

@@ -12,10 +12,10 @@ from rerail.core.dialects import Unreadable, canonical, read_plan
 from rerail.core.events import Course, Event
 from rerail.core.plan import Effect, Fault, Plan, Step, check_change, definition
 from rerail.core.state import State
-from rerail.core.texts import say, tell
 from rerail.core.tools import Tools
 from rerail.core.track import Phase, Track
 from rerail.core.values import plain_text
+from rerail.i18n import say, tell
 from rerail.mind import words
 from rerail.mind.plan import STEP_SCHEMA
 from rerail.mind.restraint import listed, repeated, restrained

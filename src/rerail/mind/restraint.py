@@ -19,9 +19,9 @@ import msgspec
 from rerail.core.codes import Category
 from rerail.core.plan import Fault, Step, definition
 from rerail.core.state import State
-from rerail.core.texts import tell
 from rerail.core.tools import Tools, ToolSpec
 from rerail.core.values import NotJson
+from rerail.i18n import tell
 
 # Each with why a mind may not set it.
 KEPT: Mapping[str, str] = {

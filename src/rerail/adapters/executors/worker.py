@@ -27,8 +27,8 @@ from rerail.adapters.executors.carrying import found
 from rerail.adapters.executors.frames import Target, describe, pack, unpack
 from rerail.adapters.executors.threads import carried
 from rerail.context import Context
-from rerail.core.texts import tell
 from rerail.errors import NotDone, ToolError
+from rerail.i18n import tell
 
 _GRACE = 1.0
 

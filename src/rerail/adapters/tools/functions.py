@@ -28,9 +28,9 @@ from rerail.adapters.tools.signatures import Convert, Shape, Unresolved, read_sh
 from rerail.adapters.tools.specs import Looks, Options, confinement, is_async, make_spec
 from rerail.context import Context
 from rerail.core.plan import Effect
-from rerail.core.texts import tell
 from rerail.core.tools import Runs, ToolSpec
 from rerail.errors import ToolError
+from rerail.i18n import tell
 from rerail.ports import Tool
 
 P = ParamSpec("P")

@@ -46,8 +46,8 @@ from rerail.context import Context
 from rerail.core.codes import Category
 from rerail.core.outcome import Certainty, of_status
 from rerail.core.plan import Effect
-from rerail.core.texts import say, tell
 from rerail.errors import NotDone, RateLimited, ToolError
+from rerail.i18n import say, tell
 
 _EFFECTS: Final = {"GET": "read", "HEAD": "read", "PUT": "repeatable", "DELETE": "repeatable"}
 KEY_HEADER: Final = "Idempotency-Key"

@@ -19,10 +19,10 @@ from rerail.adapters.tools.functions import settled, source_of
 from rerail.adapters.tools.specs import Looks, Options, make_spec
 from rerail.core.plan import Effect
 from rerail.core.schema import problems
-from rerail.core.texts import tell
 from rerail.core.tools import Runs
 from rerail.core.values import NotJson, pack
 from rerail.errors import NotDone, ToolError
+from rerail.i18n import tell
 
 
 def is_langchain(value: Any) -> TypeGuard[Any]:
