@@ -373,7 +373,9 @@ def test_a_mind_does_not_call_what_the_plan_is_to_call() -> None:
     new = state.tracks["n"]
     assert state.repeats(new, ToolSpec("u"), {"x": 1}, Effect.ONCE) == "p"
     assert (
-        state.repeats(new, ToolSpec("u"), {"x": 2}, Effect.ONCE) == state.repeats(new, "u", {"x": 1}, Effect.READ) == ""
+        state.repeats(new, ToolSpec("u"), {"x": 2}, Effect.ONCE)
+        == state.repeats(new, ToolSpec("u"), {"x": 1}, Effect.READ)
+        == ""
     )
     assert state.repeats(new, ToolSpec("t"), {"x": 1}, Effect.ONCE) == ""
     assert (
