@@ -55,7 +55,7 @@ fuzz: $(FUZZ) ## Hunt for input that breaks what reads it, SECONDS (600) for eac
 	done
 
 # What chance draws is the same each time, so that what is reached is too.
-MEASURED := tests/core tests/mind tests/engine tests/scenarios tests/laws tests/architecture/test_texts.py
+MEASURED := tests/core tests/i18n tests/mind tests/engine tests/scenarios tests/laws tests/architecture/test_texts.py
 
 coverage: $(DEV) ## Measure the branches of core and mind that the tests reach; less than all fails
 	$(BIN)/python -m coverage erase

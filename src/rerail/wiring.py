@@ -19,7 +19,6 @@ from rerail.adapters.uptime import uptime
 from rerail.core.events import Record
 from rerail.core.replay import Replay
 from rerail.core.scrub import Scrub
-from rerail.core.texts import tell
 from rerail.core.tools import ToolSpec
 from rerail.core.views import RunResult
 from rerail.engine import engine as core
@@ -29,6 +28,7 @@ from rerail.engine.perform import Performer
 from rerail.engine.planning import Planned
 from rerail.engine.verbose import log_event
 from rerail.errors import PlanError, Refused, RerailError, SettingsError, StoreError
+from rerail.i18n import tell
 from rerail.plans import Plan
 from rerail.ports import Clock, Executor, Mind, Model, Notifier, Store, Tool
 from rerail.secrecy import secrets_of

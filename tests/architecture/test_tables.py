@@ -20,8 +20,8 @@ from rerail.cli.catalogue import COMMANDS
 from rerail.core import events as ev
 from rerail.core import fold, lines, policy, recover, why
 from rerail.core.policy import Rung
-from rerail.core.texts import TEXTS
 from rerail.engine import wishes
+from rerail.i18n import catalogue, languages
 from rerail.server import mcp
 from rerail.server.app import PREFIX, described, make_api
 from rerail.server.serving import Serving
@@ -132,11 +132,12 @@ NOT_RECOVERED = {"retry", "skip", "replan", *ENDS}  # told by events of their ow
 
 
 def test_a_rung_has_its_rows() -> None:
-    """H3: a function unless it is an end, a place in a ladder, words in `logs` and in `why`."""
+    """H3: a function unless it is an end, a place in a ladder, words in `logs` and in `why`, in every language."""
     assert {str(rung) for rung in recover.RUNGS} == RUNGS - ENDS
     assert {str(rung) for ladder in policy.LADDER.values() for rung in ladder} == RUNGS - ENDS
-    assert {key.rpartition(".")[2] for key in TEXTS if key.startswith("cli.rung.")} == RUNGS
-    assert {key.rpartition(".")[2] for key in TEXTS if key.startswith("why.rung.")} == RUNGS - NOT_RECOVERED
+    for texts in map(catalogue, languages()):
+        assert {key.rpartition(".")[2] for key in texts if key.startswith("cli.rung.")} == RUNGS
+        assert {key.rpartition(".")[2] for key in texts if key.startswith("why.rung.")} == RUNGS - NOT_RECOVERED
 
 
 def test_a_rung_is_folded() -> None:

@@ -16,7 +16,7 @@ from rerail.core.codes import Category
 from rerail.core.coerce import coerce
 from rerail.core.schema import Schema
 from rerail.core.search import Hard, TooLong, _Automaton, _Irregular, _member, _parser, _Ways, is_hard, search
-from rerail.core.texts import retold
+from rerail.i18n import retold
 
 ATOMS = [
     "a", "b", "ab", ".", r"\d", r"\w", r"\s", r"\W", r"\D", r"\S", "[ab]", "[^a]", r"[\da-]", "^", "$", r"\b", r"\B",

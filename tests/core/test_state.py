@@ -371,10 +371,16 @@ def test_a_mind_does_not_call_what_the_plan_is_to_call() -> None:
     steps = (Step("a", "t"), Step("p", "u", {"x": 1}), Step("q", "u", {"x": "${a}"}), Step("o", "v", {"x": 1}))
     state = begun(*did("a"), ev.Replanned(2, Course(steps=(Step("n", "u", {"x": 1}),)), "m"), steps=steps)
     new = state.tracks["n"]
-    assert state.repeats(new, "u", {"x": 1}, Effect.ONCE) == "p"
-    assert state.repeats(new, "u", {"x": 2}, Effect.ONCE) == state.repeats(new, "u", {"x": 1}, Effect.READ) == ""
-    assert state.repeats(new, "t", {"x": 1}, Effect.ONCE) == ""
-    assert state.repeats(new, "u", {"x": {"step": "a", "path": []}}, Effect.ONCE) == ""  # looks like q's reference
+    assert state.repeats(new, ToolSpec("u"), {"x": 1}, Effect.ONCE) == "p"
+    assert (
+        state.repeats(new, ToolSpec("u"), {"x": 2}, Effect.ONCE)
+        == state.repeats(new, ToolSpec("u"), {"x": 1}, Effect.READ)
+        == ""
+    )
+    assert state.repeats(new, ToolSpec("t"), {"x": 1}, Effect.ONCE) == ""
+    assert (
+        state.repeats(new, ToolSpec("u"), {"x": {"step": "a", "path": []}}, Effect.ONCE) == ""
+    )  # looks like q's reference
 
 
 # -- What is told of it --------------------------------------------------------------------------------------------

@@ -11,12 +11,12 @@ from dataclasses import replace
 import pytest
 
 import rerail
-from rerail.core.texts import Told
 from rerail.core.track import Phase
 from rerail.engine.owner import EXPIRED_AFTER, is_dead
 from rerail.engine.silence import LOOK_GAP, MANY, Watch, outlast
 from rerail.engine.working import Crew
 from rerail.errors import Refused, StoreError
+from rerail.i18n import Told
 from rerail.ports import Head, Owner
 from rerail.testing import virtual_run
 from rerail.testing.simulation.dice import Dice

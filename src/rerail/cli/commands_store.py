@@ -13,12 +13,12 @@ from rerail.cli.options import FLAG, PLAIN, Common
 from rerail.cli.output import Output, clean
 from rerail.cli.session import Session, as_url, store_file
 from rerail.cli.style import table
-from rerail.core.texts import tell
 from rerail.engine.copying import Copied, copy_runs
 from rerail.engine.owner import is_dead
 from rerail.engine.reading import OPEN, store_errors
 from rerail.engine.silence import outlast
 from rerail.errors import Refused
+from rerail.i18n import tell
 from rerail.ports import Unavailable, Unusable
 from rerail.wiring import make_store, user_name
 

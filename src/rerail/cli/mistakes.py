@@ -11,7 +11,7 @@ from cyclopts import (
 )
 
 from rerail.core.nearest import nearest
-from rerail.core.texts import tell
+from rerail.i18n import tell
 
 GONE = "--on"  # an option of earlier versions
 

@@ -21,10 +21,10 @@ import msgspec
 from rerail.cli.options import Common
 from rerail.cli.output import CannotOpen, Output
 from rerail.core.events import Record, RunStarted
-from rerail.core.texts import say, tell
 from rerail.core.tools import ToolSpec
 from rerail.engine.owner import is_dead, is_this_process
 from rerail.errors import Refused, RerailError, StoreError
+from rerail.i18n import say, tell
 from rerail.plans import Plan
 from rerail.ports import Tool
 from rerail.settings import McpTable, Settings, overrides_from

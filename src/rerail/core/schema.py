@@ -39,7 +39,7 @@ from rerail.core.schema_values import (
     trimmed,
 )
 from rerail.core.search import TooLong, search
-from rerail.core.texts import tell
+from rerail.i18n import tell
 
 __all__ = ["OPEN", "Fault", "Json", "Node", "Schema", "faults", "nearest", "problems"]
 

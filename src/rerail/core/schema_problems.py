@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 from rerail.core.nearest import nearest
 from rerail.core.schema_values import CLASSES, is_number, is_type, listed, show
 from rerail.core.search import Hard, search
-from rerail.core.texts import tell
+from rerail.i18n import tell
 
 Node: TypeAlias = Mapping[str, Any] | bool
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from rerail.core.texts import tell
+from rerail.i18n import tell
 
 _encoder = msgspec.json.Encoder(order="deterministic")  # a digest must not depend on the order of keys
 

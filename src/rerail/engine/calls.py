@@ -198,6 +198,7 @@ class Calls:
             action.rung, launch.before, launch.verifiable, launch.staged,
             action.reserves.cost or launch.spec.cost or 0.0, action.reserves.tokens or 0, action.reserves.unknown,
             launch.timeout if once or launch.verifiable else 0.0, launch.spec.probes, known_for, agreed,
+            self._fence if once else 0,
         )  # fmt: skip
 
     def _key_known_for(self, track: Track, launch: Launch) -> float:

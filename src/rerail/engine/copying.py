@@ -29,12 +29,12 @@ from rerail.core.decide import closing
 from rerail.core.events import Event
 from rerail.core.fold import evolve
 from rerail.core.state import State
-from rerail.core.texts import say
 from rerail.core.values import digest
 from rerail.core.verdict import run_status
 from rerail.engine.owner import as_driven, copier, is_arriving, this_process
 from rerail.engine.reading import AT_REST
 from rerail.engine.today import lost
+from rerail.i18n import say
 from rerail.ports import Batch, Conflict, Fenced, Head, Lease, Row, Store, Surveyed, Taken, Unavailable, Unusable
 
 T = TypeVar("T")

@@ -23,7 +23,6 @@ from rerail.core.pipeline import last_files
 from rerail.core.plan import Plan, Step, check
 from rerail.core.policy import Policy
 from rerail.core.state import State
-from rerail.core.texts import tell
 from rerail.core.track import RunStatus
 from rerail.core.views import RunResult
 from rerail.engine.family import follow_up_id
@@ -39,7 +38,7 @@ from rerail.engine.keeping import (
     left_behind,
     to_back_up,
 )
-from rerail.engine.loop import Ended, Host, Predecessor, RunLoop
+from rerail.engine.loop import Ended, Host, RunLoop
 from rerail.engine.notices import Notices
 from rerail.engine.owner import RENEW_EVERY, is_arriving
 from rerail.engine.pace import Pace
@@ -50,6 +49,7 @@ from rerail.engine.today import Today, fingerprints, pretend_mended, server_faul
 from rerail.engine.unsaid import refuse_secret, secrets_in
 from rerail.engine.wishes import Wish, encode_answer, raise_answer, refusals, storable
 from rerail.errors import PlanError, Refused, RerailError, StoreError
+from rerail.i18n import tell
 from rerail.ports import Conflict, Head, Lease, Unavailable, Unusable
 
 INBOX_EVERY = 0.2
@@ -91,7 +91,7 @@ class Engine(Foreseer):
         super().__init__(host, worker=worker)
         self._remembers = remembers
         self._policy, self._by, self._version = policy, by, version
-        self._today = Today(host.specs, policy, host.runs, host.silent_is_dead)
+        self._today = Today(host, policy)
         self._origin, self._ttl = tuple(origin), ttl
         self._entrusted: set[str] = set()  # runs that this engine left to others, who will not leave them alone
         self._leaving = self._closing = False
@@ -562,7 +562,7 @@ class Engine(Foreseer):
         except BaseException as error:
             if isinstance(error, RerailError):
                 await loop.commit_quietly()
-            await self._let_go(loop.lease)
+            await self._give_back(loop.lease, loop.predecessor)
             raise
         await self._let_go(loop.lease)
 
@@ -707,7 +707,7 @@ class Engine(Foreseer):
         except BaseException as error:
             if isinstance(error, RerailError):
                 await loop.commit_quietly()
-            await self._let_go(loop.lease)
+            await self._give_back(loop.lease, loop.predecessor)
             raise
         return loop, preview
 
@@ -763,16 +763,13 @@ class Engine(Foreseer):
             return await self._resume_live(run, await self._found_alive(run, refused), by or self._by)
         try:
             self._refuse_resume(loop.state)
-            if loop.predecessor is not Predecessor.SILENT:
-                self._need_tools(loop.state)
-            # What is known of the calls of an owner that fell silent would be lost with the lease (E11): first that.
+            self._need_tools(loop.state)
             loop.note(*self._today.mending(loop.state, by or self._by, loop.predecessor, resumed=True))
             await loop.commit()
-            self._need_tools(loop.state)
             await cleared(self._host, loop.state)  # whoever was to do it may have been killed before
             above = await self._above(loop.state)
         except BaseException:  # cancelled, too: else it would stay in our name, and nobody would drive it
-            await self._let_go(loop.lease)
+            await self._give_back(loop.lease, loop.predecessor)
             raise
         self._drive(run, loop, above)
         return run
@@ -834,7 +831,7 @@ class Engine(Foreseer):
             await cleared(self._host, loop.state)  # whoever was to do it may have been killed before
             above = await self._above(loop.state)
         except BaseException:
-            await self._let_go(loop.lease)
+            await self._give_back(loop.lease, loop.predecessor)
             raise
         self._drive(run, loop, above)
         return True

@@ -19,7 +19,6 @@ import msgspec
 
 from rerail.core import commands
 from rerail.core.state import State
-from rerail.core.texts import tell
 from rerail.core.track import RunStatus
 from rerail.engine.keeping import old_drafts, sweep
 from rerail.engine.loop import RunLoop
@@ -28,6 +27,7 @@ from rerail.engine.reading import AT_REST, Heads, RunRows, store_errors
 from rerail.engine.taking import LETTING_GO, Taker, reaching
 from rerail.engine.wishes import Wish
 from rerail.errors import Refused
+from rerail.i18n import tell
 from rerail.ports import Head
 from rerail.workspace import OWN
 
@@ -137,7 +137,7 @@ class Family(Taker):
         try:
             await self._refuse_kin(run)
         except BaseException:
-            await self._let_go(loop.lease)
+            await self._give_back(loop.lease, loop.predecessor)
             raise
         return loop
 

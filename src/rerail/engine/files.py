@@ -19,9 +19,9 @@ from rerail.core.events import FileMade
 from rerail.core.plan import Check, Produced
 from rerail.core.schema import Schema
 from rerail.core.state import State
-from rerail.core.texts import tell
 from rerail.core.track import Phase, Track
 from rerail.errors import StoreError
+from rerail.i18n import tell
 from rerail.ports import Clock
 from rerail.workspace import (
     EDIT,

@@ -14,12 +14,12 @@ from typing import Any
 from rerail.core.commands import Faulty, Preview, Refusal
 from rerail.core.replay import Replay, replay
 from rerail.core.state import State
-from rerail.core.texts import tell
 from rerail.core.tools import ToolSpec
 from rerail.engine.family import Family
 from rerail.engine.today import pretend_mended, unseen
 from rerail.engine.wishes import Wish, foresee, grant, refusals
 from rerail.errors import PlanError, Refused
+from rerail.i18n import tell
 
 
 class Foreseer(Family):

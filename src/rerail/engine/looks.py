@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rerail.core.outcome import Saw
 from rerail.core.suspect import suspect
-from rerail.core.texts import say
 from rerail.core.values import NotJson, holds, pack, unpack
 from rerail.engine.failures import says_failed
+from rerail.i18n import say
 from rerail.ports import Clock, Tool
 
 if TYPE_CHECKING:

@@ -25,7 +25,6 @@ from rerail.core.decide import Action, Ask, Call, Look, Note, Show, decide, gate
 from rerail.core.events import Event, Record
 from rerail.core.fold import evolve
 from rerail.core.state import State
-from rerail.core.texts import say, tell
 from rerail.core.tools import Runs, ToolSpec
 from rerail.core.track import Phase, Track, call_digest, signature
 from rerail.core.values import unpack
@@ -48,6 +47,7 @@ from rerail.engine.perform import GRACE, Launch, Outcome, Performer
 from rerail.engine.unswept import MANY, unswept
 from rerail.engine.wishes import Wish, error_for, grant
 from rerail.errors import RerailError, StoreError
+from rerail.i18n import say, tell
 from rerail.mind.questions import consulted
 from rerail.ports import (
     Answer,
@@ -592,7 +592,7 @@ class RunLoop:
         except Before as problem:
             self.calls.fetched.pop(track.id, None)
             return self._fail_before(track, problem.error, now)
-        if done := self.state.repeats(track, action.tool, args, launch.effect):
+        if done := self.state.repeats(track, spec, args, launch.effect):
             return self._fail_before(track, from_code("ONCE_REPEATED", step=done), now)
         agreed = ""
         if track.step.confirm:

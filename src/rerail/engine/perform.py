@@ -21,12 +21,11 @@ import msgspec
 from rerail.core import events as ev
 from rerail.core.codes import NO_ANSWER, Category
 from rerail.core.events import Error, Event
-from rerail.core.outcome import Certainty, Saw, of_status
+from rerail.core.outcome import Certainty, Saw, as_declared
 from rerail.core.plan import Effect, Produced, Step, Trust
 from rerail.core.reserve import FREE, Need
 from rerail.core.scrub import Scrub
 from rerail.core.suspect import suspect
-from rerail.core.texts import say, tell
 from rerail.core.tools import Runs, ToolSpec
 from rerail.core.upstream import singled
 from rerail.core.values import NotJson, Packed, pack, unpack
@@ -36,6 +35,7 @@ from rerail.engine.lease_term import LeaseTerm
 from rerail.engine.looks import LOOK_TIMEOUT, NOT_KNOWN, Looker, Patience, Sight
 from rerail.engine.outputs import INLINE
 from rerail.errors import NotDone, RerailError, ToolError
+from rerail.i18n import say, tell
 from rerail.mind import words
 from rerail.ports import Answer, Clock, Executor, Mind, NotBegun, Question, Tool, Unanswered
 from rerail.workspace import Outside, inside, put_aside, stamp
@@ -441,11 +441,8 @@ class Performer:
 
     def _as_declared(self, launch: Launch, failure: Failure) -> Failure:
         """What an answer that is an error came to, where the tool says how its errors are to be read (X4)."""
-        certainty = failure.certainty
-        if launch.spec.errors == "not_done":
-            certainty = Certainty.NOT_DONE
-        elif launch.spec.errors == "by_status" and failure.error.status is not None:
-            certainty = of_status(failure.error.status, retry_after=failure.not_now is not None)
+        waits, status = failure.not_now is not None, failure.error.status
+        certainty = as_declared(failure.certainty, launch.spec.errors, status, retry_after=waits)
         return Failure(failure.error, certainty, failure.not_now)
 
     def _suspected(self, output: Any, seen: str) -> Failure:

@@ -14,9 +14,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from rerail.core.texts import Told, tell
 from rerail.engine.owner import EXPIRED_AFTER, is_arriving, is_dead, is_here
 from rerail.engine.reading import OPEN
+from rerail.i18n import Told, tell
 from rerail.ports import Head, Store
 
 WATCH_EVERY = 1.0  # seconds between two looks at an owner elsewhere that seems dead

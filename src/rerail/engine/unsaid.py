@@ -6,9 +6,9 @@ import msgspec
 
 from rerail.core.plan import Fault, Plan
 from rerail.core.scrub import Scrub
-from rerail.core.texts import Told, tell
 from rerail.engine.wishes import Wish
 from rerail.errors import Refused
+from rerail.i18n import Told, tell
 
 
 def secrets_in(plan: Plan, scrub: Scrub) -> list[Fault]:

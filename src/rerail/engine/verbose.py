@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from rerail.core import events as ev
-from rerail.core.texts import say
+from rerail.i18n import say
 
 LOG = logging.getLogger("rerail")
 

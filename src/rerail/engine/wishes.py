@@ -17,12 +17,12 @@ from rerail.core.events import Event
 from rerail.core.outlook import outlook
 from rerail.core.plan import Fault
 from rerail.core.state import State
-from rerail.core.texts import tell
 from rerail.core.tools import Tools
 from rerail.core.values import NotJson, pack, plain_text, unpack
 from rerail.engine.files import media_of
 from rerail.engine.outputs import INLINE
 from rerail.errors import PlanError, Refused, RerailError
+from rerail.i18n import tell
 
 ODD = (
     msgspec.MsgspecError,

@@ -1,93 +1,63 @@
-"""Every sentence people read, in one catalogue, by key and language (SPEC T12).
+"""Every sentence people read, by key and language (contract T12).
 
 Rules of this package:
 - Code elsewhere asks for a key; it holds no sentences of its own. Codes and JSON never change with the language.
-- One module for each area, each a table of sentences and nothing else; every key has English and Chinese.
+- The sentences are data: ``en.json``, ``zh.json``, … with the same keys. A language is added by its file alone.
 - The formats of the Chinese skip message are fixed by the contract, to the letter.
 """
 
 from __future__ import annotations
 
+import re
 import string
 from collections.abc import Mapping
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from rerail.core.texts.care import CARE
-from rerail.core.texts.cluster import CLUSTER
-from rerail.core.texts.command_help import COMMAND_HELP
-from rerail.core.texts.commands import COMMANDS
-from rerail.core.texts.crashes import CRASHES
-from rerail.core.texts.demo import DEMO
-from rerail.core.texts.errors import ERRORS
-from rerail.core.texts.files import FILES
-from rerail.core.texts.graphs import GRAPHS
-from rerail.core.texts.lines import LINES
-from rerail.core.texts.models import MODELS
-from rerail.core.texts.notify import NOTIFY
-from rerail.core.texts.plans import PLANS
-from rerail.core.texts.reasons import REASONS
-from rerail.core.texts.replays import REPLAYS
-from rerail.core.texts.runs import RUNS
-from rerail.core.texts.schemas import SCHEMAS
-from rerail.core.texts.server import SERVER
-from rerail.core.texts.setup import SETUP
-from rerail.core.texts.shell import SHELL
-from rerail.core.texts.stores import STORES
-from rerail.core.texts.stories import STORIES
-from rerail.core.texts.tools import TOOLS
-from rerail.core.texts.verdicts import VERDICTS
-from rerail.core.texts.workers import WORKERS
+from rerail.i18n.files import SOURCE, catalogue, languages
 
-TEXTS: dict[str, dict[str, str]] = {
-    **ERRORS,
-    **VERDICTS,
-    **STORIES,
-    **COMMAND_HELP,
-    **LINES,
-    **COMMANDS,
-    **RUNS,
-    **PLANS,
-    **SCHEMAS,
-    **SETUP,
-    **TOOLS,
-    **REASONS,
-    **MODELS,
-    **DEMO,
-    **FILES,
-    **NOTIFY,
-    **WORKERS,
-    **SHELL,
-    **STORES,
-    **CARE,
-    **SERVER,
-    **GRAPHS,
-    **CLUSTER,
-    **CRASHES,
-    **REPLAYS,
-}
+__all__ = [
+    "SOURCE", "Language", "Told", "at_once", "catalogue", "has", "has_command", "languages", "nearest_language",
+    "reason_in", "retold", "say", "span", "tell",
+]  # fmt: skip
+
+if TYPE_CHECKING:
+    Language: TypeAlias = str
+else:
+    Language = Literal[languages()]  # for parsers, which refuse any other
 
 
 class _Words(string.Formatter):
     """Formatting that counts: ``{n:step|steps}`` becomes "1 step" or "2 steps"."""
 
+    def __init__(self, lang: str) -> None:
+        self._rules = [re.compile(rule) for rule in catalogue(lang)["language.plural"].split()]
+
     def format_field(self, value: Any, format_spec: str) -> Any:
-        if "|" in format_spec:
-            one, _, many = format_spec.partition("|")
-            return f"{value:,} {one if value == 1 else many}"
-        return super().format_field(value, format_spec)
+        if "|" not in format_spec:
+            return super().format_field(value, format_spec)
+        forms = format_spec.split("|")
+        said = (form for form, rule in zip(forms, self._rules, strict=False) if rule.search(str(value)))
+        return f"{value:,} {next(said, forms[-1])}"
 
 
-_words = _Words()
+_words = cache(_Words)
 
 
-def say(key: str, lang: str = "en", /, **values: Any) -> str:
+def nearest_language(tag: str) -> str:
+    """The language of a tag as browsers and locales write them (``zh-Hans``, ``zh_CN.UTF-8``), if it is there."""
+    wanted = tag.strip().lower().replace("_", "-").partition(".")[0]
+    known = {lang.lower(): lang for lang in languages()}
+    return known.get(wanted) or known.get(wanted.partition("-")[0], "")
+
+
+def say(key: str, lang: str = SOURCE, /, **values: Any) -> str:
     """The sentence for a key, in that language if it is there; sentences among its values are said in it too."""
-    entry = TEXTS[key]
-    sentence = entry.get(lang, entry["en"])
-    if lang != "en":
+    sentence = catalogue(lang)[key]
+    if lang != SOURCE:
         values = {name: _spoken(value, lang) for name, value in values.items()}
     # The formatter that counts is ten times slower than the one that does not.
-    return _words.vformat(sentence, (), values) if "|" in sentence else sentence.format(**values)
+    return _words(lang).vformat(sentence, (), values) if "|" in sentence else sentence.format(**values)
 
 
 class Told(str):
@@ -119,25 +89,25 @@ def retold(text: str, lang: str) -> str:
     What came out of a history, or from another process, is only text any more: it is known by its shape.
     """
     if isinstance(text, Told):
-        if lang == "en":
+        if lang == SOURCE:
             return str(text)
         plain = {name: retold(value, lang) if isinstance(value, str) else value for name, value in text.values.items()}
         return say(text.key, lang, **plain)
-    if lang == "en":
+    if lang == SOURCE:
         return str(text)
-    from rerail.core.texts.recall import recalled
+    from rerail.i18n.recall import recalled
 
     return recalled(str(text), lang)
 
 
-def has(key: str) -> bool:
-    """Whether the catalogue knows the key."""
-    return key in TEXTS
+def has(key: str, lang: str = SOURCE) -> bool:
+    """Whether the catalogue knows the key; some sentences are fixed in one language only."""
+    return key in catalogue(lang)
 
 
-def has_command(key: str) -> bool:
+def has_command(key: str, lang: str = SOURCE) -> bool:
     """Whether the sentence of a key suggests something to type."""
-    return "rerail " in TEXTS[key]["en"]
+    return "rerail " in catalogue(lang)[key]
 
 
 def at_once(seconds: float) -> bool:
@@ -158,7 +128,7 @@ def span(seconds: float) -> str:
 def reason_in(lang: str, code: str, message: str, data: Mapping[str, Any]) -> str:
     """An error's message in a language, if it was made from the catalogue; tools' own words stay as they are."""
     key = f"error.{data.get('text', code)}"
-    if lang == "en" or key not in TEXTS or lang not in TEXTS[key]:
+    if lang == SOURCE or key not in catalogue(lang):
         return retold(message, lang)
     values = {name: retold(value, lang) if isinstance(value, str) else value for name, value in data.items()}
     try:

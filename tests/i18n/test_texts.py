@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rerail.core.texts import has_command, reason_in, retold, span, tell
+from rerail.i18n import has_command, reason_in, retold, span, tell
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,13 @@ import string
 from collections.abc import Mapping
 from functools import cache, lru_cache
 
+from rerail.i18n.files import SOURCE, catalogue
+
 # The areas whose sentences end up in events, or cross from one process to another as text.
 AREAS = (
-    "error.", "reason.", "schema.", "plan.", "tool.", "mcp.", "mind.", "model.", "refuse.", "hint.", "cli.hint.", "warn.",
-    "skip.", "begun.", "stop.", "degraded.", "summary.", "source.", "setting.", "demo.", "cli.worker.", "notice.",
+    "error.", "reason.", "schema.", "plan.", "tool.", "mcp.", "mind.", "model.", "refuse.", "hint.", "cli.hint.",
+    "warn.", "skip.", "begun.", "stop.", "degraded.", "summary.", "source.", "setting.", "demo.", "cli.worker.",
+    "notice.",
 )  # fmt: skip
 LEAST = 4  # letters that a sentence has of its own; with fewer, it would be found everywhere
 # A single word is no sentence: it could be anybody's name for a tool, a step or a key.
@@ -77,11 +80,9 @@ def _spot(text: str, literal: str, at: int, loose: bool, last: bool) -> int:
 @cache
 def _known() -> tuple[tuple[str, str, str], ...]:
     """The sentences that can be recognised, those with most of their own first: a piece to look for, sentence, key."""
-    from rerail.core.texts import TEXTS
-
     found = []
-    for key in filter(lambda key: key.startswith(AREAS), TEXTS):
-        sentence = TEXTS[key]["en"]
+    for key in filter(lambda key: key.startswith(AREAS), catalogue(SOURCE)):
+        sentence = catalogue(SOURCE)[key]
         own = "".join(literals[-1] for literals, _, _ in pieces(sentence))
         if sum(map(str.isalpha, own)) >= LEAST and not own.isalpha():
             sure = [literals[0] for literals, _, _ in pieces(sentence) if len(literals) == 1]
@@ -92,7 +93,7 @@ def _known() -> tuple[tuple[str, str, str], ...]:
 @lru_cache(maxsize=4096)
 def recalled(text: str, lang: str, depth: int = 0) -> str:
     """A text of ours in another language, with the sentences inside of it; any other text as it is."""
-    if lang == "en" or len(text) > LONGEST or depth > DEEPEST or text.isspace() or not text:
+    if lang == SOURCE or len(text) > LONGEST or depth > DEEPEST or text.isspace() or not text:
         return text
     match = _match(text)
     if "; " in text and (match is None or any("; " in gap for gap in match[1].values())):
@@ -112,10 +113,8 @@ def _match(text: str) -> tuple[str, dict[str, str]] | None:
 
 
 def _said(key: str, found: Mapping[str, str], lang: str, depth: int) -> str:
-    from rerail.core.texts import TEXTS
-
     said = []
-    for literal, name, _, kind in string.Formatter().parse(TEXTS[key][lang]):
+    for literal, name, _, kind in string.Formatter().parse(catalogue(lang)[key]):
         inside = found.get(f"{name}!r", "") if kind == "r" else recalled(found.get(name or "", ""), lang, depth + 1)
         said.append(literal + inside)
     return "".join(said)
