@@ -17,7 +17,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rerail.core.codes import Category
-from rerail.core.outcome import Certainty, handled_lost
+from rerail.core.foreign import handled_lost
+from rerail.core.outcome import Certainty
 from rerail.core.plan import Fault
 from rerail.i18n import retold, say
 

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 from rerail.core.state import State
 from rerail.core.tools import ToolSpec
-from rerail.i18n import tell
+from rerail.i18n import Told, tell
 
 # -- Time ---------------------------------------------------------------------------------------------------------
 
@@ -156,6 +156,11 @@ class Store(Protocol):
     @property
     def url(self) -> str:
         """The address the store was opened with."""
+        ...
+
+    @property
+    def caveats(self) -> Sequence[Told]:
+        """What it may lose, in sentences for people; known once it is open. Default: nothing."""
         ...
 
     async def open(self) -> None:
@@ -304,10 +309,38 @@ class Context(Protocol):
 
 
 class Tool(Protocol):
-    """Something that can be called: what it promises, and how."""
+    """Something that can be called: what it promises, and how.
+
+    A tool needs ``spec`` and ``call``; what else it lacks gets a default when it comes in (``rerail.core.foreign``).
+    """
 
     @property
     def spec(self) -> ToolSpec: ...
+
+    @property
+    def is_async(self) -> bool:
+        """Whether a call is at work on the event loop itself; else real time passes for it. Default: no."""
+        ...
+
+    @property
+    def wants_context(self) -> bool:
+        """Whether a call reads its context. Default: yes."""
+        ...
+
+    @property
+    def answer_of(self) -> Callable[[Any], Any] | None:
+        """Gives what the other side said, without what the tool put around it. Default: the whole output is that."""
+        ...
+
+    @property
+    def looks_outside(self) -> bool:
+        """Whether `verify` or `probe` is at work outside of the event loop. Default: no."""
+        ...
+
+    @property
+    def stays(self) -> bool:
+        """Whether it can only be called in this process. Default: no."""
+        ...
 
     async def call(self, args: dict[str, Any], ctx: Any) -> Any:
         """Call the tool; returns its output or raises."""
@@ -328,6 +361,11 @@ class NotBegun(Exception):
 
 class Executor(Protocol):
     """Where calls are made, if not here."""
+
+    @property
+    def here(self) -> bool:
+        """Whether its calls are at work in this process, and end with it. Default: no."""
+        ...
 
     async def open(self) -> None:
         """Get ready; `RerailError` says why it cannot be."""
@@ -416,6 +454,16 @@ class Question:
 
 class Mind(Protocol):
     """Somebody who answers: rules, a person, a script, a model. Every answer is checked before it is believed."""
+
+    @property
+    def name(self) -> str:
+        """What histories call it. Default: mind."""
+        ...
+
+    @property
+    def patience(self) -> float | None:
+        """The longest that an answer can take, in seconds. Default: what the settings allow a model."""
+        ...
 
     @property
     def answers(self) -> Sequence[str]:

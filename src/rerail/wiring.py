@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 from rerail.adapters.telemetry import make_tracing
 from rerail.adapters.uptime import uptime
 from rerail.core.events import Record
+from rerail.core.foreign import EXECUTOR, STORE, as_mind, is_model, roles_of, with_defaults
 from rerail.core.replay import Replay
 from rerail.core.scrub import Scrub
 from rerail.core.tools import ToolSpec
@@ -211,8 +212,8 @@ def _role_model(settings: Settings, role: RoleTable) -> Model:
 
 def make_mind(settings: Settings, given: Mind | Model | None = None) -> Mind | None:
     """Who answers questions: the mind or model that was given, else the model that the settings name."""
-    if given is not None and not hasattr(given, "complete"):
-        return given  # a mind of the caller's own
+    if given is not None and not is_model(given):
+        return as_mind(cast("Mind", given))  # a mind of the caller's own
     if given is None and not _names_a_model(settings):
         return None
     from rerail.adapters.models.mind import ModelMind
@@ -222,7 +223,6 @@ def make_mind(settings: Settings, given: Mind | Model | None = None) -> Mind | N
     if model is None:
         return None
     table = settings.model
-    roles = getattr(model, "roles", ROLES)
     seconds = max(getattr(table, role).timeout or table.timeout for role in ROLES)
     fallbacks = table.fallback is not None or any(getattr(table, role).fallback is not None for role in ROLES)
     return ModelMind(
@@ -232,7 +232,7 @@ def make_mind(settings: Settings, given: Mind | Model | None = None) -> Mind | N
         room=table.max_context_chars,
         # Every try, of the model and of its fallback, may take its whole time.
         patience=seconds * (2 if fallbacks else 1) * (1 + table.max_reasks) + 1.0,
-        answers=roles,
+        answers=roles_of(model, ROLES),
     )
 
 
@@ -366,7 +366,7 @@ class Engine(core.Engine):
     ) -> None:
         settings = settings if isinstance(settings, Settings) else Settings.load(settings)
         address = store if store is not None else settings.store.url
-        found = make_store(address, settings) if isinstance(address, str) else address
+        found = make_store(address, settings) if isinstance(address, str) else with_defaults(address, STORE)
         adapters = make_tools(tools, settings)
         specs = _with_keys({name: tool.spec for name, tool in adapters.items()}, settings)
         scrub = Scrub(secrets_of(settings, specs.values(), os.environ))
@@ -374,7 +374,7 @@ class Engine(core.Engine):
         clock = clock or SystemClock()
         self._tracing = make_tracing()
         mind = make_mind(settings, model)
-        self._executor = executor or make_executor(settings)
+        self._executor = with_defaults(executor, EXECUTOR) if executor is not None else make_executor(settings)
         performer = Performer(adapters, settings.patterns(), settings.tools.max_output, clock, self._executor, scrub)
         host = Host(
             store=found,
@@ -383,7 +383,7 @@ class Engine(core.Engine):
             specs=specs,
             performer=performer,
             mind=mind,
-            mind_timeout=getattr(mind, "patience", settings.model.timeout),
+            mind_timeout=mind.patience if mind is not None and mind.patience is not None else settings.model.timeout,
             workspaces=_workspaces(found.url, workspace or settings.store.workspace),
             reconnect_seconds=settings.store.reconnect_seconds,
             memory=settings.artifacts.memory,

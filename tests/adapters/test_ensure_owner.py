@@ -20,7 +20,8 @@ from rerail.adapters.tools.http import ConnectionLost, HttpTool
 from rerail.adapters.tools.loading import load_tools
 from rerail.adapters.tools.shell import ShellTool
 from rerail.context import Context
-from rerail.core.outcome import Certainty, certainty_of
+from rerail.core.foreign import certainty_of
+from rerail.core.outcome import Certainty
 from rerail.errors import NotDone, ToolError
 from rerail.ports import TERM
 

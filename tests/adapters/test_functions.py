@@ -25,7 +25,8 @@ from rerail.adapters.executors.threads import Escaped
 from rerail.adapters.tools.docstrings import read
 from rerail.adapters.tools.functions import FunctionTool, as_tool, is_tool, tool
 from rerail.context import CallCancelled, Context
-from rerail.core.outcome import Certainty, certainty_of
+from rerail.core.foreign import certainty_of
+from rerail.core.outcome import Certainty
 from rerail.core.plan import Check, Effect
 from rerail.errors import ToolError
 

@@ -21,7 +21,8 @@ from rerail.adapters.tools.functions import FunctionTool, tool
 from rerail.adapters.tools.loading import load_tools
 from rerail.context import Context
 from rerail.core.codes import Category
-from rerail.core.outcome import Certainty, certainty_of
+from rerail.core.foreign import certainty_of
+from rerail.core.outcome import Certainty
 from rerail.errors import NotDone, RateLimited, ToolError
 
 pytestmark = pytest.mark.anyio

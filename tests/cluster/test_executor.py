@@ -499,7 +499,8 @@ def waits(folder: str, ctx: Context) -> str:
 async def test_e11_a_call_on_a_node_asks_the_program_that_made_it(cluster: Any, tools: Load, tmp_path: Path) -> None:
     """E11 M3: the yes and the no are the owner's own, from any thread of the tool."""
     from rerail.adapters.executors.ray import RayExecutor
-    from rerail.core.outcome import Certainty, certainty_of
+    from rerail.core.foreign import certainty_of
+    from rerail.core.outcome import Certainty
     from rerail.errors import NotDone, ToolError
 
     def lost() -> None:

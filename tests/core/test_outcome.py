@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from rerail.core.outcome import Case, Certainty, Follows, Saw, as_declared, certainty_of, follows, of_status, status_of
+from rerail.core.foreign import certainty_of, never_sent, status_of
+from rerail.core.outcome import Case, Certainty, Follows, Saw, as_declared, follows, of_status
 from rerail.core.plan import Effect
 from rerail.errors import NotDone, RateLimited, ToolError
 
@@ -153,5 +154,7 @@ def test_x4_by_status_reads_what_libraries_raise() -> None:
         (chained(ConnectionRefusedError(), ConnectionResetError()), LOST), (ConnectionResetError(), LOST),
         (ValueError("x"), LOST), (ToolError("no"), NOT_DONE),
     ):  # fmt: skip
-        said = as_declared(certainty_of(error), "by_status", status_of(error), retry_after=False, error=error)
+        said = as_declared(
+            certainty_of(error), "by_status", status_of(error), retry_after=False, never_sent=never_sent(error)
+        )
         assert said is certainty, error

@@ -16,7 +16,8 @@ import pytest
 import rerail
 from rerail.adapters.stores.memory import MemoryStore
 from rerail.adapters.uptime import uptime
-from rerail.core.outcome import Certainty, certainty_of
+from rerail.core.foreign import certainty_of
+from rerail.core.outcome import Certainty
 from rerail.engine.lease_term import LeaseTerm
 from rerail.errors import NotDone, PlanError
 from rerail.ports import TERM, Head, Lease, Owner

@@ -109,8 +109,9 @@ class Truth:
 class SimulatedTool:
     """A tool of one process; what it does, the world draws."""
 
-    is_async = True
-    wants_context = True
+    is_async = wants_context = True
+    looks_outside = stays = False
+    answer_of = None
 
     def __init__(self, world: World, name: str, process: int, alive: Callable[[], bool]) -> None:
         nature = world.nature(name)

@@ -158,7 +158,7 @@ class Command:
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
-            why = getattr(error, "strerror", None) or str(error)
+            why = (error.strerror if isinstance(error, OSError) else None) or str(error)
             raise _NotTold(say("reason.notify.not_started", why=why), again=False) from None
         return process
 
@@ -233,11 +233,12 @@ class Webhook:
 
 def _refusal(error: ToolError) -> _NotTold:
     """What went wrong in words that hold nothing of the address, nor of what the other side said."""
-    status = getattr(error, "status", None)
+    status = error.status
     if status is not None:
         return _NotTold(say("reason.notify.http", number=status), again=status >= 500 or status in AGAIN)
     cause = error.__cause__
-    why = getattr(cause, "strerror", None) or (type(cause).__name__ if cause is not None else error.code)
+    said = cause.strerror if isinstance(cause, OSError) else None
+    why = said or (type(cause).__name__ if cause is not None else error.code)
     if isinstance(error, ConnectionLost):
         late = isinstance(cause, TimeoutError)
         return _NotTold(say("reason.notify.late" if late else "reason.notify.broke", why=why), again=True)

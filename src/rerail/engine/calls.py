@@ -145,7 +145,7 @@ class Calls:
                 launch.staged = stage_for(track.id, attempt)
         elsewhere = self._host.performer.elsewhere
         away = elsewhere is not None and elsewhere.takes(tool)
-        if away or getattr(tool, "wants_context", True) or step.verify is not None or spec.verifiable or spec.probes:
+        if away or tool.wants_context or step.verify is not None or spec.verifiable or spec.probes:
             launch.ctx = self._context(track, attempt, args, timeout, launch.staged)
         if step.verify is not None:
             launch.verify_args = self._verify_args(track)

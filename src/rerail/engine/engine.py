@@ -113,7 +113,7 @@ class Engine(Foreseer):
             await self._host.store.open()
             if self.tidies:
                 await self._host.store.sweep(self._host.clock.now() - self._ttl)
-        for caveat in getattr(self._host.store, "caveats", ()):  # what a store may lose, somebody has to hear
+        for caveat in self._host.store.caveats:  # what a store may lose, somebody has to hear
             (LOG.warning if self.notice is unheard else self.notice)(caveat)
         self._attendants = [asyncio.create_task(self._attend()), asyncio.create_task(self._keep_leases())]
 

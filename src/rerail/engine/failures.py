@@ -10,7 +10,8 @@ from typing import Any
 from rerail.core.classify import Evidence, classify
 from rerail.core.codes import Category, category_of
 from rerail.core.events import Error
-from rerail.core.outcome import NEVER_SENT, Certainty, Errors, as_declared, certainty_of, status_of
+from rerail.core.foreign import NEVER_SENT, Said, certainty_of, never_sent, said_by, type_names, wrapped_in
+from rerail.core.outcome import Certainty, Errors, as_declared
 from rerail.core.values import NotJson, pack, unpack
 from rerail.errors import NotDone
 from rerail.i18n import say
@@ -55,22 +56,20 @@ def from_exception(error: BaseException, patterns: Patterns, errors: Errors = ""
     certainty = certainty_of(error)
     if isinstance(error, NotDone) and error.error is not None:
         error = error.error
-    message = _message(error)
-    code = getattr(error, "code", None)
-    code = code if isinstance(code, str) and code else None
-    status, exit_code = status_of(error), _number(getattr(error, "exit_code", None))
-    suggest = getattr(error, "suggest", None)
-    suggest = dict(suggest) if isinstance(suggest, Mapping) else None
-    names, broke = _type_names(error), _broke(error)
-    category = getattr(error, "category", None)
-    if not isinstance(category, Category):
-        category = classify(Evidence(message, code, names, status, exit_code, suggest is not None), patterns)
+    message, said, names = _message(error), said_by(error), type_names(error)
+    category = said.category
+    if category is None:
+        hints = said.suggest is not None
+        category = classify(Evidence(message, said.code, names, said.status, said.exit_code, hints), patterns)
     data = Error(
-        code or broke or "TOOL_FAILED", category, message, names[0] if names else "", _trace(error), status, suggest
-    )
-    wait = _retry_after(error, code, status)
-    certainty = as_declared(certainty, errors, status, retry_after=wait is not None, error=error)
-    return Failure(_storable(data), certainty, wait, bool(getattr(error, "ended", True)))
+        said.code or _broke(error) or "TOOL_FAILED", category, message, names[0] if names else "", _trace(error, said),
+        said.status, said.suggest,
+    )  # fmt: skip
+    certainty = as_declared(
+        certainty, errors, said.status, retry_after=said.retry_after is not None, unanswered=said.unanswered,
+        never_sent=bool(errors) and never_sent(error),
+    )  # fmt: skip
+    return Failure(_storable(data), certainty, said.retry_after, said.ended)
 
 
 def _storable(error: Error) -> Error:
@@ -159,20 +158,9 @@ def _message(error: BaseException) -> str:
     return text or say("error.EMPTY", type=type(error).__name__)
 
 
-def _type_names(error: BaseException) -> tuple[str, ...]:
-    remote = getattr(error, "type_names", None)  # an exception that came from another process names its own types
-    if isinstance(remote, tuple | list) and remote:
-        return tuple(map(str, remote))
-    return tuple(
-        kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-        for kind in type(error).__mro__
-        if kind is not object
-    )
-
-
-def _trace(error: BaseException) -> str:
-    remote = getattr(error, "traceback_text", None)
-    text = remote if isinstance(remote, str) else "".join(traceback.format_exception(error, limit=-20))
+def _trace(error: BaseException, said: Said) -> str:
+    text = said.traceback_text
+    text = "".join(traceback.format_exception(error, limit=-20)) if text is None else text
     return text if len(text) <= MAX_TRACEBACK else "…" + text[-MAX_TRACEBACK:]
 
 
@@ -186,34 +174,14 @@ def _broke(error: BaseException) -> str:
         if not left:
             break
         link = left.pop(0)
-        kinds = {name.rpartition(".")[2] for name in _type_names(link)}
+        kinds = {name.rpartition(".")[2] for name in type_names(link)}
         if kinds & NEVER_SENT:
             code = ""
         elif kinds & (TIMED_OUT | BROKE):
             code = "TIMEOUT" if kinds & TIMED_OUT else "CONNECTION_LOST"
-        left += _causes(link)
+        left += wrapped_in(link, handled=not link.__suppress_context__)
     return code
-
-
-def _causes(error: BaseException) -> list[BaseException]:
-    """What an error says that it came from, and what it wraps without saying so."""
-    context = error.__context__ if not error.__suppress_context__ else None
-    wrapped = (error.__cause__, context, getattr(error, "reason", None), *getattr(error, "args", ()))
-    return [link for link in wrapped if isinstance(link, BaseException) and link is not error]
 
 
 def _number(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _retry_after(error: BaseException, code: str | None, status: int | None) -> float | None:
-    """The seconds after which to come back, if the error says "not now" (X8)."""
-    if code not in ("RATE_LIMITED", "COOLDOWN_ACTIVE") and status not in (429, 503):
-        return None
-    value = getattr(error, "retry_after", None)
-    if value is None:
-        headers: Any = getattr(getattr(error, "response", error), "headers", None)
-        value = headers.get("Retry-After") if hasattr(headers, "get") else None
-        value = float(value) if isinstance(value, str) and value.strip().isdecimal() else None
-    good = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
-    return float(value) if good else None  # type: ignore[arg-type]  # a number, as seen

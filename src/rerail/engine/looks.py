@@ -126,12 +126,12 @@ class Looker:
         verify = launch.step.verify
         if verify is not None:
             tool = self.tools[verify.tool]
-            with self.outside(not getattr(tool, "is_async", False)):
+            with self.outside(not tool.is_async):
                 seen = await tool.call(launch.verify_args or {}, launch.ctx)
             if says_failed(seen) or suspect(seen) is not None:
                 raise LookupError(repr(seen)[:200])  # the look itself failed: it says nothing about the effect
             return Sight(Saw.THERE if contains(seen, verify.expect) else Saw.ABSENT)
-        with self.outside(getattr(launch.tool, "looks_outside", False)):
+        with self.outside(launch.tool.looks_outside):
             found = await launch.tool.verify(launch.args, output, launch.before, launch.ctx)
         return _sight(found)
 
@@ -139,7 +139,7 @@ class Looker:
         """A look before the call, to compare with afterwards; None if it fails."""
         try:
             async with asyncio.timeout(LOOK_TIMEOUT):
-                with self.outside(getattr(launch.tool, "looks_outside", False)):
+                with self.outside(launch.tool.looks_outside):
                     seen = await launch.tool.probe(launch.args, launch.ctx)
             return unpack(pack(seen).data)
         except (Exception, SystemExit):  # noqa: BLE001  # as above

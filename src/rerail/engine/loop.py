@@ -98,7 +98,7 @@ class Host:
     def runs(self, tool: str) -> Runs:
         """Where calls of a tool are at work; of one that is not here anything may be true."""
         found, elsewhere = self.tools.get(tool), self.performer.elsewhere
-        away = elsewhere is not None and not getattr(elsewhere, "here", False)
+        away = elsewhere is not None and not elsewhere.here
         if found is None or (away and elsewhere is not None and elsewhere.takes(found)):
             return "request"
         return found.spec.runs
@@ -796,8 +796,8 @@ class RunLoop:
 
     def _read_answer(self, said: Answered, now: float) -> None:
         action, answer = said.action, said.answer
-        name = getattr(self.host.mind, "name", "mind")
-        by = name if isinstance(name, str) and name not in ("", "rules") else "mind"  # nobody passes for the rules
+        name = self.host.mind.name if self.host.mind is not None else ""
+        by = name if name not in ("", "rules") else "mind"  # no mind passes for the rules
         for call in answer.consultations:
             self._record(consulted(action.question, action.step, call), now)
         if said.cut:

@@ -181,7 +181,7 @@ class Performer:
         launch.started = loop.time()
         launch.deliver = deliver
         if self.elsewhere is not None and self.elsewhere.takes(launch.tool):
-            launch.away = not getattr(self.elsewhere, "here", False)
+            launch.away = not self.elsewhere.here
             launch.task = loop.create_task(self._guarded(launch, self.elsewhere))
         else:
             launch.task = loop.create_task(self._guarded(launch))
@@ -216,11 +216,7 @@ class Performer:
             launch.made = True
             if elsewhere is not None:
                 output = await self._away(launch, elsewhere)
-            elif getattr(tool, "direct", False) and getattr(tool, "is_async", False):
-                output = await tool.fn(**launch.args)  # type: ignore[attr-defined]  # a plain async function
-                if output is not None:
-                    output = tool.settle(output)  # type: ignore[attr-defined]
-            elif getattr(tool, "is_async", False):
+            elif tool.is_async:
                 output = await tool.call(launch.args, launch.ctx)
             else:
                 with self.clock.external():
@@ -380,7 +376,7 @@ class Performer:
             return [tell("reason.file.checked", tool=file.check, reason=say("error.TOOL_UNKNOWN", tool=file.check))]
         try:
             async with asyncio.timeout(LOOK_TIMEOUT):
-                with self.looks.outside(not getattr(tool, "is_async", False)):
+                with self.looks.outside(not tool.is_async):
                     said = await tool.call({"path": str(path)}, ctx)
             reason = "" if said or said is None else repr(said)  # no, in whatever way: False, an empty text, 0
             if not reason and (says_failed(said) or (said is not None and suspect(said) is not None)):
@@ -422,7 +418,7 @@ class Performer:
     def _disbelieve(self, launch: Launch, whole: Any, *, bare: bool = False) -> Failure | None:
         """Why an answer is not believed; ``bare``: it is what the other side said, as a look brought it."""
         output = whole
-        answer_of = getattr(launch.tool, "answer_of", None)
+        answer_of = launch.tool.answer_of
         if answer_of is not None and output is not None and not bare:
             output = answer_of(output)  # what the other side said, without what the tool put around it
         if says_failed(output):

@@ -38,7 +38,7 @@ async def planned_for(objective: str, host: Host, policy: Policy) -> Planned:
         "plan", "", "", objective, (), host.specs, tokens_left=policy.max_tokens, cost_left=policy.max_cost
     )
     answer = await host.performer.ask(mind, question, host.mind_timeout)
-    calls, by = tuple(answer.consultations), getattr(mind, "name", "mind")
+    calls, by = tuple(answer.consultations), mind.name
     if answer.failed or answer.value is None:
         return Planned(None, calls, by, answer.failed or say("reason.no_plan"))
     try:

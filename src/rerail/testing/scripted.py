@@ -119,6 +119,7 @@ class ScriptedMind:
     """
 
     name = "script"
+    patience: float | None = None
 
     def __init__(self, **answers: Any) -> None:
         self._answers = {kind: list(given) if isinstance(given, list) else [given] for kind, given in answers.items()}

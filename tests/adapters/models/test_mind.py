@@ -160,7 +160,10 @@ def test_a_model_that_is_given_becomes_a_mind_and_a_mind_stays_one() -> None:
         async def answer(self, question: Question) -> Any:
             return GOOD
 
-    own = Own()
+    own: Any = Own()
+    mind: Any = make_mind(Settings(), own)
+    assert (mind.answer, mind.name, mind.patience) == (own.answer, "mind", None)
+    own.name, own.patience = "own", 5.0
     assert make_mind(Settings(), own) is own
     assert make_mind(Settings()) is None
     mind = make_mind(Settings(), ScriptedModel())

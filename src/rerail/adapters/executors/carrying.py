@@ -34,11 +34,6 @@ class NotCarried(ToolError):
         super().__init__(message, "TOOL_NOT_CARRIED", Category.PERMANENT)
 
 
-def stays(tool: Tool) -> bool:
-    """Whether a tool can only be called where it is, such as one of an MCP server that was started here."""
-    return bool(getattr(tool, "stays", False))
-
-
 def carried(tool: Tool) -> bytes:
     """A tool as bytes; `NotCarried` says why it cannot be."""
     from ray import cloudpickle

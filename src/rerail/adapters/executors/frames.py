@@ -20,7 +20,8 @@ from typing import IO, Any
 import msgspec
 
 from rerail.core.codes import Category
-from rerail.core.outcome import Certainty, certainty_of, never_sent, status_of
+from rerail.core.foreign import attribute, certainty_of, never_sent, status_of, type_names
+from rerail.core.outcome import Certainty
 from rerail.errors import NotDone
 from rerail.i18n import tell
 
@@ -124,16 +125,12 @@ def describe(error: BaseException) -> dict[str, Any]:
     if isinstance(error, NotDone) and error.error is not None:
         error = error.error
     return {
-        "types": getattr(error, "type_names", None) or [_name(kind) for kind in type(error).__mro__[:-1]],
+        "types": type_names(error),
         "message": _message(error),
         "traceback": "".join(traceback.format_exception(error)),
         "attributes": {name: value for name in ATTRIBUTES if _is_json(value := _attribute(error, name))},
         "certainty": certainty,
     }
-
-
-def _name(kind: type) -> str:
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _message(error: BaseException) -> str:
@@ -146,7 +143,7 @@ def _message(error: BaseException) -> str:
 def _attribute(error: BaseException, name: str) -> Any:
     with contextlib.suppress(Exception):  # as above
         asked = {"status": status_of, "never_sent": never_sent}.get(name)
-        return asked(error) if asked is not None else getattr(error, name, None)
+        return asked(error) if asked is not None else attribute(error, name)
 
 
 def _is_json(value: object) -> bool:

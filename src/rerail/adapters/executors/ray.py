@@ -31,7 +31,7 @@ from ray import exceptions as problems
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from rerail.adapters.executors import asking
-from rerail.adapters.executors.carrying import NotCarried, carried, stays
+from rerail.adapters.executors.carrying import NotCarried, carried
 from rerail.adapters.executors.endings import finished
 from rerail.adapters.executors.frames import dump, revive
 from rerail.adapters.executors.ray_task import Mailbox, perform
@@ -303,6 +303,8 @@ class _Under:
 class RayExecutor:
     """Makes calls as tasks of a Ray cluster."""
 
+    here = False
+
     def __init__(
         self, address: str | None, env: Mapping[str, Any], cpus: float, max_wait: float, gone_after: float
     ) -> None:
@@ -416,7 +418,7 @@ class RayExecutor:
 
     def takes(self, tool: Tool) -> bool:
         """Whether a tool is called in the cluster; those of MCP servers are called where the servers are."""
-        return not stays(tool)
+        return not tool.stays
 
     def asked(self, resources: Mapping[str, float]) -> dict[str, Any]:
         """A step's resources as Ray takes them; a step that names no cpu gets what every step gets."""

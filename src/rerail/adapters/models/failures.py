@@ -28,6 +28,7 @@ from pydantic_ai.exceptions import (
 
 from rerail.adapters.models.endpoints import Endpoint
 from rerail.adapters.models.outcomes import Failed
+from rerail.core.foreign import attribute
 from rerail.i18n import say
 
 # All that a request may end with. Whatever else comes up is a bug, and is not to be taken for the weather.
@@ -47,7 +48,7 @@ def failure_of(error: Raised, endpoint: Endpoint) -> Failed:
     return Failed(
         message=f"{what} ({said})" if said else what,
         transient=_transient(error),
-        retry_after=getattr(error, "retry_after", None),
+        retry_after=attribute(error, "retry_after"),
         shape=_of_shape(error),
     )
 

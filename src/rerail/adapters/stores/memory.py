@@ -12,6 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from rerail.adapters.stores.waiting import ANY, OPEN, Waiters
+from rerail.i18n import Told
 from rerail.ports import Batch, Conflict, Fenced, Flaw, Head, Lease, Owner, Row, Taken
 
 
@@ -54,6 +55,8 @@ class _Action:
 
 class MemoryStore:
     """Everything in dictionaries, gone with the process."""
+
+    caveats: Sequence[Told] = ()
 
     def __init__(self) -> None:
         self._runs: dict[str, _Run] = {}

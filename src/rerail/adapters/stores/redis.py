@@ -25,7 +25,7 @@ from redis.backoff import NoBackoff
 from rerail.adapters.stores import redis_scripts as scripts
 from rerail.adapters.stores.remote import accept_own, refused_claim, shown, wait_for_news
 from rerail.adapters.stores.waiting import ANY, Waiters
-from rerail.i18n import tell
+from rerail.i18n import Told, tell
 from rerail.ports import Batch, Conflict, Fenced, Flaw, Head, Lease, Owner, Row, Unavailable, Unusable
 
 TIME: Final = struct.Struct(">d")
@@ -91,7 +91,7 @@ class RedisStore:
         self._scripts: dict[str, Any] = {}
         self._listening: asyncio.Task[None] | None = None
         self._waiters = Waiters()
-        self.caveats: tuple[str, ...] = ()  # what the server's settings can lose
+        self.caveats: tuple[Told, ...] = ()  # what the server's settings can lose
 
     @property
     def url(self) -> str:
@@ -136,7 +136,7 @@ class RedisStore:
         for run in self._waiters.runs():
             self._waiters.ring(run)
 
-    async def _look_at(self, client: redis.Redis) -> Sequence[str]:
+    async def _look_at(self, client: redis.Redis) -> Sequence[Told]:
         """What the server's settings can lose; servers that do not tell are taken at their word."""
         info = await client.info("cluster")
         if info.get("cluster_enabled"):

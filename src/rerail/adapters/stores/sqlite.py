@@ -22,7 +22,7 @@ from rerail.adapters.stores.sqlite_care import clear, examine, remove, shrink, s
 from rerail.adapters.stores.sqlite_room import room_in
 from rerail.adapters.stores.sqlite_writer import INLINE_BELOW, External, Work, Writer
 from rerail.adapters.stores.waiting import ANY, Waiters
-from rerail.i18n import tell
+from rerail.i18n import Told, tell
 from rerail.ports import Batch, Conflict, Fenced, Flaw, Head, Lease, Owner, Row, Taken, Unavailable, Unusable
 
 T = TypeVar("T")
@@ -176,6 +176,8 @@ def meaning(error: apsw.Error, path: str) -> Unavailable | Unusable:
 
 class SqliteStore:
     """Histories in a SQLite file with a write-ahead log."""
+
+    caveats: Sequence[Told] = ()
 
     def __init__(
         self,

@@ -2,7 +2,7 @@
 
 Rules of this file:
 - A decorated function stays callable as it was written, so that its own tests need no engine.
-- What the engine needs on its hot path (`fn`, `direct`, `is_async`, `wants_context`) are plain attributes.
+- What the engine needs on its hot path (`is_async`, `wants_context`) are plain attributes.
 - Importing this file imports no pydantic; the first decorated function does.
 """
 
@@ -27,6 +27,7 @@ from rerail.adapters.tools.docstrings import read
 from rerail.adapters.tools.signatures import Convert, Shape, Unresolved, read_shape
 from rerail.adapters.tools.specs import Looks, Options, confinement, is_async, make_spec
 from rerail.context import Context
+from rerail.core.foreign import TOOL, spec_of, with_defaults
 from rerail.core.plan import Effect
 from rerail.core.tools import Runs, ToolSpec
 from rerail.errors import ToolError
@@ -150,10 +151,6 @@ class FunctionTool(Looks, Generic[P, R]):
         if self.context_name is not None:
             kwargs[self.context_name] = Context() if ctx is None else ctx
         return kwargs
-
-    def settle(self, output: Any) -> Any:
-        """A result as plain data: models are written out, generators and coroutines refused."""
-        return settled(output)
 
     async def call(self, args: dict[str, Any], ctx: Any = None) -> Any:
         """Call the tool: awaited, in a thread, or in a process of its own."""
@@ -355,10 +352,12 @@ def _of_langchain(obj: Any, options: Mapping[str, Any]) -> Tool | None:
 
 def as_tool(obj: Any) -> Tool:
     """A tool as it is; a function, LangChain tool or graph as one with its defaults; ValueError for anything else."""
+    if isinstance(obj, FunctionTool) and isinstance(obj.spec, ToolSpec):  # read now, or ValueError says what is missing
+        return obj
     if (made := _of_langchain(obj, {})) is not None:
         return made
     if is_tool(obj):
-        found: Tool = obj
+        found: Tool = with_defaults(obj, TOOL)
         return found
     if callable(obj) and not isinstance(obj, type):
         return FunctionTool(obj)
@@ -367,4 +366,4 @@ def as_tool(obj: Any) -> Tool:
 
 def is_tool(obj: Any) -> bool:
     """Whether it is a tool of any kind: something with a spec that can be called."""
-    return not isinstance(obj, type) and isinstance(getattr(obj, "spec", None), ToolSpec) and callable(obj.call)
+    return spec_of(obj) is not None

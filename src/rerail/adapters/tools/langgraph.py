@@ -34,6 +34,7 @@ def is_graph(value: Any) -> TypeGuard[Any]:
 class GraphTool(Looks):
     """A graph that plans can call: the arguments are its input, its output is the step's."""
 
+    is_async = False  # what a graph does besides the event loop, nobody can tell
     wants_context = True
 
     def __init__(

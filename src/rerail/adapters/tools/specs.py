@@ -16,6 +16,7 @@ from typing import Any, Final, NoReturn, TypedDict, TypeVar
 import msgspec
 
 from rerail.adapters.executors.threads import THREADS
+from rerail.core.foreign import spec_of
 from rerail.core.nearest import nearest
 from rerail.core.outcome import ERRORS
 from rerail.core.plan import Check, Effect, Trust
@@ -185,7 +186,7 @@ def _names(name: str, tools: Any) -> tuple[str, ...]:
     if isinstance(tools, str) or not isinstance(tools, Sequence):
         _refuse(name, tell("tool.alternatives", tools=tools))
     # A tool is as good as its name.
-    names: list[Any] = [getattr(getattr(tool, "spec", None), "name", tool) for tool in tools]
+    names: list[Any] = [tool if (spec := spec_of(tool)) is None else spec.name for tool in tools]
     if strange := [one for one in names if not isinstance(one, str)]:
         _refuse(name, tell("tool.strange_alternative", strange=strange[0]))
     return tuple(names)
@@ -297,6 +298,8 @@ class Looks:
     """A tool's looks at the world: what every tool does in the same way."""
 
     spec: ToolSpec
+    answer_of: Callable[[Any], Any] | None = None
+    stays = False
 
     def __init__(self, name: str, options: Options, others: Iterable[str] = ()) -> None:
         """Take what the tool declared; `others` are the words that this kind of tool knows besides."""
