@@ -13,8 +13,8 @@ from rerail.core.plan import Effect, Fallback, Need, Plan, Step, When
 from rerail.core.policy import Policy, Rung
 from rerail.core.state import State
 from rerail.core.tools import ToolSpec
-from rerail.core.track import Phase, Ready, same_inputs
-from rerail.core.verdict import run_status, status_of, verdict
+from rerail.core.track import Degraded, Lack, Phase, Ready, same_inputs
+from rerail.core.verdict import error_of, run_status, status_of, verdict
 
 NO = Error("TOOL_FAILED", Category.TOOL, "no")
 LOST = Error("TIMEOUT", Category.TRANSIENT, "late")
@@ -367,7 +367,7 @@ def test_a_skip_that_nobody_hoped_for_leaves_no_hole() -> None:
     for name in ("f", "d"):
         then(state, ev.Acted("resolve", "ann", name, outcome="succeeded", output=1, digest="x"))
     degraded = {name: track.result.degraded for name, track in state.tracks.items() if track.result is not None}
-    assert degraded == {"f": "", "d": "hole:a"}
+    assert degraded == {"f": None, "d": Degraded(Lack.HOLE, step="a")}
 
 
 def test_not_now_tells_what_is_left() -> None:
@@ -449,3 +449,24 @@ def test_an_effect_of_the_plans_own_is_no_repeat_of_it() -> None:
     assert state.repeats(state.tracks["m"], ToolSpec("pay"), {"n": 5}, Effect.ONCE) == "a"
     then(state, ev.StepStarted("m", 1, "pay", Effect.ONCE), ev.StepSucceeded("m", 1, 1, "e"))
     assert state.repeats(state.tracks["b"], ToolSpec("pay"), {"n": 5}, Effect.ONCE) == "m"
+
+
+def test_what_was_seen_stays_apart_from_what_was_judged() -> None:
+    """H1, H2: the error keeps the category it came with; what it was judged to be lasts until the next failure."""
+    state = begun(STARTED, ev.StepFailed("a", 1, NO))
+    track = state.tracks["a"]
+    assert (track.category, track.judged) == (Category.TOOL, None)
+    again = ev.RetryScheduled("a", 2, 4, 2, 0.0, 0.0)
+    then(state, ev.Reflected("a", 1, Category.PARAMETER, Rung.RETRY), again)
+    assert track.error is NO and track.category is track.judged is Category.PARAMETER
+    then(state, ev.StepStarted("a", 2, "t"), ev.StepFailed("a", 2, NO))
+    assert (track.category, track.judged) == (Category.TOOL, None)
+    then(state, ev.Reflected("a", 2, Category.PERMANENT, Rung.FAIL))
+    assert (error_of(state, track, *status_of(state, track)) or {})["category"] == "permanent_error"
+    then(
+        state,
+        ev.RetryBegin(1, "ann", ("a",), ("a",), 1, course=Course(("a",))),
+        ev.StepStarted("a", 3, "t"),
+        ev.StepSucceeded("a", 3, 1, "d"),
+    )
+    assert (track.error, track.category) == (None, None)

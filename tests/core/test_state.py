@@ -15,7 +15,7 @@ from rerail.core.plan import Effect, Fallback, Need, Plan, Step, When
 from rerail.core.policy import Policy, Rung
 from rerail.core.state import State
 from rerail.core.tools import ToolSpec
-from rerail.core.track import Phase
+from rerail.core.track import Degraded, Lack, Phase
 from rerail.core.verdict import round_statistics, skip_message, stale_of, status_of, summary, verdict, waiting_on
 from rerail.core.views import attempts_of, result
 
@@ -279,9 +279,11 @@ def test_a_fallback_says_what_it_stands_for() -> None:
     """H9: the reason, if there is one."""
     start, done = ev.StepStarted("a", 1, "v", rung=Rung.FALLBACK), ev.StepSucceeded("a", 1, 1, "d")
     steps = (Step("a", "t", fallback=Fallback(tool="v")),)
-    assert begun(start, done, steps=steps).tracks["a"].result.degraded == "fallback:"  # type: ignore[union-attr]
+    result = begun(start, done, steps=steps).tracks["a"].result
+    assert result is not None and result.degraded == Degraded(Lack.FALLBACK)
     after = begun(*failed("a")[:2], ev.StepStarted("a", 2, "v", rung=Rung.FALLBACK), ev.StepSucceeded("a", 2, 1, "d"))
-    assert after.tracks["a"].result.degraded == "fallback:no"  # type: ignore[union-attr]
+    result = after.tracks["a"].result
+    assert result is not None and result.degraded == Degraded(Lack.FALLBACK, "no") and result.stands_in
 
 
 # -- What is kept, and what is done again (R3) ---------------------------------------------------------------------

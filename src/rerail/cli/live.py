@@ -23,6 +23,7 @@ from rerail.core.lines import gate_said, rung_said
 from rerail.core.plan import When
 from rerail.core.track import OPEN, WORTH, Phase, Status, Track
 from rerail.core.verdict import gate_row, skip_message, status_of
+from rerail.core.views import degraded_said
 from rerail.i18n import reason_in, span
 
 if TYPE_CHECKING:
@@ -244,8 +245,8 @@ def note_of(out: Output, picture: Picture, track: Track, status: Status, code: s
     if status in (Status.PENDING, Status.READY):
         open_needs = [need.id for need, when in track.needs if WORTH[When(when)][need.standing] == OPEN]
         return out.say("cli.live.needs", needs=", ".join(open_needs[:6])) if open_needs else ""
-    if status is Status.DEGRADED and track.result is not None:
-        return degraded_words(out, track.result.degraded)
+    if status is Status.DEGRADED:
+        return degraded_said(track, out.lang) or ""
     words = [_rung(out, picture, track)]
     told = picture.progress.get(track.id)
     if status is Status.RUNNING and told is not None:
@@ -271,9 +272,3 @@ def _rung(out: Output, picture: Picture, track: Track) -> str:
     if mending is None or not mending.rungs:
         return ""
     return rung_said(mending.rungs[-1], out.lang)
-
-
-def degraded_words(out: Output, degraded: str) -> str:
-    """Why a result is less than whole."""
-    kind, _, what = degraded.partition(":")
-    return out.say(f"degraded.{kind}", reason=out.told(what), step=what)

@@ -115,7 +115,7 @@ class Picture:
         }
 
     def _is_well(self, track: Track) -> bool:
-        stood_in = track.result is not None and track.result.degraded.startswith("fallback")
+        stood_in = track.result is not None and track.result.stands_in
         return status_of(self.state, track)[0] in ENDED_WELL and not stood_in
 
 

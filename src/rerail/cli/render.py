@@ -9,10 +9,11 @@ from typing import Any
 
 from rich.text import Text
 
-from rerail.cli.live import degraded_words, step_cells
+from rerail.cli.live import step_cells
 from rerail.cli.output import Output, one_line
 from rerail.cli.picture import Mending, Picture
 from rerail.cli.style import fitted, icon, moment, style_of, table
+from rerail.core.codes import Category
 from rerail.core.commands import Preview, Refusal, retry
 from rerail.core.lines import bare, rung_said, waited_for_one
 from rerail.core.pipeline import PAUSED
@@ -20,7 +21,7 @@ from rerail.core.state import State
 from rerail.core.track import RunStatus, Status, Track
 from rerail.core.upstream import supposed
 from rerail.core.verdict import doubts_of, error_of, run_status, stale_of, status_of, waiting_on
-from rerail.core.views import RunResult, RunRow, result, stale_said
+from rerail.core.views import RunResult, RunRow, degraded_said, result, stale_said
 from rerail.i18n import has, retold, span
 
 SHOWN = 12  # of a list in a report; the rest is counted
@@ -135,7 +136,7 @@ def _failed(out: Output, picture: Picture, wanted: Status) -> list[Text]:
 
 def _meant(track: Track) -> dict[str, tuple[str, Any]]:
     """What may have been meant by arguments that a tool refused, and the steps that gave it."""
-    refused = track.error is not None and track.error.category == "parameter_error"
+    refused = track.category is Category.PARAMETER
     return dict(supposed(track)) if refused else {}
 
 
@@ -170,9 +171,9 @@ def _skipped(out: Output, picture: Picture, *, accepted: bool) -> list[Text]:
 
 def _degraded(out: Output, picture: Picture) -> list[Text]:
     return [
-        _named(out, "degraded", track.id, degraded_words(out, track.result.degraded))
+        _named(out, "degraded", track.id, degraded_said(track, out.lang) or "")
         for track in picture.state.tracks.values()
-        if track.result is not None and status_of(picture.state, track)[0] is Status.DEGRADED
+        if status_of(picture.state, track)[0] is Status.DEGRADED
     ]
 
 
@@ -235,7 +236,7 @@ def _doubts(state: State) -> list[str]:
 
 def _fitting_repair(run: str, failed: Track | None) -> list[str]:
     """The change of a call that will fail as often as it is repeated: with what may have been meant, or gaps (H7)."""
-    if failed is None or failed.error is None or failed.error.category != "parameter_error" or not failed.step.args:
+    if failed is None or failed.category is not Category.PARAMETER or not failed.step.args:
         return []
     meant = {name: json.dumps(value, ensure_ascii=False) for name, (_, value) in _meant(failed).items()}
     # As it was would change nothing, and be refused; a gap that nobody filled is refused as no JSON.

@@ -262,7 +262,7 @@ def _mark(state: State, track: Track, life: Life | None) -> tuple[Any, ...]:
     """What tells whether a step would look different; much cheaper than how it looks."""
     return (
         track.phase, track.place, track.standing, track.attempt, track.calls, track.until, track.dead, track.stale,
-        track.again, track.question, id(track.step), id(track.needs), id(track.error), id(track.result),
+        track.again, track.question, id(track.step), id(track.needs), id(track.error), track.judged, id(track.result),
         life.version if life is not None else 0, track.id in state.disputed, _may_confirm(state, track),
     )  # fmt: skip
 

@@ -684,8 +684,7 @@ def _named_roots(state: State, steps: Sequence[str], *, force: bool) -> list[str
 def _all_permanent(state: State, roots: list[str]) -> bool:
     tracks = [state.tracks[root] for root in roots]
     return bool(tracks) and all(
-        track.phase is Phase.FAILED and track.error is not None and track.error.category is Category.PERMANENT
-        for track in tracks
+        track.phase is Phase.FAILED and track.category is Category.PERMANENT for track in tracks
     )
 
 

@@ -353,7 +353,7 @@ def automatic_roots(state: State) -> list[str]:
     roots = [
         track.id
         for track in state.tracks.values()
-        if track.phase is Phase.FAILED and (track.error is None or track.error.category is not Category.PERMANENT)
+        if track.phase is Phase.FAILED and track.category is not Category.PERMANENT
     ]
     judged = state.judged.unsatisfactory if state.judged is not None else ()
     return roots + [step_id for step_id in judged if step_id not in roots and _may_repeat(state, step_id)]

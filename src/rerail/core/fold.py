@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from rerail.core import events as ev
-from rerail.core.events import Course, Error, Event
+from rerail.core.events import Course, Event
 from rerail.core.outcome import Case, Certainty, Follows, Saw, follows
 from rerail.core.pipeline import resume_stage
 from rerail.core.plan import Effect, Step, definition
@@ -26,8 +26,10 @@ from rerail.core.track import (
     RUNNING,
     SKIPPED,
     SUCCEEDED,
+    Degraded,
     EffectState,
     Heal,
+    Lack,
     Phase,
     Result,
     Track,
@@ -156,8 +158,7 @@ def _step_succeeded(state: State, event: ev.StepSucceeded, at: float) -> None:
         state.drafts.pop(path, None)  # what a person gave was for the content before this one
     _staged(state, track, event.files)
     if track.call.rung is Rung.FALLBACK:
-        reason = track.error.message if track.error else ""
-        result.degraded = f"fallback:{reason}"
+        result.degraded = Degraded(Lack.FALLBACK, track.error.message if track.error else "")
     track.ended_at, track.elapsed, track.cost = at, event.elapsed, event.cost
     state.tool_seconds += event.elapsed
     _happened(state, track)
@@ -212,7 +213,7 @@ def _step_failed(state: State, event: ev.StepFailed, at: float) -> None:
         state.tool_seconds += event.elapsed
     elif track.phase not in (PENDING, Phase.BACKOFF, Phase.DOUBT):
         return
-    track.error = event.error
+    track.error, track.judged = event.error, None
     track.ended_at = at
     if event.error.code == "RUN_CANCELLED" and not _doubtful(track, event):
         state.move(track, PENDING)
@@ -408,18 +409,14 @@ def _reflected(state: State, event: ev.Reflected, at: float) -> None:
     if (track.phase is PENDING and event.rung is not Rung.DOUBT) or (track.phase is Phase.DOUBT and track.question):
         return
     heal = track.healing()
-    heal.category = event.category
     heal.not_now = None
     if event.by != "rules":
         heal.thought = event
     if track.question == "reflect":
         track.question = ""
         state.move(track, Phase.HURT)
-    if track.error is not None and track.error.category is not event.category:
-        track.error = Error(
-            track.error.code, event.category, track.error.message, track.error.type, track.error.traceback,
-            track.error.status, track.error.suggest, track.error.data,
-        )  # fmt: skip
+    if track.error is not None:
+        track.judged = event.category
     if event.rung is Rung.DOUBT:
         state.move(track, Phase.DOUBT)
     elif event.rung is Rung.FAIL:
@@ -462,7 +459,7 @@ def _recovered(state: State, event: ev.Recovered, at: float) -> None:
         heal.fallback = True
         if not event.tool:
             result = Result(event.output, event.digest, event.size, event.blob, track.attempt)
-            result.degraded = f"fallback:{event.reason}"
+            result.degraded = Degraded(Lack.FALLBACK, event.reason)
             track.ended_at = at
             track.inputs = state.inputs(track)
             state.settle(track, result)

@@ -237,7 +237,7 @@ _DID_YOU_MEAN = re.compile(
 def reflect(state: State, tools: Tools, track: Track, error: Error) -> Reflection:
     """What rules can say of a failure: its category, its cause, and a concrete change where one is known."""
     args = failed_args(state, track)
-    proposal, cause, category = None, error.message[:500], error.category
+    proposal, cause, category = None, error.message[:500], track.category or error.category
     if args is not None and category in (Category.PARAMETER, Category.PERMANENT) and error.code not in SAID_NO:
         proposal, step = _better_args(state, tools, track, error, args)
         category = category if proposal is None else Category.PARAMETER
@@ -278,7 +278,7 @@ def _better_args(
     spec = tools.get(track.call.tool if track.call is not None else state.tool_of(track))
     if spec is None:
         return None, ""
-    final = error.category is Category.PERMANENT
+    final = (track.category or error.category) is Category.PERMANENT
     reads = not final and state.effect_of(track, spec.name, spec.effect) is Effect.READ
     plain = ((candidate, "") for candidate in ([] if final else _candidates(error, args, spec.schema)))
     for candidate, step in chain(plain, supplied(track, args, state.template(track), reads=reads)):

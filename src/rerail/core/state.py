@@ -38,7 +38,9 @@ from rerail.core.track import (
     UNDECIDED,
     VOID,
     WORTH,
+    Degraded,
     EffectState,
+    Lack,
     Phase,
     Place,
     Ready,
@@ -236,25 +238,21 @@ class State:
 
     def tainted(self, track: Track) -> str:
         """The id of a step whose missing output this one had to do without, if there is one (H9)."""
-        return next((step for step, _ in self.holes(track)), "")
+        return next((hole.step for hole in self.holes(track)), "")
 
-    def holes(self, track: Track) -> Iterator[tuple[str, str]]:
-        """The steps whose outputs are missing from what a step is made from: needs, or what these did without.
-
-        Each with why it is missing: a `hole` was skipped; what is `lost` has had its effect, and its answer is gone.
-        """
+    def holes(self, track: Track) -> Iterator[Degraded]:
+        """The steps whose outputs are missing from what a step is made from: needs, or what these did without."""
         for need, when in track.needs:
             if need.phase is SUCCEEDED:
                 result = need.result
                 if result is None or when is When.FAILURE:
                     continue
-                why, _, step = result.degraded.partition(":")
                 if result.hole:
-                    yield need.id, "lost"
-                elif why in ("hole", "lost"):
-                    yield step, why
+                    yield Degraded(Lack.LOST, step=need.id)
+                elif result.degraded is not None and not result.stands_in:
+                    yield result.degraded
             elif need.phase is SKIPPED and when is not When.FAILURE:
-                yield need.id, "hole"
+                yield Degraded(Lack.HOLE, step=need.id)
 
     def files(self, track: Track) -> dict[str, str]:
         """The files that a step reads: its run's parent's, and those of the steps it needs; path → digest."""
@@ -345,8 +343,11 @@ class State:
             if track.void and _needless(track):
                 return Standing.VOID
         elif phase is Phase.FAILED:
-            permanent = track.error is not None and track.error.category is Category.PERMANENT
-            return Standing.FAILED if permanent or not self.rounds_left() else Standing.FAILED_OPEN
+            return (
+                Standing.FAILED
+                if track.category is Category.PERMANENT or not self.rounds_left()
+                else Standing.FAILED_OPEN
+            )
         return UNDECIDED
 
     def _place(self, track: Track) -> None:
@@ -616,17 +617,17 @@ class State:
     def settle(self, track: Track, result: Result) -> None:
         """A step has a good result: it ends, unless its inputs changed while it ran."""
         result.inputs = track.inputs
-        if not result.degraded and (hole := next(self.holes(track), None)) is not None:
-            result.degraded = f"{hole[1]}:{hole[0]}"
+        if result.degraded is None:
+            result.degraded = next(self.holes(track), None)
         track.result = result
         track.gate = None  # a yes is used up by success (X10)
         track.again = track.root = False
         track.stale = ""
         track.skip = None
-        track.error = None
+        track.error = track.judged = None
         track.question = ""
         self.row.clear()
-        if track.effects is not None and not (track.effects.lost and result.degraded.startswith("fallback:")):
+        if track.effects is not None and not (track.effects.lost and result.stands_in):
             self.settle_effect(track, None)  # a value that stands in says nothing of what the call did
         for target, _ in track.out if self.gates else ():
             self.unshow(target)

@@ -99,6 +99,22 @@ WORTH: dict[When, tuple[int, ...]] = {
 }
 
 
+class Lack(StrEnum):
+    """What a result lacks."""
+
+    FALLBACK = "fallback"  # its own value: something else stood in
+    HOLE = "hole"  # the output of a step that was skipped
+    LOST = "lost"  # the output of a step that had its effect, and lost its answer
+
+
+class Degraded(msgspec.Struct, frozen=True, gc=False):
+    """Why a result is less than whole."""
+
+    kind: Lack
+    reason: str = ""  # what made something stand in
+    step: str = ""  # the step whose output is missing
+
+
 class Result(msgspec.Struct, eq=False, gc=False):
     """The latest success of a step: where its output is, and what it was made from. It holds nothing that holds it."""
 
@@ -109,7 +125,7 @@ class Result(msgspec.Struct, eq=False, gc=False):
     attempt: int
     inputs: tuple[Any, ...] = ()
     effect: Effect = Effect.REPEATABLE
-    degraded: str = ""  # why, if it is
+    degraded: Degraded | None = None
     hole: bool = False
     by: str = ""
     fingerprint: str = ""
@@ -117,6 +133,11 @@ class Result(msgspec.Struct, eq=False, gc=False):
     files: dict[str, str] = {}  # path → digest of what it left in the workspace
     edited: tuple[str, ...] = ()  # those of them that a person wrote
     given: dict[str, Any] = {}  # short values of an output that is kept elsewhere
+
+    @property
+    def stands_in(self) -> bool:
+        """Whether it is a fallback's, and not its tool's own."""
+        return self.degraded is not None and self.degraded.kind is Lack.FALLBACK
 
     @property
     def made(self) -> str:
@@ -133,7 +154,6 @@ class Heal:
         "args_blob",
         "asked",
         "before",
-        "category",
         "crashes",
         "failures",
         "fallback",
@@ -161,7 +181,6 @@ class Heal:
         self.waited = 0.0
         self.wished = ""  # the tool that asked to be left alone for a while, during that
         self.not_now: float | None = None
-        self.category: Category | None = None
         self.failures: list[dict[str, Any]] = []  # the latest failed attempts, as a mind gets to see them
         self.before = 0  # failures before the call, since the last one
         self.asked = -1  # the attempt that a mind was asked to think about
@@ -235,7 +254,8 @@ class Track(msgspec.Struct, eq=False):
     redo: bool = False  # its inputs changed while it was running
     automatic: bool = True
     stale: str = ""
-    error: Error | None = None
+    error: Error | None = None  # the latest failure, as it was seen
+    judged: Category | None = None  # and what the recovery took it for
     heal: Heal | None = None
     skip: ev.StepSkipped | None = None
     question: str = ""
@@ -253,6 +273,11 @@ class Track(msgspec.Struct, eq=False):
     cost: float = 0.0
     queue: str = ""  # where it waits, while it can start
     holds: ev.StepStarted | None = None  # the call under way whose reservation is held (H4)
+
+    @property
+    def category(self) -> Category | None:
+        """What its error was judged to be; before that, what was seen."""
+        return self.judged or (self.error.category if self.error is not None else None)
 
     def healing(self) -> Heal:
         """The step's healing record of this round."""

@@ -121,7 +121,7 @@ def error_of(state: State, track: Track, status: Status, code: str, lang: str = 
     ):
         if track.error is None:
             return None
-        return {**track.error.to_dict(), "message": _reason(track.error, lang)}
+        return {**track.error.to_dict(), "category": str(track.category), "message": _reason(track.error, lang)}
     if status in (Status.SKIPPED, Status.CANCELLED):
         return {"code": code, "category": None, "message": skip_message(state, track, code, lang)}
     return None
@@ -302,7 +302,7 @@ def summary(state: State, found: Verdict, lang: str = "en") -> str:
 def _by_call(track: Track) -> bool:
     """Whether a step's result is its tool's, and neither a person's nor what stood in for one."""
     result = track.result if track.phase is Phase.SUCCEEDED else None
-    return result is not None and result.by in ("", "verify") and not result.degraded.startswith("fallback:")
+    return result is not None and result.by in ("", "verify") and not result.stands_in
 
 
 def _summary(state: State, found: Verdict, lang: str) -> str:

@@ -160,10 +160,10 @@ def step_row(state: State, track: Track, output: Any = None, lang: str = "en", a
 
 def degraded_said(track: Track, lang: str) -> str | None:
     """Why a step's result is degraded, in words; None if it is not."""
-    if track.result is None or not track.result.degraded or track.phase not in (Phase.SUCCEEDED, Phase.PENDING):
+    why = track.result.degraded if track.result is not None else None
+    if why is None or track.phase not in (Phase.SUCCEEDED, Phase.PENDING):
         return None
-    kind, _, what = track.result.degraded.partition(":")
-    return say(f"degraded.{kind}", lang, reason=retold(what, lang), step=what)
+    return say(f"degraded.{why.kind}", lang, reason=retold(why.reason, lang), step=why.step)
 
 
 def stale_said(stale: str, lang: str) -> str | None:
@@ -228,9 +228,9 @@ def informed(state: State, large: Mapping[str, Any] = NOTHING) -> Iterator[dict[
 
 
 def _at_gate(state: State, track: Track, large: Mapping[str, Any]) -> dict[str, Any]:
-    poor = {need.id: "fallback" for need, _ in track.needs if need.result and need.result.degraded[:9] == "fallback:"}
+    poor = {need.id: "fallback" for need, _ in track.needs if need.result and need.result.stands_in}
     # By the step whose output is missing, however far above it is, and whatever became of it.
-    poor |= {step: "hole" for step, _ in state.holes(track)}
+    poor |= {hole.step: "hole" for hole in state.holes(track)}
     shown = track.gate.shown if track.gate is not None and track.n not in state.unshown else None
     if shown is None:  # of a run that an earlier version left waiting
         return {"tool": state.tool_of(track), "args": None, "digest": None, "made_from_degraded": poor}

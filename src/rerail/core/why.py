@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from rerail.core import events as ev
-from rerail.core.codes import NO_ANSWER
+from rerail.core.codes import NO_ANSWER, Category
 from rerail.core.events import Course, Record
 from rerail.core.lines import confirmed, gate_said
 from rerail.core.plan import Effect
@@ -159,8 +159,8 @@ class _Teller:
         """The retry that would not be refused; of a run that goes on elsewhere, the way there."""
         if self.state.moved is not None:
             return f"rerail show {self.state.run} --store {self.state.moved[0]}"
-        errors = [self.state.tracks[row["id"]].error for row in failed]
-        permanent = bool(errors) and all(error is not None and error.category == "permanent_error" for error in errors)
+        categories = {self.state.tracks[row["id"]].category for row in failed}
+        permanent = categories == {Category.PERMANENT}
         return f"rerail retry {self.state.run} --dry-run" + (" --force" if permanent else "")
 
     def tell(self, record: Record) -> list[str]:

@@ -55,7 +55,9 @@ class Inquiry:
         """Everything a mind gets to see. The table is always whole; what is large is cut to a sample."""
         state = self.state
         track = state.tracks.get(action.step)
-        error = track.error.to_dict() if track is not None and track.error is not None else None
+        error = None
+        if track is not None and track.error is not None:
+            error = {**track.error.to_dict(), "category": str(track.category)}
         whole = action.question == "replan"
         policy, held = state.policy, state.reserved
         return Question(

@@ -87,8 +87,9 @@ def read(
             raise _Unbelievable(failed or say("mind.no_reflection"))
         at_hand = failed_args(state, track)
         thought = _reflection(answer, large if at_hand is None else at_hand, by)
-        if error.category in SOUND and (other := set(thought.alternatives) - stand_ins(track.step, tools)):
-            raise _Unbelievable(say("mind.reflection.sound", names=", ".join(sorted(other)), category=error.category))
+        category = track.category or error.category
+        if category in SOUND and (other := set(thought.alternatives) - stand_ins(track.step, tools)):
+            raise _Unbelievable(say("mind.reflection.sound", names=", ".join(sorted(other)), category=category))
     except _Unbelievable as problem:
         refused.append(f"{by}: {problem}"[:500])
         thought = rules

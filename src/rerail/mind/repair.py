@@ -61,7 +61,7 @@ def read(state: State, tools: Tools, step: str, attempt: int, answer: Any, by: s
         faults.append(Fault("BAD_VALUE", tell("refuse.mind.repair_keeps_id", id=repaired.id), step))
     if definition(repaired) == definition(track.step):
         faults.append(Fault("BAD_VALUE", tell("refuse.mind.repair_unchanged"), step))
-    faults += _swapped(repaired, track.step, track.error.category if track.error is not None else "", tools)
+    faults += _swapped(repaired, track.step, track.category or "", tools)
     repaired = restrained(repaired, track.step, faults, gated=state.gated)
     faults += repeated(state, [repaired], tools)
     olds = [other.step for other in state.tracks.values()]
