@@ -22,18 +22,18 @@ from rerail.core import events as ev
 from rerail.core.codes import NO_ANSWER, Category
 from rerail.core.events import Error, Event
 from rerail.core.outcome import Case, Certainty, Follows, Saw, as_declared, follows
+from rerail.core.pipeline import media_of
 from rerail.core.plan import Effect, Produced, Step, Trust
 from rerail.core.reserve import FREE, Need
 from rerail.core.scrub import Scrub
 from rerail.core.suspect import suspect
 from rerail.core.tools import Runs, ToolSpec
 from rerail.core.upstream import singled
-from rerail.core.values import NotJson, Packed, pack, unpack
+from rerail.core.values import INLINE, NotJson, Packed, pack, unpack
 from rerail.engine.failures import Failure, Patterns, from_code, from_exception, from_returned, says_failed
-from rerail.engine.files import Seen, look, media_of, unmet, written_to
+from rerail.engine.files import Seen, look, unmet, written_to
 from rerail.engine.lease_term import LeaseTerm
 from rerail.engine.looks import LOOK_TIMEOUT, NOT_KNOWN, Looker, Patience, Sight
-from rerail.engine.outputs import INLINE
 from rerail.errors import NotDone, RerailError, ToolError
 from rerail.i18n import say, tell
 from rerail.mind import words
