@@ -38,7 +38,7 @@ ROUNDS = 200  # of looking after a run once it is calm
 AT_REST = ("completed", "failed", "cancelled")
 BEFALLS = (
     "nothing", "person", "person", "person", "person", "dies_now", "dies_before", "dies_after", "stops", "naps",
-    "outage", "unsure", "jump", "rots", "taken", "visitor", "upstream", "upstream", "cut_short",
+    "outage", "unsure", "jump", "rots", "taken", "visitor", "upstream", "upstream", "cut_short", "toolless",
 )  # fmt: skip
 
 WISHES = (
@@ -112,14 +112,15 @@ class Life:
 
     # -- Processes ------------------------------------------------------------------------------------------------
 
-    def begin_process(self) -> Process:
-        """A new process, with tools and an engine of its own."""
+    def begin_process(self, *, toolless: bool = False) -> Process:
+        """A new process, with tools and an engine of its own; or one that was started where there are no tools."""
         number = len(self.processes) + 1
         clock = SimulatedClock()
         clock.start += sum(one.clock.start - 1_700_000_000.0 for one in self.processes[-1:])
         way = Way(self.store, number, self.dice, lambda: self.kill(process), lambda s: self.stop(process, s), clock)
         way.calm = self.world.calm
         tools = self.world.tools(self.plan, number, lambda: not way.faults.dead)
+        tools = [] if toolless else tools
         process = Process(number, Engine(way, tools, self.settings, self.mind, clock=clock), way, clock)
         self.processes.append(process)
         return process
@@ -222,6 +223,13 @@ class Life:
             visitor = self.begin_process()
             await self.within(visitor, visitor.engine.open())
             await self.act(visitor)
+        elif what == "toolless":
+            if process is not None:
+                self.stop(process, self.dice.pick(5.0, 400.0, 4000.0))
+            lost = self.begin_process(toolless=True)
+            await self.within(lost, lost.engine.open())
+            await self.ask(lost, lost.engine.begin_resume(RUN))
+            self.kill(lost)
         elif process is None:
             return
         else:

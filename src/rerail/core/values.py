@@ -13,6 +13,8 @@ from rerail.i18n import tell
 
 _encoder = msgspec.json.Encoder(order="deterministic")  # a digest must not depend on the order of keys
 
+INLINE = 1024  # bytes of JSON that still travel in the event itself
+
 
 class Packed(NamedTuple):
     """A JSON value ready to be stored: its bytes and their digest ("" for null)."""

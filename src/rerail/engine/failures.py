@@ -124,7 +124,7 @@ def says_failed(output: Any) -> bool:
     if output.get("isError") is True:
         return True
     success = output.get("success", True)
-    return success is False or (success == 0 and isinstance(success, int))
+    return success is False or (success == 0 and isinstance(success, int | float))
 
 
 def _content(output: Mapping[str, Any]) -> str:
