@@ -7,7 +7,6 @@ type, rung or action makes these tests fail until every table has been thought o
 from __future__ import annotations
 
 import ast
-import inspect
 import re
 from enum import StrEnum
 from pathlib import Path
@@ -19,8 +18,8 @@ import rerail
 from rerail.cli.catalogue import COMMANDS
 from rerail.core import events as ev
 from rerail.core import fold, lines, policy, recover, why
+from rerail.core.command import Command
 from rerail.core.policy import Rung
-from rerail.engine import wishes
 from rerail.i18n import catalogue, languages
 from rerail.server import mcp
 from rerail.server.app import PREFIX, described, make_api
@@ -155,16 +154,9 @@ def test_the_page_has_a_word_for_every_rung(lang: str) -> None:
 # -- Actions ----------------------------------------------------------------------------------------------------------
 
 
-def granted() -> set[str]:
-    """The actions that the engine grants: the cases of its table."""
-    tree = ast.parse(inspect.getsource(wishes._grant))
-    patterns = (node.pattern for node in ast.walk(tree) if isinstance(node, ast.match_case))
-    return {str(pattern.value.value) for pattern in patterns if isinstance(pattern, ast.MatchValue)}  # type: ignore[attr-defined]
-
-
-NO_ACTION = {"notified"}  # a note of a process that told people, not a wish
+NO_ACTION = {"notified"}  # a note of a process that told people, not an action
 PART_OF = {"refuse": "confirm"}  # an option of another action
-ACTIONS = granted() - NO_ACTION
+ACTIONS = {str(kind.__struct_config__.tag) for kind in get_args(Command)} - NO_ACTION
 WISHED = {PART_OF.get(action, action) for action in ACTIONS}
 
 
