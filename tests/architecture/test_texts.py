@@ -189,6 +189,7 @@ NOT_FOR_PEOPLE = {
     "core/classify.py": "patterns of other people's errors",
     "core/codes.py": "what codes mean, for the page that lists them",
     "core/codec.py": "a TypeError for whoever writes an event type",
+    "core/command.py": "the description of commands, for programmers and agents",
     "core/coerce.py": "an exception that does not leave the file",
     "core/recover.py": "patterns of other people's errors",
     "core/suspect.py": "patterns of other people's errors",

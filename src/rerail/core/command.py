@@ -9,7 +9,7 @@ Rules of this file:
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import msgspec
 from msgspec import Meta
@@ -33,8 +33,8 @@ ODD = (
 )  # fmt: skip
 NUMBERED = (ev.Acted, ev.Cancelled, ev.Resumed)
 
-StepId = Annotated[str, Meta(min_length=1, max_length=1000, description="The id of the step.")]
-OneStep = Annotated[str | None, Meta(description="The step; may be left out if only one waits.")]
+StepId = Annotated[str, Meta(min_length=1, max_length=1000, description="The id of a step.", examples=["fetch"])]
+OneStep = Annotated[str | None, Meta(description="May be left out if only one waits.")]
 Reason = Annotated[str, Meta(max_length=2000, description="Why, for the history.")]
 TakeOver = Annotated[bool, Meta(description="Take it from a process that fell silent.")]
 Arguments = Annotated[dict[str, Any], Meta(description="Arguments to change first; the others stay.")]
@@ -79,7 +79,9 @@ class Confirm(_Command, frozen=True):
     """Agree to the call of a step that waits for a person, as it is shown or edited."""
 
     step: OneStep = None
-    digest: Annotated[str, Meta(max_length=64, description="Of the call that was shown; another one is refused.")] = ""
+    digest: Annotated[
+        str, Meta(max_length=64, description="Of the call that was shown; another one is not agreed to.")
+    ] = ""
     ahead: Annotated[bool, Meta(description="Agree to the plan's own call before its arguments are known.")] = False
     args: Arguments = {}
     edit: dict[str, bytes] = {}  # files that the call reads → what they should say; the engine makes `files` of them
@@ -138,6 +140,20 @@ class Notified(_Command, frozen=True):
 
 Command = Pause | Resume | Cancel | Skip | Confirm | Refuse | Resolve | Repair | Retry | Add | Notified
 COMMANDS: tuple[type[Command], ...] = get_args(Command)
+INTERNAL = (Notified,)  # given by processes alone
+FORESEEN = (Skip, Confirm, Refuse, Resolve, Repair, Retry)  # commands whose consequences a dry run tells
+
+
+def options_of(command: type[Command]) -> dict[str, msgspec.structs.FieldInfo]:
+    """What a caller says with a command: its described fields. The others are the engine's."""
+    return {one.name: one for one in msgspec.structs.fields(command) if get_origin(one.type) is Annotated}
+
+
+def refusing(command: Confirm) -> Refuse:
+    """The no in place of a yes; `Refusal` if something was edited for it."""
+    if command.args or command.edit or command.ahead:
+        raise Refusal("USAGE", tell("cli.confirm.edit_or_refuse"))
+    return Refuse(by=command.by, step=command.step)
 
 
 @dataclass(slots=True)

@@ -441,14 +441,12 @@ class Engine(Foreseer):
         is that of the call which the person saw: if the gate shows another one by now, nothing is agreed to. ``ahead``
         agrees to the plan's own call before its arguments are known.
         """
-        if refuse:
-            if edit or args:
-                raise Refused(tell("cli.confirm.edit_or_refuse"), "USAGE")
-            return (await self.do(run, cmd.Refuse(by=by or "", step=step), dry_run=dry_run))[1]
         command = cmd.Confirm(
             by=by or "", step=step, digest=digest or "", ahead=ahead, args=dict(args or {}), edit=dict(edit or {})
         )
-        return (await self.do(run, command, dry_run=dry_run))[1]
+        with refusals():
+            given = cmd.refusing(command) if refuse else command
+        return (await self.do(run, given, dry_run=dry_run))[1]
 
     async def _confirm(self, run: str, command: cmd.Confirm, *, dry_run: bool) -> Preview | None:
         """Agree to the call that is shown, with the files that the person edited in their place."""

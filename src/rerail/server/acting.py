@@ -14,15 +14,18 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 from urllib.parse import quote
 
+import msgspec
 from fastapi import APIRouter, Header, Request
 from pydantic import AfterValidator
 from starlette.responses import Response
 
 from rerail.core.assumed import effect_warnings
+from rerail.core.command import COMMANDS, FORESEEN, INTERNAL, Add, Command, Confirm, Refuse, Retry, options_of, refusing
 from rerail.core.commands import Preview
 from rerail.core.graph import Graph
 from rerail.core.holes import hole_warnings
 from rerail.core.plan import Fault
+from rerail.engine.refusals import refusals
 from rerail.errors import PlanError, Refused
 from rerail.i18n import retold, tell
 from rerail.plans import Plan, parse_data, steps_in
@@ -34,20 +37,12 @@ from rerail.server.serving import Serving, language, serving_of
 from rerail.server.shapes import (
     REFUSALS,
     RUN_EXAMPLE,
-    AddBody,
-    ConfirmBody,
-    EmptyBody,
     Lang,
     ObjectiveBody,
     PlanBody,
-    ReasonBody,
-    RepairBody,
-    ResolveBody,
-    ResumeBody,
-    RetryBody,
     RunPath,
-    SkipBody,
     StartBody,
+    body_of,
     gives,
 )
 from rerail.server.strict import StrictRoute
@@ -106,14 +101,6 @@ def _changing(request: Request, *, dry_run: bool = False) -> Serving:
     if not dry_run:
         serving.may_change()
     return serving
-
-
-async def _acted(request: Request, run: str, preview: Preview | None) -> Response:
-    """The run as it is after an action; or what a dry run found."""
-    serving = serving_of(request)
-    if preview is None:
-        return await _now(serving, run)
-    return Json({"run_id": await serving.engine.find(run), **foreseen(preview, language(request))})
 
 
 # -- Plans ----------------------------------------------------------------------------------------------------------
@@ -175,70 +162,56 @@ async def start(request: Request, body: StartBody, by: By = None) -> Response:
     return answer
 
 
-@router.post("/runs/{run}/retry", status_code=202, responses=_FORESEEN)
-async def retry(request: Request, run: RunPath, body: RetryBody | None = None, by: By = None) -> Response:
-    """Do again exactly what failed and what depends on it; with `dry_run`, tell what that would be."""
-    serving, body = serving_of(request), body or RetryBody()
-    if not body.dry_run:
-        serving.may_change()
-        if body.clean and not body.confirmed:
+# -- Commands -------------------------------------------------------------------------------------------------------
+
+
+def _route(command: type[Command]) -> None:
+    """Let a command be given over HTTP, with a body of its own."""
+    body_type = body_of(command)
+    name, foreseen_too = str(command.__struct_config__.tag), command in FORESEEN
+
+    async def give(request: Request, run: str, body: Any = None, by: str | None = None) -> Response:
+        given: Any = body or body_type()
+        dry_run = foreseen_too and given.dry_run
+        serving = _changing(request, dry_run=dry_run)
+        if command is Retry and given.clean and not (dry_run or given.confirmed):
             hint = tell("hint.server.starts_over")
             raise Refused(tell("refuse.server.starts_over"), "CONFIRM_NEEDED", hint=hint)
-    target, preview = await serving.engine.begin_retry(
-        run, body.steps or None, body.stage, clean=body.clean, force=body.force, dry_run=body.dry_run,
-        take_over=body.take_over, by=by,
+        made = await _read(command, given, by or "")
+        target, preview = await serving.engine.do(run, made, dry_run=dry_run)
+        if dry_run:
+            return Json({"run_id": target, **(foreseen(preview, language(request)) if preview is not None else {})})
+        more: dict[str, Any] = {"once": _once(preview)} if command is Retry else {}
+        return await _now(serving, target, **more)
+
+    needed = any(field.is_required() for field in body_type.model_fields.values())
+    give.__annotations__ = {
+        "request": Request, "run": RunPath, "body": body_type if needed else body_type | None, "by": By,
+        "return": Response,
+    }  # fmt: skip
+    if needed:
+        give.__defaults__ = (None,)  # of `by` alone
+    responses = _FORESEEN if foreseen_too else {**REFUSALS, **_TAKEN}
+    router.add_api_route(
+        f"/runs/{{run}}/{name}", give, methods=["POST"], status_code=202, responses=responses, name=name,
+        description=command.__doc__,
     )  # fmt: skip
-    if body.dry_run:
-        return Json({"run_id": target, **(foreseen(preview, language(request)) if preview is not None else {})})
-    once = list(preview.once) if preview is not None else []
-    return await _now(serving, target, once=once)
 
 
-@router.post("/runs/{run}/resume", status_code=202, responses={**REFUSALS, **_TAKEN})
-async def resume(request: Request, run: RunPath, body: ResumeBody | None = None, by: By = None) -> Response:
-    """Go on with an interrupted or paused run; nothing that is done is called again."""
-    serving, body = _changing(request), body or ResumeBody()
-    return await _now(serving, await serving.engine.begin_resume(run, take_over=body.take_over, by=by))
+def _once(preview: Preview | None) -> list[str]:
+    return list(preview.once) if preview is not None else []
 
 
-@router.post("/runs/{run}/pause", status_code=202, responses={**REFUSALS, **_TAKEN})
-async def pause(request: Request, run: RunPath, body: EmptyBody | None = None, by: By = None) -> Response:
-    """Start nothing more until somebody resumes the run; calls under way end."""
-    serving = _changing(request)
-    await serving.engine.pause(run, by=by)
-    return await _now(serving, run)
-
-
-@router.post("/runs/{run}/cancel", status_code=202, responses={**REFUSALS, **_TAKEN})
-async def cancel(request: Request, run: RunPath, body: ReasonBody | None = None, by: By = None) -> Response:
-    """End a run: calls under way are cancelled, nothing more starts."""
-    serving = _changing(request)
-    await serving.engine.cancel(run, by=by, reason=body.reason if body is not None else "")
-    return await _now(serving, run)
-
-
-# -- Steps ----------------------------------------------------------------------------------------------------------
-
-
-@router.post("/runs/{run}/skip", status_code=202, responses=_FORESEEN)
-async def skip(request: Request, run: RunPath, body: SkipBody, by: By = None) -> Response:
-    """Do without a step: those that need it go on, with nothing in its place."""
-    serving = _changing(request, dry_run=body.dry_run)
-    told = await serving.engine.skip(run, body.step, by=by, reason=body.reason, dry_run=body.dry_run)
-    return await _acted(request, run, told)
-
-
-@router.post("/runs/{run}/confirm", status_code=202, responses=_FORESEEN)
-async def confirm(request: Request, run: RunPath, body: ConfirmBody | None = None, by: By = None) -> Response:
-    """Agree to the call of a step that waits for a person, as it is shown or edited, or refuse it."""
-    body = body or ConfirmBody()
-    serving = _changing(request, dry_run=body.dry_run)
-    edit = {name: _content(name, given) for name, given in body.edit.items()}
-    told = await serving.engine.confirm(
-        run, body.step, refuse=body.refuse, ahead=body.ahead, args=body.args, edit=edit, digest=body.digest, by=by,
-        dry_run=body.dry_run,
-    )  # fmt: skip
-    return await _acted(request, run, told)
+async def _read(command: type[Command], body: Any, by: str) -> Command:
+    """The command that a body gives."""
+    given = {name: value for name in options_of(command) if (value := getattr(body, name)) is not None}
+    if command is Add and isinstance(body.steps, str):
+        given["steps"] = steps_in(await asyncio.to_thread(parse_data, body.steps))
+    if command is Confirm:
+        given["edit"] = {name: _content(name, content) for name, content in body.edit.items()}
+    made: Command = msgspec.convert({**given, "by": by}, command)
+    with refusals():
+        return refusing(made) if isinstance(made, Confirm) and body.refuse else made
 
 
 def _content(name: str, given: str | Mapping[str, str]) -> bytes:
@@ -251,37 +224,9 @@ def _content(name: str, given: str | Mapping[str, str]) -> bytes:
         raise Refused(tell("refuse.server.edit_encoding", name=name), "USAGE") from None
 
 
-@router.post("/runs/{run}/resolve", status_code=202, responses=_FORESEEN)
-async def resolve(request: Request, run: RunPath, body: ResolveBody, by: By = None) -> Response:
-    """Say what became of a step whose effect is in doubt, or give its output by hand."""
-    serving = _changing(request, dry_run=body.dry_run)
-    succeeded = body.value if body.outcome == "succeeded" else ...
-    told = await serving.engine.resolve(
-        run, body.step, succeeded=succeeded, failed=body.outcome == "failed", rerun=body.outcome == "rerun", by=by,
-        dry_run=body.dry_run,
-    )  # fmt: skip
-    return await _acted(request, run, told)
-
-
-@router.post("/runs/{run}/repair", status_code=202, responses=_FORESEEN)
-async def repair(request: Request, run: RunPath, body: RepairBody, by: By = None) -> Response:
-    """Change a step that did not succeed, and do it and what depends on it again."""
-    serving = _changing(request, dry_run=body.dry_run)
-    changes = {
-        name: given for name in ("tool", "args", "remove", "needs") if (given := getattr(body, name)) is not None
-    }
-    told = await serving.engine.repair(run, body.step, by=by, dry_run=body.dry_run, **changes)
-    return await _acted(request, run, told)
-
-
-@router.post("/runs/{run}/add", status_code=202, responses={**REFUSALS, **_TAKEN})
-async def add(request: Request, run: RunPath, body: AddBody, by: By = None) -> Response:
-    """Add steps to a run that is not at rest; a change with faults is refused, and the plan stays as it was."""
-    serving = _changing(request)
-    text = body.steps if isinstance(body.steps, str) else None
-    steps = steps_in(await asyncio.to_thread(parse_data, text)) if text is not None else body.steps
-    await serving.engine.add(run, steps, by=by)
-    return await _now(serving, run)
+for _command in COMMANDS:
+    if _command not in (Refuse, *INTERNAL):  # a refusal is a word of `confirm`
+        _route(_command)
 
 
 @router.delete(

@@ -6,11 +6,13 @@ Rules of this file:
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin
 
+import msgspec
 from fastapi import Path, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
+from rerail.core.command import FORESEEN, Add, Command, Confirm, Retry, options_of
 from rerail.i18n import Language
 from rerail.server.answers import Shape, filled
 
@@ -22,9 +24,7 @@ RunPath = Annotated[
 StatusWord = Literal["pending", "running", "waiting", "completed", "failed", "cancelled", "interrupted"]
 Lang = Annotated[Language | None, Query(description="The language of sentences; else Accept-Language.")]
 Words = Annotated[bool, Query(description="Say of each event, as `words`, what it says in the reader's language.")]
-StepId = Annotated[str, Field(min_length=1, max_length=1000, description="The id of a step.", examples=["fetch"])]
 DryRun = Annotated[bool, Field(description="Only tell what it would lead to.")]
-Reason = Annotated[str, Field(max_length=2000, description="Why, for the history.")]
 
 
 class _Body(BaseModel):
@@ -68,18 +68,6 @@ class ObjectiveBody(_Body):
     objective: Annotated[str, Field(min_length=1, max_length=20_000)]
 
 
-class RetryBody(_Body):
-    """What to do again; without anything, exactly what failed and what depends on it."""
-
-    steps: Annotated[list[str] | None, Field(max_length=100_000, description="Only these, and what follows.")] = None
-    stage: Annotated[str | None, Field(description="Go on from this stage.")] = None
-    clean: Annotated[bool, Field(description="Start over: everything runs again.")] = False
-    force: Annotated[bool, Field(description="Pass the retry limit, a permanent error, a success.")] = False
-    take_over: Annotated[bool, Field(description="Take it from a process that fell silent.")] = False
-    dry_run: Annotated[bool, Field(description="Only tell what would run again, and why.")] = False
-    confirmed: Annotated[bool, Field(description="Needed with clean, once its dry run was seen.")] = False
-
-
 class RetryAllBody(_Body):
     """How to retry every run that failed."""
 
@@ -90,82 +78,51 @@ class RetryAllBody(_Body):
     limit: Annotated[int, Field(ge=1, le=200, description="So many runs, the oldest; `left` tells of the others.")] = 50
 
 
-class ResumeBody(_Body):
-    """How to go on with an interrupted or paused run."""
-
-    take_over: bool = False
-
-
-class ReasonBody(_Body):
-    """Why, for the history."""
-
-    reason: Reason = ""
-
-
-class EmptyBody(_Body):
-    """Nothing has to be said."""
-
-
-class SkipBody(_Body):
-    """A step to do without."""
-
-    step: StepId
-    reason: Reason = ""
-    dry_run: DryRun = False
+Edits = Annotated[
+    dict[str, str | dict[str, str]],
+    Field(max_length=100, description="Files that it reads → what they should say: a text, or {base64: …}."),
+]
+Steps = Annotated[
+    Annotated[list[Any], Field(min_length=1, max_length=100_000)] | str,
+    Field(
+        description="The steps; or the same as YAML or JSON text.",
+        examples=[[{"id": "more", "tool": "greet", "args": {}}]],
+    ),
+]
+Refusing = Annotated[bool, Field(description="Say no: the step fails.")]
+Confirmed = Annotated[bool, Field(description="Needed with clean, once its dry run was seen.")]
+# What bodies have beside the options of their command.
+_BESIDES: dict[type[Command], dict[str, Any]] = {
+    Confirm: {"refuse": (Refusing, False), "edit": (Edits, {})},
+    Retry: {"confirmed": (Confirmed, False)},
+    Add: {"steps": (Steps, ...)},
+}
 
 
-class ConfirmBody(_Body):
-    """A word for a step that waits for one."""
-
-    step: Annotated[str | None, Field(description="May be left out if only one waits.")] = None
-    refuse: Annotated[bool, Field(description="Say no: the step fails.")] = False
-    digest: Annotated[
-        str | None, Field(max_length=64, description="Of the call that was shown; another one is not agreed to.")
-    ] = None
-    ahead: Annotated[bool, Field(description="Agree to the plan's own call before its arguments are known.")] = False
-    args: Annotated[dict[str, Any], Field(description="Arguments to change first; the others stay.")] = {}
-    edit: Annotated[
-        dict[str, str | dict[str, str]],
-        Field(description="Files that it reads → what they should say: a text, or {base64: …}.", max_length=100),
-    ] = {}
-    dry_run: DryRun = False
+_BOUNDS: dict[str, tuple[int | None, int | None]] = {"tool": (1, None), "remove": (None, 1000)}
 
 
-class ResolveBody(_Body):
-    """What became of a step in doubt; or its output, given by hand."""
-
-    step: StepId
-    outcome: Annotated[
-        Literal["succeeded", "failed", "rerun"],
-        Field(description="succeeded: value is its output; failed: it did not happen; rerun: call it again."),
-    ]
-    value: Annotated[Any, Field(description="The step's output, with succeeded: any JSON value.")] = None
-    dry_run: DryRun = False
+def body_of(command: type[Command]) -> type[_Body]:
+    """The body that gives a command: its options, each as the command describes it."""
+    options = {name: _option(one) for name, one in options_of(command).items()}
+    dry = {"dry_run": (DryRun, False)} if command in FORESEEN else {}
+    name = f"{command.__name__}Body"
+    made: dict[str, Any] = {**options, **_BESIDES.get(command, {}), **dry}
+    return create_model(name, __base__=_Body, __doc__=command.__doc__, **made)
 
 
-class RepairBody(_Body):
-    """Changes of a step that did not succeed."""
-
-    step: StepId
-    tool: Annotated[
-        str | None, Field(min_length=1, description="Another tool; with args, it gets those and no others.")
-    ] = None
-    args: Annotated[dict[str, Any] | None, Field(description="Arguments to change; the others stay.")] = None
-    remove: Annotated[list[str] | None, Field(max_length=1000, description="Arguments to do without.")] = None
-    needs: Annotated[list[str | dict[str, Any]] | None, Field(description="The new needs, all of them.")] = None
-    dry_run: DryRun = False
-
-
-class AddBody(_Body):
-    """Steps to add to a run that is not at rest."""
-
-    steps: Annotated[
-        Annotated[list[Any], Field(min_length=1, max_length=100_000)] | str,
-        Field(
-            description="The steps; or the same as YAML or JSON text.",
-            examples=[[{"id": "more", "tool": "greet", "args": {}}]],
-        ),
-    ]
+def _option(one: msgspec.structs.FieldInfo) -> tuple[Any, Any]:
+    kind, meta = get_args(one.type)
+    if get_origin(kind) is tuple:
+        kind = list[get_args(kind)[0]]  # type: ignore[misc]
+    least, most = _BOUNDS.get(one.name, (meta.min_length, meta.max_length))
+    told = Field(description=meta.description, examples=meta.examples, min_length=least, max_length=most)
+    if one.required:
+        return Annotated[kind, told], ...
+    default = one.default_factory() if one.default is msgspec.NODEFAULT else one.default
+    if default in ("", (), None) and one.name != "reason":  # left out, or null
+        return Annotated[kind | None, told], None
+    return Annotated[kind, told], default
 
 
 # -- Answers --------------------------------------------------------------------------------------------------------
