@@ -264,7 +264,7 @@ def test_ids_may_hold_anything(here: Here) -> None:
     assert max(map(len, shown.splitlines())) < 400
     for step in ids:
         assert here("why", run, step, code=0).out
-    for words in (("graph", run), ("graph", run, "--mermaid"), ("graph", run, "--svg"), ("logs", run)):
+    for words in (("graph", run), ("graph", run, "--mermaid"), ("logs", run)):
         assert "数据 加载" in here(*words, code=0).out
 
 

@@ -14,7 +14,6 @@ from cyclopts import Parameter
 from rich.text import Text
 
 from rerail.cli.attend import attend, exit_code, follow_up_of, show_report
-from rerail.cli.catalogue import STDIN
 from rerail.cli.commands_run import Hidden
 from rerail.cli.graph import mermaid, tree
 from rerail.cli.inputs import is_plan, load_plan
@@ -36,7 +35,7 @@ from rerail.core.views import RunRow, result
 from rerail.core.why import failures
 from rerail.engine.printed import LogReader, Printed, log_file
 from rerail.engine.reading import AT_REST
-from rerail.errors import PlanError, RerailError
+from rerail.errors import PlanError
 from rerail.wiring import Engine
 
 FEW_EVENTS = 5_000  # of a run that is folded for a list
@@ -299,52 +298,30 @@ async def graph(
     /,
     *,
     as_mermaid: Annotated[bool, Parameter(name="--mermaid", negative="", show_default=False)] = False,
-    svg: Annotated[list[Path] | None, Parameter(consume_multiple=(0, 1), negative="")] = None,
     common: Common = PLAIN,
     out: Annotated[Output, Hidden],
 ) -> int:
     """Draw the steps of a run, with what each of them is now, or of a plan."""
-    drawn, title = await _graph_of(run_or_plan, common, out)
-    if svg is not None:
-        from rerail.cli.svg import svg as draw
-
-        return _drawn(out, draw(drawn, title), svg[0] if svg and str(svg[0]) != STDIN else None)
-    if as_mermaid:
-        return _drawn(out, mermaid(drawn), None)
+    drawn = await _graph_of(run_or_plan, common, out)
     if out.json:
-        out.document(drawn.to_dict())
+        out.document({"text": mermaid(drawn)} if as_mermaid else drawn.to_dict())
+    elif as_mermaid:
+        out.raw(mermaid(drawn) + "\n")
     else:
         out.print(*tree(drawn, out))
     return 0
 
 
-def _drawn(out: Output, text: str, file: Path | None) -> int:
-    if file is not None:
-        try:
-            file.write_text(text, encoding="utf-8")
-        except OSError as error:
-            message = tell("cli.graph.unwritable", file=file, reason=error.strerror)
-            raise RerailError(message, "USAGE", hint=tell("cli.graph.elsewhere")) from error
-    if out.json:
-        out.document({"file": str(file)} if file is not None else {"text": text})
-    elif file is not None:
-        out.print(out.say("cli.graph.written", file=file))
-    else:
-        out.raw(text.rstrip("\n") + "\n")
-    return 0
-
-
-async def _graph_of(word: str, common: Common, out: Output) -> tuple[Graph, str]:
+async def _graph_of(word: str, common: Common, out: Output) -> Graph:
     if is_plan(word):
         plan = load_plan(word)
         faults = plan.check()
         if faults:
             raise PlanError(tell("cli.graph.faulty"), faults)
-        return Graph.of_plan(plan), plan.objective
+        return Graph.of_plan(plan)
     async with Session(common, out).engine(run=word) as engine:
         found = await engine.find(word)
-        picture = Picture.of(found, await engine.events(found))
-    return Graph.of_state(picture.state), picture.state.objective
+        return Graph.of_state(Picture.of(found, await engine.events(found)).state)
 
 
 async def artifacts(

@@ -44,8 +44,8 @@ COMMAND_HELP: dict[str, dict[str, str]] = {
     "cli.command.logs": {"en": "Print everything that happened, line by line.", "zh": "逐行打印发生的一切。"},
     "cli.command.watch": {"en": "Follow a run live, whoever drives it.", "zh": "实时跟踪任务，无论由谁执行。"},
     "cli.command.graph": {
-        "en": "Draw the steps as a tree, as Mermaid or as SVG.",
-        "zh": "把步骤画成树、Mermaid 或 SVG。",
+        "en": "Draw the steps as a tree or as Mermaid.",
+        "zh": "把步骤画成树或 Mermaid。",
     },
     "cli.command.artifacts": {
         "en": "List what the steps made, or print one.",
@@ -292,10 +292,6 @@ COMMAND_HELP: dict[str, dict[str, str]] = {
         "zh": "任务编号或其开头、YAML 或 JSON 文件，或用 - 表示标准输入中的计划。",
     },
     "cli.arg.graph.as_mermaid": {"en": "As Mermaid text.", "zh": "输出为 Mermaid 文本。"},
-    "cli.arg.graph.svg": {
-        "en": "As SVG, into this file; on stdout without one, or for -.",
-        "zh": "以 SVG 写入此文件；不给出文件或给出 - 时写到标准输出。",
-    },
     "cli.about.artifacts": {
         "en": "List what the steps of a run made, or print one of them.",
         "zh": "列出任务各步骤的产物，或打印其中一个。",

@@ -250,11 +250,10 @@ COMMANDS: dict[str, dict[str, str]] = {
     "cli.clean.all": {"en": "starting every failed run over needs --yes", "zh": "全部从头开始需要 --yes"},
     # Drawing, tools, doctor, demo.
     "cli.graph.faulty": {"en": "the plan has faults and cannot be drawn:", "zh": "计划有错误，无法绘制："},
-    "cli.graph.written": {"en": "written to {file}", "zh": "已写入 {file}"},
-    "cli.graph.unwritable": {"en": "cannot write {file}: {reason}", "zh": "无法写入 {file}：{reason}"},
-    "cli.graph.elsewhere": {
-        "en": "name another file, or leave it out to print on stdout",
-        "zh": "请指定其他文件，或省略以打印到标准输出",
+    "cli.graph.svg": {"en": "this version has no option {what}", "zh": "此版本没有选项 {what}"},
+    "cli.graph.mermaid": {
+        "en": "`rerail graph RUN --mermaid` prints text that Mermaid turns into SVG",
+        "zh": "`rerail graph RUN --mermaid` 打印可由 Mermaid 转成 SVG 的文本",
     },
     "cli.tools.none": {"en": "no tools", "zh": "没有工具"},
     "cli.tools.assumed": {"en": "{effect} (assumed)", "zh": "{effect}（假定）"},
