@@ -55,12 +55,6 @@ SCHEMAS: dict[str, dict[str, str]] = {
         "en": "expected a text that matches {pattern}, got {value}",
         "zh": "应为匹配 {pattern} 的文本，实际为 {value}",
     },
-    "schema.too_long": {
-        "en": "a text of {count} characters is too long to be checked against {pattern} (at most {most}); make it"
-        " shorter, or the pattern plainer (without looking ahead or back, and without \\1)",
-        "zh": "文本有 {count} 个字符，过长，无法按 {pattern} 检查（最多 {most} 个）；请缩短文本，"
-        "或简化模式（不用前瞻、后顾和 \\1）",
-    },
     "schema.multipleOf": {
         "en": "expected a multiple of {step}, got {value}",
         "zh": "应为 {step} 的倍数，实际为 {value}",
@@ -103,12 +97,24 @@ SCHEMAS: dict[str, dict[str, str]] = {
     "schema.kind.positive": {"en": "a number above 0", "zh": "大于 0 的数"},
     "schema.kind.schema": {"en": "a schema", "zh": "schema"},
     "schema.bad_regex": {
-        "en": "{pattern} is not a regular expression that Python can read: {error}",
-        "zh": "{pattern} 不是 Python 能读取的正则表达式：{error}",
+        "en": "the pattern {pattern} cannot be used: {reason}",
+        "zh": "无法使用模式 {pattern}：{reason}",
     },
-    "schema.slow_regex": {
-        "en": "the pattern {pattern} can take for ever on a text that does not fit: it looks around or back, and repeats what can be read in several ways",
-        "zh": "模式 {pattern} 遇到不匹配的文本时可能永远算不完：它含有环视或反向引用，又重复了可以有多种读法的内容",
+    "schema.regex.construct": {
+        "en": "{found} is not supported, like all look-around, back references, `\\Z`, possessive repeats and comments; write the pattern without it",
+        "zh": "不支持 {found}（也不支持环视、反向引用、`\\Z`、占有量词和注释）；请改写模式",
+    },
+    "schema.regex.set": {
+        "en": "{found} inside a set means different things to different engines; put a backslash before it",
+        "zh": "集合中的 {found} 在不同引擎中含义不同；请在它前面加反斜杠",
+    },
+    "schema.regex.after_end": {
+        "en": "{found} follows `$`, which ends the text; remove one of them",
+        "zh": "{found} 位于表示文本结尾的 `$` 之后；请删除其中之一",
+    },
+    "schema.regex.large": {
+        "en": "its repeats make it too large (more than {most} parts, or fewer of many letters); use maxLength for long texts, and [A-Za-z0-9_] for \\w",
+        "zh": "重复展开后过大（超过 {most} 个部分，或包含大字符集）；长文本请使用 maxLength，\\w 可改为 [A-Za-z0-9_]",
     },
     "schema.unknown_type": {
         "en": "unknown type {name}; the types are {types}",

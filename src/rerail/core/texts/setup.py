@@ -85,6 +85,7 @@ SETUP: dict[str, dict[str, str]] = {
         "en": "{name} = {found!r} (from {source}): write the fewest events first, then the most",
         "zh": "{name} = {found!r}（来自 {source}）：请先写最少事件数，再写最多事件数",
     },
+    "refuse.settings.pattern": {"en": "{name} (from {source}): {message}", "zh": "{name}（来自 {source}）：{message}"},
     "refuse.settings.wrong_kind": {
         "en": "{name} = {shown} (from {source}): {error}",
         "zh": "{name} = {shown}（来自 {source}）：{error}",
