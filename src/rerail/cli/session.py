@@ -235,6 +235,8 @@ class Session:
 
 async def origin_of(engine: Engine, run: str) -> tuple[str, ...]:
     """Where the tools of a run came from, as its first event says."""
+    if not (await engine.head(run)).seq:
+        return ()  # begun, and cut off before its first event
     async for record in engine.watch(run):
         return record.event.origin if isinstance(record.event, RunStarted) else ()
     return ()

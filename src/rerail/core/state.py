@@ -122,6 +122,7 @@ class State:
         self.acted_at = 0  # the sequence number of the latest thing a person did
         self.wishes: set[str] = set()  # those of the inbox that were granted
         self.last_wish = 0  # the latest of those without a name of their own, by its place there
+        self.copied = ""  # the store that it is a copy from
         self.moved: tuple[str, int] | None = None  # the store that it goes on in, and the last event that went along
         self.paused = False
         self.waiting = False

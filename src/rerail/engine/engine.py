@@ -195,7 +195,7 @@ class Engine(Foreseer):
         faults = [*check(plan, specs), *secrets_in(plan, self._host.performer.scrub)]
         if faults:
             raise PlanError(tell("refuse.run.plan_faulty"), faults)
-        run = _usable_id(run_id) if run_id is not None else secrets.token_hex(5)
+        run = usable_id(run_id) if run_id is not None else secrets.token_hex(5)
         now = self._host.clock.now()
         store = self._host.store
         memory = preferred(await self._lessons()) if self._remembers else {}
@@ -871,7 +871,7 @@ class Engine(Foreseer):
         self._today.need_tools(state, {row["step"] for row in preview.rerun} if preview is not None else ())
 
 
-def _usable_id(run: str) -> str:
+def usable_id(run: str) -> str:
     """A caller's own id for a run; it becomes a folder's name, and people type it."""
     if (
         not 0 < len(run.encode("utf-8", "replace")) <= MAX_RUN_ID

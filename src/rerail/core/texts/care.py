@@ -98,12 +98,12 @@ CARE: dict[str, dict[str, str]] = {
         "zh": "Rerail 只备份 SQLite 文件；{url} 是服务器",
     },
     "cli.backup.hint.postgres": {
-        "en": "pg_dump --schema=rerail DATABASE > FILE; runs at rest alone: rerail store copy ADDRESS FILE",
-        "zh": "pg_dump --schema=rerail DATABASE > FILE；只要已结束的任务：rerail store copy ADDRESS FILE",
+        "en": "pg_dump --schema=rerail DATABASE > FILE; runs at rest alone: rerail export --all --output FILE",
+        "zh": "pg_dump --schema=rerail DATABASE > FILE；只要已结束的任务：rerail export --all --output FILE",
     },
     "cli.backup.hint.redis": {
-        "en": "redis-cli --rdb FILE; runs at rest alone: rerail store copy ADDRESS FILE",
-        "zh": "redis-cli --rdb FILE；只要已结束的任务：rerail store copy ADDRESS FILE",
+        "en": "redis-cli --rdb FILE; runs at rest alone: rerail export --all --output FILE",
+        "zh": "redis-cli --rdb FILE；只要已结束的任务：rerail export --all --output FILE",
     },
     "cli.backup.memory": {
         "en": "a store in memory is gone with its process, and cannot be copied from here",
@@ -197,8 +197,8 @@ CARE: dict[str, dict[str, str]] = {
     },
     "doctor.workspace": {"en": "a folder of no run in this store", "zh": "该文件夹不属于此存储中的任何任务"},
     "doctor.hint.pages": {
-        "en": "Restore a backup. What can still be read: rerail store copy THIS_FILE NEW_FILE",
-        "zh": "请恢复备份。仍可读取的部分：rerail store copy 本文件 新文件",
+        "en": "Restore a backup. What can still be read: rerail export --all --store THIS_FILE --output FILE, then rerail import FILE --own --store NEW_FILE",
+        "zh": "请恢复备份。仍可读取的部分：先 rerail export --all --store 本文件 --output FILE，再 rerail import FILE --own --store 新文件",
     },
     "doctor.hint.history": {
         "en": "Nobody can make it up: take the run from a backup, or run its plan anew.",
@@ -213,14 +213,14 @@ CARE: dict[str, dict[str, str]] = {
         "zh": "产生它的步骤可以重新产生：rerail retry {run} --step {step} --force",
     },
     "doctor.hint.content_elsewhere": {
-        "en": "The rest of the run can be read. Copy the store first (rerail store copy THIS_FILE NEW_FILE); there, the step "
-        "that made it can make it again: rerail retry {run} --step {step} --force --store NEW_FILE",
-        "zh": "该任务的其余部分可以读取。请先复制存储（rerail store copy 本文件 新文件）；"
+        "en": "The rest of the run can be read. Save the store first (rerail export --all --store THIS_FILE --output FILE, then "
+        "rerail import FILE --own --store NEW_FILE); there, the step that made it can make it again: rerail retry {run} --step {step} --force --store NEW_FILE",
+        "zh": "该任务的其余部分可以读取。请先保存存储（rerail export --all --store 本文件 --output FILE，再 rerail import FILE --own --store 新文件）；"
         "在那里，产生它的步骤可以重新产生：rerail retry {run} --step {step} --force --store 新文件",
     },
     "doctor.hint.copy": {
-        "en": "Copy it again: rerail store copy FROM TO",
-        "zh": "请重新复制：rerail store copy FROM TO",
+        "en": "Import it again: rerail import FILE",
+        "zh": "请重新导入：rerail import FILE",
     },
     "doctor.hint.workspace": {
         "en": "If no other store has it, remove it by hand.",

@@ -15,9 +15,10 @@ RUNS: dict[str, dict[str, str]] = {
     "refuse.run.step_unknown": {"en": "run {run} has no step {step!r}", "zh": "任务 {run} 没有步骤 {step!r}"},
     "refuse.run.run_at_rest": {"en": "run {run} is {status}", "zh": "任务 {run} 的状态是 {status}"},
     "refuse.run.moved": {"en": "run {run} was moved to {to}", "zh": "任务 {run} 已移到 {to}"},
+    "refuse.run.copied": {"en": "run {run} is a copy from {store}", "zh": "任务 {run} 是来自 {store} 的副本"},
     "refuse.run.arriving": {
-        "en": "run {run} has not arrived whole: {owner} began to copy it here",
-        "zh": "任务 {run} 尚未完整到达：{owner} 正在把它复制到这里",
+        "en": "run {run} has not arrived whole: {owner} began to import it here",
+        "zh": "任务 {run} 尚未完整到达：{owner} 正在把它导入到这里",
     },
     "refuse.run.run_paused": {"en": "run {run} is paused already", "zh": "任务 {run} 已经暂停"},
     "refuse.run.run_live": {"en": "run {run} is being driven", "zh": "任务 {run} 正在执行"},
@@ -241,9 +242,13 @@ RUNS: dict[str, dict[str, str]] = {
         "en": "go on with it there: --store {to}",
         "zh": "请在那里继续：--store {to}",
     },
+    "hint.run.copied": {
+        "en": "go on with it there; if the original is given up: rerail import FILE --own",
+        "zh": "请在那里继续；如果已放弃原任务：rerail import FILE --own",
+    },
     "hint.run.arriving": {
-        "en": "if the copy was cut off, type it again: rerail store copy FROM TO",
-        "zh": "如果复制中断了，请再执行一次：rerail store copy FROM TO",
+        "en": "if the import was cut off, type it again: rerail import FILE",
+        "zh": "如果导入中断了，请再执行一次：rerail import FILE",
     },
     "hint.run.run_paused": {"en": "use: rerail resume {run}", "zh": "使用：rerail resume {run}"},
     "hint.run.run_live": {

@@ -103,89 +103,89 @@ STORES: dict[str, dict[str, str]] = {
         "en": "the store {url} needs another package. Install it: pip install 'rerail[{extra}]'",
         "zh": "存储 {url} 需要另一个软件包。请安装：pip install 'rerail[{extra}]'",
     },
-    "reason.copy.driven": {
-        "en": "{owner} is driving it; wait until it is at rest, or pause it",
-        "zh": "{owner} 正在运行它；请等它停下来，或先暂停",
+    "reason.export.open": {
+        "en": "it is {status}; only runs at rest are exported. Finish it or cancel it first",
+        "zh": "它的状态是 {status}；只导出已结束的任务。请先让它完成或取消它",
     },
-    "reason.copy.open": {
-        "en": "it is {status}, and would go on in both stores; --move takes it along and ends it here",
-        "zh": "它的状态是 {status}，复制后会在两个存储中继续；--move 会把它移过去，并在原处结束",
+    "reason.export.unreadable": {"en": "its history cannot be read: {error}", "zh": "无法读取它的历史：{error}"},
+    "reason.export.no_event": {
+        "en": "event {seq} is missing or not an event",
+        "zh": "事件 {seq} 缺失，或不是有效的事件",
     },
-    "reason.copy.moved": {
-        "en": "it was moved to {to}, and goes on there",
-        "zh": "它已移到 {to}，在那里继续",
-    },
-    "reason.copy.unreadable": {
-        "en": "its history cannot be read: {error}",
-        "zh": "无法读取它的历史：{error}",
-    },
-    "reason.copy.differs": {
-        "en": "the target has another history under this id, from event {seq} on",
-        "zh": "目标中同名任务的历史从事件 {seq} 起不同",
-    },
-    "reason.copy.damaged": {
-        "en": "the content {digest} is not what its name says",
-        "zh": "内容 {digest} 与其摘要不符",
-    },
-    "reason.copy.gap": {
-        "en": "events {first} to {last} are missing",
-        "zh": "缺少事件 {first} 至 {last}",
-    },
-    "reason.copy.no_event": {
-        "en": "event {seq} is not one",
-        "zh": "事件 {seq} 不是有效的事件",
-    },
-    "reason.copy.lost": {
+    "reason.export.lost": {
         "en": "{n:content|contents} cannot be read or changed ({digests}); `rerail retry RUN --step STEP --force` makes such outputs again",
         "zh": "{n} 项内容无法读取或已改变（{digests}）；`rerail retry RUN --step STEP --force` 可重新生成这样的输出",
     },
-    "reason.copy.wishes": {
-        "en": "what people asked of it cannot be read; all else was copied",
-        "zh": "无法读取人们对它提出的请求；其余已复制",
+    "reason.import.differs": {
+        "en": "the store has another history under this id",
+        "zh": "存储中同名任务的历史不同",
     },
-    "reason.copy.failed": {
-        "en": "it was not copied: {error} What arrived of it is nobody's; once that is mended, type the command again",
-        "zh": "未能复制：{error} 已到达的部分不属于任何人；排除问题后请再次执行该命令",
+    "reason.import.content": {"en": "content {digest} does not match its digest", "zh": "内容 {digest} 与其摘要不符"},
+    "reason.import.order": {"en": "a line is missing, or not in its place", "zh": "缺少某一行，或某一行的位置不对"},
+    "reason.import.cut": {"en": "the file ends too early", "zh": "文件过早结束"},
+    "refuse.import.file": {
+        "en": "nothing was imported: the file is not a whole export (run {run}): {reason}",
+        "zh": "未导入任何内容：文件不是完整的导出（任务 {run}）：{reason}",
     },
-    "cli.command.store": {
-        "en": "Copy runs from one store to another.",
-        "zh": "把任务从一个存储复制到另一个。",
+    "hint.import.file": {
+        "en": "export the runs again, where they are",
+        "zh": "请在任务所在之处重新导出",
     },
-    "cli.about.store": {
-        "en": "Copy runs from one store to another: histories and contents, compared on arrival. Files of runs stay where they are.",
-        "zh": "把任务从一个存储复制到另一个：历史和内容，到达后逐一核对。任务的文件留在原处。",
+    "refuse.import.empty": {"en": "the file is empty", "zh": "文件是空的"},
+    "refuse.import.held": {
+        "en": "the copies of {runs} cannot be replaced: another run follows one of them, or a process holds it",
+        "zh": "无法替换 {runs} 的副本：有其他任务接续其中之一，或有进程正持有它",
     },
-    "cli.arg.store.action": {"en": "copy.", "zh": "copy。"},
-    "cli.arg.store.source": {"en": "The store to read from: a file or an address.", "zh": "要读取的存储：文件或地址。"},
-    "cli.arg.store.target": {"en": "The store to write to: a file or an address.", "zh": "要写入的存储：文件或地址。"},
-    "cli.arg.store.move": {
-        "en": "Take runs along that are not at rest: they go on in the target, and end as cancelled here.",
-        "zh": "连同尚未结束的任务一起移动：它们在目标中继续，在原处则以 cancelled 结束。",
+    "cli.command.export": {"en": "Write runs at rest into a file.", "zh": "把已结束的任务写入文件。"},
+    "cli.about.export": {
+        "en": "Write runs at rest as JSON lines, with their contents; rerail import reads them into any store. A run that is not at rest, or cannot be read, is named and left out.\n\nFiles in workspaces stay where they are. Exit code 1 if a run was left out, or lacks a content.",
+        "zh": "把已结束的任务连同内容写成 JSON 行；rerail import 可把它们读入任何存储。未结束或无法读取的任务会被列出并略过。\n\n工作区中的文件留在原处。有任务被略过或缺少内容时退出码为 1。",
     },
-    "cli.arg.store.run": {"en": "Only this run; may be given several times.", "zh": "只复制这个任务；可以给出多次。"},
-    "cli.store.action": {
-        "en": "store has one action, copy, and no {action!r}: rerail store copy FROM TO",
-        "zh": "store 只有 copy 一个动作，没有 {action!r}：rerail store copy FROM TO",
+    "cli.arg.export.runs": {"en": "The runs' ids, or the beginnings of them.", "zh": "任务编号或其开头。"},
+    "cli.arg.export.every": {"en": "All runs of the store.", "zh": "存储中的所有任务。"},
+    "cli.arg.export.output": {
+        "en": "The file to write; stdout without it.",
+        "zh": "要写入的文件；不给出则写到标准输出。",
     },
-    "cli.store.same": {"en": "{url} cannot be copied onto itself", "zh": "{url} 不能复制到自身"},
-    "cli.store.unknown": {"en": "{url} has no run {runs}", "zh": "{url} 中没有任务 {runs}"},
-    "cli.store.progress": {"en": "{n} runs …", "zh": "{n} 个任务……"},
-    "cli.store.copied": {"en": "copied", "zh": "已复制"},
-    "cli.store.same_there": {"en": "there already", "zh": "此前已在"},
-    "cli.store.moved": {"en": "moved", "zh": "已移动"},
-    "cli.store.driven": {"en": "left out", "zh": "已略过"},
-    "cli.store.open": {"en": "left out", "zh": "已略过"},
-    "cli.store.differs": {"en": "differs", "zh": "不一致"},
-    "cli.store.damaged": {"en": "damaged", "zh": "已损坏"},
-    "cli.store.partial": {"en": "in part", "zh": "不完整"},
-    "cli.store.failed": {"en": "failed", "zh": "失败"},
-    "cli.store.expired": {
-        "en": "{n:content|contents} had expired before",
-        "zh": "{n} 项内容此前已过期",
+    "cli.command.import": {"en": "Read exported runs into the store.", "zh": "把导出的任务读入存储。"},
+    "cli.about.import": {
+        "en": "Read the runs of an export into the store, as copies: they are shown and replayed, and what would go on with them is refused. The whole file is checked first. A run that is there already is left alone.\n\nExit code 1 if a run is not there, whole, afterwards.",
+        "zh": "把导出文件中的任务作为副本读入存储：可以查看和重放，但不能继续执行。写入之前会检查整个文件。已存在的任务保持不变。\n\n若之后有任务不在存储中或不完整，退出码为 1。",
     },
-    "cli.store.done": {
-        "en": "{copied:run|runs} copied and compared, {moved} moved, {same} there already, {others} to look at",
-        "zh": "已复制并核对 {copied} 个任务，移动 {moved} 个，{same} 个此前已在，{others} 个需要查看",
+    "cli.arg.import.file": {"en": "A file that rerail export wrote.", "zh": "rerail export 写出的文件。"},
+    "cli.arg.import.own": {
+        "en": "The originals are given up: the runs can go on here.",
+        "zh": "原任务已放弃：这些任务可以在这里继续。",
+    },
+    "cli.export.what": {"en": "name runs to export, or --all", "zh": "请给出要导出的任务，或用 --all"},
+    "cli.export.json": {
+        "en": "--json needs --output FILE: stdout has the report",
+        "zh": "--json 需要 --output FILE：标准输出用于报告",
+    },
+    "cli.export.unwritable": {"en": "cannot write {file}: {reason}", "zh": "无法写入 {file}：{reason}"},
+    "cli.import.unreadable": {"en": "cannot read {file}: {reason}", "zh": "无法读取 {file}：{reason}"},
+    "reason.import.failed": {
+        "en": "the store does not take it: {error} Nothing goes on with what arrived; once that is mended, import the file again",
+        "zh": "存储未能接收：{error} 已到达的部分不会继续执行；排除问题后请再次导入该文件",
+    },
+    "cli.carried.failed": {"en": "failed", "zh": "失败"},
+    "cli.carried.partial": {"en": "in part", "zh": "不完整"},
+    "cli.carried.open": {"en": "left out", "zh": "已略过"},
+    "cli.carried.damaged": {"en": "damaged", "zh": "已损坏"},
+    "cli.carried.differs": {"en": "differs", "zh": "不一致"},
+    "cli.carried.arriving": {"en": "left out", "zh": "已略过"},
+    "cli.carried.exported": {
+        "en": "{done:run|runs} exported, {n} to look at",
+        "zh": "已导出 {done} 个任务，{n} 个需要查看",
+    },
+    "cli.carried.imported": {
+        "en": "{done:run|runs} imported, {same} there already, {n} to look at",
+        "zh": "已导入 {done} 个任务，{same} 个此前已在，{n} 个需要查看",
+    },
+    "cli.store.gone": {"en": "this version has no command store", "zh": "此版本没有 store 命令"},
+    "cli.store.instead": {
+        "en": "runs at rest: rerail export --all --store FROM --output FILE, then rerail import FILE --own --store TO; open runs finish where they are",
+        "zh": "已结束的任务：先 rerail export --all --store FROM --output FILE，再 rerail import FILE --own --store TO；未结束的任务在原处完成",
     },
     "cli.head.outcome": {"en": "outcome", "zh": "结果"},
     "cli.head.reason": {"en": "reason", "zh": "原因"},
