@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import getpass
+import logging
 import os
 import sys
 import tempfile
@@ -16,10 +17,11 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from rerail.adapters.telemetry import make_tracing
 from rerail.adapters.uptime import uptime
+from rerail.core import events as ev
 from rerail.core.events import Record
 from rerail.core.replay import Replay
 from rerail.core.scrub import Scrub
-from rerail.core.texts import tell
+from rerail.core.texts import say, tell
 from rerail.core.tools import ToolSpec
 from rerail.core.views import RunResult
 from rerail.engine import engine as core
@@ -27,7 +29,6 @@ from rerail.engine.limits import Limits
 from rerail.engine.loop import Host
 from rerail.engine.perform import Performer
 from rerail.engine.planning import Planned
-from rerail.engine.verbose import log_event
 from rerail.errors import PlanError, Refused, RerailError, SettingsError, StoreError
 from rerail.plans import Plan
 from rerail.ports import Clock, Executor, Mind, Model, Notifier, Store, Tool
@@ -566,3 +567,17 @@ def run(
             return await engine.run(plan)
 
     return asyncio.run(whole())
+
+
+def log_event(record: ev.Record) -> None:
+    """Log what `log.verbose` is about: the retry chain, and each skip with its failed needs."""
+    run, event = record.run, record.event
+    if isinstance(event, ev.RetryBegin):
+        reasons = "; ".join(f"{step}: {event.reasons.get(step, '-')}" for step in event.roots)
+        logging.getLogger("rerail").info(
+            say("log.chain", run=run, round=event.round, chain=" → ".join(event.chain), reasons=reasons)
+        )
+    elif isinstance(event, ev.StepSkipped):
+        logging.getLogger("rerail").info(
+            say("log.skip", run=run, step=event.step, message=event.message, needs=", ".join(event.needs) or "-")
+        )

@@ -13,7 +13,7 @@ import msgspec
 from cyclopts import Parameter
 from rich.text import Text
 
-from rerail.cli.attend import attend, exit_code, follow_up_of, show_report
+from rerail.cli.attend import attend, exit_code, follow_up_of, saw, show_report
 from rerail.cli.commands_run import Hidden
 from rerail.cli.graph import mermaid, tree
 from rerail.cli.inputs import is_plan, load_plan
@@ -22,7 +22,6 @@ from rerail.cli.options import FLAG, PLAIN, Common
 from rerail.cli.output import Output, clean
 from rerail.cli.picture import Picture
 from rerail.cli.render import report, runs_table, steps_table, verdict_line
-from rerail.cli.seen import saw
 from rerail.cli.session import Session, ownership
 from rerail.cli.style import moment, table
 from rerail.core.events import Record

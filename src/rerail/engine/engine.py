@@ -47,8 +47,7 @@ from rerail.engine.planning import Planned, planned_for
 from rerail.engine.reading import AT_REST, FORGOTTEN, Live, store_errors
 from rerail.engine.taking import reaching, unheard
 from rerail.engine.today import Today, fingerprints, pretend_mended, server_faults, without_servers
-from rerail.engine.unsaid import refuse_secret, secrets_in
-from rerail.engine.wishes import Wish, encode_answer, raise_answer, refusals, storable
+from rerail.engine.wishes import Wish, encode_answer, raise_answer, refusals, refuse_secret, secrets_in, storable
 from rerail.errors import PlanError, Refused, RerailError, StoreError
 from rerail.ports import Conflict, Head, Lease, Unavailable, Unusable
 

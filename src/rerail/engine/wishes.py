@@ -15,9 +15,10 @@ from rerail.core.commands import Faulty, Preview, Refusal
 from rerail.core.dialects import read_steps
 from rerail.core.events import Event
 from rerail.core.outlook import outlook
-from rerail.core.plan import Fault
+from rerail.core.plan import Fault, Plan
+from rerail.core.scrub import Scrub
 from rerail.core.state import State
-from rerail.core.texts import tell
+from rerail.core.texts import Told, tell
 from rerail.core.tools import Tools
 from rerail.core.values import NotJson, pack, plain_text, unpack
 from rerail.engine.files import media_of
@@ -205,3 +206,28 @@ def raise_answer(data: bytes) -> None:
         faults = [Fault(f["code"], f["message"], f.get("step") or "") for f in told["faults"]]
         raise PlanError(tell("refuse.run.change_refused"), faults)
     raise Refused(told["message"], told["code"], hint=told.get("hint", ""))
+
+
+# -- Secrets ------------------------------------------------------------------------------------------------------
+
+
+def secrets_in(plan: Plan, scrub: Scrub) -> list[Fault]:
+    """Return a fault for each part of a plan that holds a secret: all could read it, and the tool would not get it."""
+    if not scrub:
+        return []
+    parts = [("", msgspec.json.encode(plan.objective))]
+    parts += [(step.id, msgspec.json.encode(step)) for step in plan.steps]
+    found = [(step, _secret_told(data, scrub)) for step, data in parts]
+    return [Fault("SECRET_IN_PLAN", words, step) for step, words in found if words is not None]
+
+
+def refuse_secret(wish: Wish, scrub: Scrub) -> None:
+    """Refuse a wish that holds a secret."""
+    words = _secret_told(msgspec.json.encode(wish), scrub)
+    if words is not None:
+        raise Refused(words, "SECRET_GIVEN")
+
+
+def _secret_told(data: bytes, scrub: Scrub) -> Told | None:
+    name = scrub.found(data)
+    return None if name is None else tell("refuse.run.secret", name=name)
