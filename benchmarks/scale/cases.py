@@ -21,7 +21,7 @@ from benchmarks.scale.tools import TOOLS, speak, touch
 from benchmarks.speed.cases import MEMORY, Figure
 
 import rerail
-from rerail.core.texts import say
+from rerail.i18n import say
 from rerail.ports import Batch, Head, Lease, Owner, Store
 from rerail.settings import Settings
 from rerail.wiring import make_store

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from rerail.core.codes import Category
-from rerail.core.texts import say, tell
+from rerail.i18n import say, tell
 from rerail.workspace import Outside, copy_whole, inside, make_home, plain_name, write_whole
 
 # Takes "log" or "progress" and what was said; called from the tool's thread, so it must be safe to call from any.

@@ -19,7 +19,7 @@ from typing import Any
 from rerail.core.codes import Category
 from rerail.core.outcome import Certainty, handled_lost
 from rerail.core.plan import Fault
-from rerail.core.texts import retold, say
+from rerail.i18n import retold, say
 
 
 class RerailError(Exception):
@@ -91,7 +91,8 @@ class ToolError(Exception):
 
     lost: bool | None = None
     ended = True  # the call is over; False: what was asked for may still be under way elsewhere
-    unanswered = False  # True: no answer came, or none that can be read, so that `errors` of the tool does not cover it
+    # True: no answer came, none that can be read, or the tool said `lost=True`: its `errors` does not cover that.
+    unanswered = False
 
     def __init__(
         self,
@@ -106,6 +107,8 @@ class ToolError(Exception):
         super().__init__(message)
         self.message = message
         self.lost = type(self).lost if lost is None else lost
+        if lost:
+            self.unanswered = True
         self.code = code
         self.category = Category(category) if category is not None else None
         self.suggest = dict(suggest) if suggest is not None else None

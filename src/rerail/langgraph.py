@@ -12,8 +12,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from rerail.core.texts import tell
 from rerail.errors import SettingsError
+from rerail.i18n import tell
 
 if TYPE_CHECKING:
     from langgraph.graph.state import CompiledStateGraph

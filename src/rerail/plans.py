@@ -13,8 +13,8 @@ import msgspec
 from rerail.core.dialects import Unreadable, read_plan
 from rerail.core.plan import Fault, ToolShape
 from rerail.core.plan import Plan as CorePlan
-from rerail.core.texts import tell
 from rerail.errors import PlanError
+from rerail.i18n import tell
 
 MAX_BYTES = 256 * 1024 * 1024
 MOST_DEEP = 500  # values inside each other

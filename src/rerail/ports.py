@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, runtime_checkable
 
 from rerail.core.state import State
-from rerail.core.texts import tell
 from rerail.core.tools import ToolSpec
+from rerail.i18n import tell
 
 # -- Time ---------------------------------------------------------------------------------------------------------
 

@@ -20,8 +20,8 @@ from rerail.core.codes import Category
 from rerail.core.nearest import nearest
 from rerail.core.patterns import why_not
 from rerail.core.policy import Policy
-from rerail.core.texts import say, tell
 from rerail.errors import SettingsError
+from rerail.i18n import say, tell
 
 
 class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

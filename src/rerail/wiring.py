@@ -21,7 +21,6 @@ from rerail.core import events as ev
 from rerail.core.events import Record
 from rerail.core.replay import Replay
 from rerail.core.scrub import Scrub
-from rerail.core.texts import say, tell
 from rerail.core.tools import ToolSpec
 from rerail.core.views import RunResult
 from rerail.engine import engine as core
@@ -30,6 +29,7 @@ from rerail.engine.loop import Host
 from rerail.engine.perform import Performer
 from rerail.engine.planning import Planned
 from rerail.errors import PlanError, Refused, RerailError, SettingsError, StoreError
+from rerail.i18n import say, tell
 from rerail.plans import Plan
 from rerail.ports import Clock, Executor, Mind, Model, Notifier, Store, Tool
 from rerail.secrecy import secrets_of

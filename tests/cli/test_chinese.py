@@ -23,9 +23,9 @@ from rerail.core.lines import TELL as LINES
 from rerail.core.plan import Fault, Need, Plan, Step
 from rerail.core.policy import Rung
 from rerail.core.state import State
-from rerail.core.texts import TEXTS, say, tell
 from rerail.core.why import TELL as STORIES
 from rerail.core.why import story
+from rerail.i18n import catalogue, has, say, tell
 
 # Three words in a row are a sentence, or a good part of one.
 WORDS = re.compile(r"[A-Za-z][A-Za-z'’]+(?: [A-Za-z][A-Za-z'’]+){2,}")
@@ -111,7 +111,7 @@ EVENTS: tuple[ev.Event, ...] = (
     ev.Reflected("a", 1, Category.PERMANENT, Rung.FAIL, MISFIT, by="m", refused=(f"m: {REASON}", MISFIT)),
     ev.Reflected("a", 1, Category.TOOL, Rung.REPAIR, by="m", refused=(say("reason.args_tried"),)),
     ev.Reflected("a", 1, Category.TOOL, Rung.REPLAN),
-    *(ev.Recovered("a", 1, rung, MISFIT, "ok", {"x": 1}, "y") for rung in Rung if f"why.rung.{rung}" in TEXTS),
+    *(ev.Recovered("a", 1, rung, MISFIT, "ok", {"x": 1}, "y") for rung in Rung if has(f"why.rung.{rung}")),
     ev.Asked("reflect", "a", 1, MISFIT),
     ev.Asked("replan", "", 0, MISFIT),
     ev.Consulted("reflect", "a", "m", 5, 5, 0.5, 1.0, LATE),
@@ -335,7 +335,7 @@ def test_mistakes_on_the_command_line(here: Here) -> None:
 def test_the_help_of_every_command(here: Here, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """T12: what it does, what it takes, and every option."""
     english_help, chinese = here(command, "--help", code=0).out, here(command, "--help", "--lang", "zh", code=0).out
-    assert english(chinese) == [] and TEXTS[f"cli.about.{command}"]["zh"].split("\n")[0] in chinese
+    assert english(chinese) == [] and catalogue("zh")[f"cli.about.{command}"].split("\n")[0] in chinese
     options = set(re.findall(r"--[a-z-]+", chinese))
     assert {"--store", "--lang"} <= options == set(re.findall(r"--[a-z-]+", english_help))
     monkeypatch.setenv("RERAIL_LANG", "zh")

@@ -10,8 +10,8 @@ from tests.cli.conftest import Here
 
 from rerail.cli.app import help_text
 from rerail.cli.catalogue import COMMANDS
-from rerail.core.texts import TEXTS
 from rerail.core.why import place_of
+from rerail.i18n import catalogue
 
 # -- Ways on ------------------------------------------------------------------------------------------------------
 
@@ -201,7 +201,7 @@ def test_help_in_chinese(here: Here, words: tuple[str, ...]) -> None:
     """T12: headings and every command."""
     said = here(*words, code=0).out
     assert said == help_text("zh")
-    assert all(f"  {name} " in said and TEXTS[f"cli.command.{name}"]["zh"] in said for name in COMMANDS)
+    assert all(f"  {name} " in said and catalogue("zh")[f"cli.command.{name}"] in said for name in COMMANDS)
 
 
 def test_options_that_mean_nothing_alone(here: Here) -> None:

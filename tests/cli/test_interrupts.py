@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Here
 
-from rerail.core.texts import span
+from rerail.i18n import span
 
 STEPS: tuple[dict[str, Any], ...] = (
     {"id": "a", "tool": "send"},

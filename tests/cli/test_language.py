@@ -11,11 +11,11 @@ from tests.cli.conftest import Here
 import rerail.cli
 import rerail.core.lines
 from rerail.cli.app import help_text
-from rerail.core.texts import TEXTS
+from rerail.i18n import catalogue, languages
 
 PLACES = [*sorted(Path(rerail.cli.__file__).parent.rglob("*.py")), Path(rerail.core.lines.__file__)]
 SOURCES = "\n".join(path.read_text("utf-8") for path in PLACES)
-KEYS = [key for key in TEXTS if key.startswith("cli.")]
+KEYS = [key for key in catalogue("en") if key.startswith("cli.")]
 
 
 def test_chinese_reasons(here: Here) -> None:
@@ -51,7 +51,7 @@ def test_every_sentence_that_is_asked_for_is_there() -> None:
     """T12: a key in the code is in the catalogue, and a key in the catalogue is in the code."""
     asked = set(re.findall(r"""["'](cli\.[a-z_.]+[a-z_])["']""", SOURCES))
     assert asked
-    assert not asked - TEXTS.keys()
+    assert not asked - catalogue("en").keys()
     families = set(re.findall(r'f"(cli\.[a-z_.]+\.)\{', SOURCES)) | {"cli.line."}
     unused = [key for key in KEYS if key not in asked and not any(key.startswith(family) for family in families)]
     assert not unused
@@ -67,7 +67,7 @@ def test_lines_are_all_asked_for() -> None:
 def test_both_languages_say_the_same_things() -> None:
     """T12: a sentence has the same gaps in every language."""
     for key in KEYS:
-        gaps = {lang: set(re.findall(r"{(\w+)", text)) for lang, text in TEXTS[key].items()}
+        gaps = {lang: set(re.findall(r"{(\w+)", catalogue(lang)[key])) for lang in languages()}
         assert all(found == gaps["en"] for found in gaps.values()), key
 
 

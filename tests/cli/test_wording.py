@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Here
 
-from rerail.core.texts import at_once, say
+from rerail.i18n import at_once, say
 
 
 def steps(count: int, tool: str = "ok", **rest: Any) -> list[dict[str, Any]]:

@@ -6,8 +6,8 @@ import pytest
 
 from rerail.core.assumed import MOST_NAMED, acts, assumed, effect_warnings, said
 from rerail.core.plan import Effect, Fallback, Plan, Step, Verify
-from rerail.core.texts import retold
 from rerail.core.tools import ToolSpec
+from rerail.i18n import retold
 
 
 def tools(*declared: str, **undeclared: str) -> dict[str, ToolSpec]:

@@ -443,9 +443,9 @@ def test_an_effect_of_the_plans_own_is_no_repeat_of_it() -> None:
     steps = (Step("a", "pay", {"n": 5}), Step("b", "pay", {"n": 5}), Step("c", "pay", {"n": 5}))
     paid = (ev.StepStarted("a", 1, "pay", Effect.ONCE), ev.StepSucceeded("a", 1, 1, "d"))
     state = begun(*paid, steps=steps)
-    assert state.repeats(state.tracks["b"], "pay", {"n": 5}, Effect.ONCE) == ""
+    assert state.repeats(state.tracks["b"], ToolSpec("pay"), {"n": 5}, Effect.ONCE) == ""
     minded = ev.Replanned(2, Course(steps=(Step("m", "pay", {"n": 5}),)), "m")
     then(state, minded)
-    assert state.repeats(state.tracks["m"], "pay", {"n": 5}, Effect.ONCE) == "a"
+    assert state.repeats(state.tracks["m"], ToolSpec("pay"), {"n": 5}, Effect.ONCE) == "a"
     then(state, ev.StepStarted("m", 1, "pay", Effect.ONCE), ev.StepSucceeded("m", 1, 1, "e"))
-    assert state.repeats(state.tracks["b"], "pay", {"n": 5}, Effect.ONCE) == "m"
+    assert state.repeats(state.tracks["b"], ToolSpec("pay"), {"n": 5}, Effect.ONCE) == "m"

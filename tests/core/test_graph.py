@@ -12,8 +12,8 @@ from rerail.core.graph import Graph
 from rerail.core.holes import hole_warnings
 from rerail.core.plan import Fallback, Need, Plan, Step, When
 from rerail.core.schema import Schema
-from rerail.core.texts import tell
 from rerail.core.tools import ToolSpec
+from rerail.i18n import tell
 
 PLAN = Plan("o", (
     Step("a", "t", title="first"), Step("b", "t", {"x": "${a}"}), Step("c", "t"),

@@ -20,9 +20,9 @@ from rerail.core.coerce import coerce
 from rerail.core.patterns import MOST, BadPattern, search, why_not
 from rerail.core.plan import Check
 from rerail.core.schema import Schema, readable
-from rerail.core.texts import retold
 from rerail.engine.files import unmet
 from rerail.errors import SettingsError
+from rerail.i18n import retold
 from rerail.settings import Settings
 
 ATOMS = [

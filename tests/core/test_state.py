@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.mind.tales import Tale
 
 from rerail.core import events as ev
 from rerail.core.codes import Category
@@ -371,10 +372,16 @@ def test_a_mind_does_not_call_what_the_plan_is_to_call() -> None:
     steps = (Step("a", "t"), Step("p", "u", {"x": 1}), Step("q", "u", {"x": "${a}"}), Step("o", "v", {"x": 1}))
     state = begun(*did("a"), ev.Replanned(2, Course(steps=(Step("n", "u", {"x": 1}),)), "m"), steps=steps)
     new = state.tracks["n"]
-    assert state.repeats(new, "u", {"x": 1}, Effect.ONCE) == "p"
-    assert state.repeats(new, "u", {"x": 2}, Effect.ONCE) == state.repeats(new, "u", {"x": 1}, Effect.READ) == ""
-    assert state.repeats(new, "t", {"x": 1}, Effect.ONCE) == ""
-    assert state.repeats(new, "u", {"x": {"step": "a", "path": []}}, Effect.ONCE) == ""  # looks like q's reference
+    assert state.repeats(new, ToolSpec("u"), {"x": 1}, Effect.ONCE) == "p"
+    assert (
+        state.repeats(new, ToolSpec("u"), {"x": 2}, Effect.ONCE)
+        == state.repeats(new, ToolSpec("u"), {"x": 1}, Effect.READ)
+        == ""
+    )
+    assert state.repeats(new, ToolSpec("t"), {"x": 1}, Effect.ONCE) == ""
+    assert (
+        state.repeats(new, ToolSpec("u"), {"x": {"step": "a", "path": []}}, Effect.ONCE) == ""
+    )  # looks like q's reference
 
 
 # -- What is told of it --------------------------------------------------------------------------------------------
@@ -522,3 +529,15 @@ def test_steps_that_open_the_breaker_are_named() -> None:
     steps = (Step("a", "t"), Step("x", "t"))
     state = begun(*failed("x"), *failed("a"), steps=steps, policy=Policy(max_consecutive_failures=2))
     assert noted(state) == [ev.Stopped("BREAKER_OPEN", "x, a")]
+
+
+def test_a_step_that_is_looked_at_is_held_against_what_changes_above_it() -> None:
+    """R3, V8: it ended with a value that stands in, made from an input that a person had done again meanwhile."""
+    tale = Tale(Step("a", "t"), Step("b", "u", needs=(Need("a", When.SUCCESS),), fallback=Fallback(value="x")))
+    tale.succeed("a").tell(ev.StepStarted("b", 1, "u", verifiable=True))
+    error = Error("TOOL_FAILED", Category.TOOL, "odd")
+    tale.tell(ev.StepFailed("b", 1, error, look=True))
+    assert tale.state.tracks["b"].phase is Phase.DOUBT
+    tale.tell(ev.Acted("retry", "ann", "a", course=Course(("a",), automatic=False, fresh=("a",))))
+    tale.tell(ev.StepVerified("b", 1, "unknown", looks=1), ev.Recovered("b", 1, Rung.FALLBACK, output="x", digest="d"))
+    assert tale.state.tracks["b"].phase is Phase.PENDING, "it is made again once its need is"

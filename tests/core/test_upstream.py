@@ -14,9 +14,9 @@ from rerail.core.nearest import one_off
 from rerail.core.plan import Need, Plan, Step, When
 from rerail.core.policy import Rung
 from rerail.core.state import State
-from rerail.core.texts import retold
 from rerail.core.upstream import KEPT, MOST, singled, supplied, supposed
 from rerail.errors import ToolError
+from rerail.i18n import retold
 from rerail.testing.scripted import World
 from rerail.testing.virtual import virtual_run
 

@@ -25,13 +25,13 @@ from rerail.core.refs import BadReference, MissingPath, Names, compile_args, res
 from rerail.core.scrub import Scrub
 from rerail.core.state import State
 from rerail.core.suspect import suspect
-from rerail.core.texts import retold
 from rerail.core.tool_messages import ToolMessages
 from rerail.core.tools import ToolSpec
 from rerail.core.tries import tries
 from rerail.core.values import pack
 from rerail.core.verdict import done_summary, error_of, run_status, skip_message, status_of, summary, verdict
 from rerail.core.views import question_table, result
+from rerail.i18n import retold
 
 NO = Error("TOOL_FAILED", Category.TOOL, "no")
 LATE = Error("TIMEOUT", Category.TRANSIENT, "late")

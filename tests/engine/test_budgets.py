@@ -15,8 +15,8 @@ from rerail.adapters.stores.memory import MemoryStore
 from rerail.adapters.tools.declared import from_mapping
 from rerail.core.fold import fold
 from rerail.core.replay import replay
-from rerail.core.texts import retold
 from rerail.errors import SettingsError
+from rerail.i18n import retold
 from rerail.ports import Answer, Consultation, NotBegun
 from rerail.testing.scripted import ScriptedMind
 from rerail.testing.virtual import VirtualClock, virtual_run

@@ -79,6 +79,7 @@ def test_x4_an_exception_after_the_effect_is_called_once(error: BaseException, k
     [
         ({"rows": 97, "errors": 3}, "ok"),
         ({"success": 0, "failed": 5}, "doubt"),
+        ({"success": 0.0}, "doubt"),
         ({"paid": True, "error": "x"}, "doubt"),
     ],
 )
@@ -102,6 +103,8 @@ def test_x4_a_returned_value_makes_no_once_tool_run_again(answer: Any, calls: st
 @pytest.mark.parametrize(
     ("errors", "raised", "calls", "status"),
     [
+        ("not_done", rerail.ToolError("x", lost=True), 1, "in_doubt"),
+        ("by_status", rerail.ToolError("x", status=404, lost=True), 1, "in_doubt"),
         ("not_done", RuntimeError("x"), 4, "failed"), ("not_done", {"success": False}, 4, "failed"),
         ("by_status", 404, 1, "failed"), ("by_status", 500, 1, "in_doubt"), ("by_status", 409, 1, "failed"),
         ("", 404, 1, "in_doubt"),
@@ -840,3 +843,33 @@ def test_v8_a_look_that_cannot_tell_before_a_repeat_leaves_the_doubt() -> None:
 
     result, _ = run([pay], given={"retry": {"backoff_base": 5.0, "jitter": False}})
     assert (result.in_doubt, len(made)) == (("a",), 1)
+
+
+@pytest.mark.parametrize(("acted", "comes_to"), [(True, ("completed", 1)), (False, ("completed", 2))])
+def test_v8_a_retry_of_a_cancelled_run_looks_first(acted: bool, comes_to: tuple[str, int]) -> None:
+    """V8, E3: the cancel came before the look; a person is not asked what a look can answer."""
+    calls: list[int] = []
+    effects: list[int] = []
+
+    async def there(args: dict[str, Any], output: Any) -> bool:
+        return bool(effects)
+
+    @rerail.tool(effect="once", verify=there)
+    async def pay() -> str:
+        calls.append(1)
+        if acted or len(calls) > 1:
+            effects.append(1)
+        await asyncio.sleep(50 if len(calls) == 1 else 0)
+        return "paid"
+
+    async def main() -> str:
+        async with Engine(MemoryStore(), [pay], QUICK, clock=VirtualClock()) as engine:
+            run = await engine.start({"steps": [{"id": "a", "tool": "pay"}]})
+            await asyncio.sleep(1)
+            await engine.cancel(run)
+            cancelled = await engine.wait(run)
+            assert (cancelled.status, cancelled.in_doubt) == ("cancelled", ("a",))
+            return (await engine.retry(run)).status
+
+    assert (virtual_run(main), len(calls)) == comes_to
+    assert len(effects) == 1

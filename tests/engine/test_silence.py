@@ -9,18 +9,18 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
+from tests.simulation.chance import Dice
+from tests.simulation.shared_store import SharedStore, Way
 
 import rerail
-from rerail.core.texts import Told
 from rerail.core.track import Phase
 from rerail.engine.owner import EXPIRED_AFTER, is_dead
 from rerail.engine.silence import LOOK_GAP, MANY, Watch
 from rerail.engine.working import Crew
 from rerail.errors import Refused, StoreError
+from rerail.i18n import Told
 from rerail.ports import Head, Owner
 from rerail.testing import virtual_run
-from rerail.testing.simulation.dice import Dice
-from rerail.testing.simulation.places import SharedStore, Way
 from rerail.testing.virtual import VirtualClock
 
 ONE = {"steps": [{"id": "a", "tool": "slow"}]}

@@ -10,10 +10,10 @@ from tests.mind.tales import TOOLS, Tale, step
 from rerail.core import events as ev
 from rerail.core.plan import Effect, Fallback, Need, Plan
 from rerail.core.policy import Rung
-from rerail.core.texts import retold
 from rerail.core.track import Phase
 from rerail.core.verdict import summary, verdict
 from rerail.core.why import story
+from rerail.i18n import retold
 from rerail.mind import replan
 from rerail.mind.questions import QUESTIONS
 

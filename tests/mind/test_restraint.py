@@ -13,6 +13,8 @@ from rerail.core.codes import Category
 from rerail.core.events import Course
 from rerail.core.plan import Check, Effect, Fallback, Fault, Produced, Step, Verify
 from rerail.core.policy import Rung
+from rerail.core.schema import Schema
+from rerail.core.tools import ToolSpec
 from rerail.core.track import signature
 from rerail.mind.restraint import KEPT, KEPT_IN_A_RUN, repeated, restrained
 
@@ -98,7 +100,7 @@ def paid(**more: Any) -> Tale:
 
 
 def words_of(tale: Tale, *steps: Step) -> list[str]:
-    return [fault.message for fault in repeated(tale.state, steps)]
+    return [fault.message for fault in repeated(tale.state, steps, {})]
 
 
 def test_once_work_is_not_repeated_under_another_name() -> None:
@@ -187,10 +189,12 @@ def test_a_call_that_a_mind_chose_repeats_nothing(rung: Rung) -> None:
     """M4: looked at when the arguments are known; other arguments pass, and so do the plan's own calls."""
     tale = chosen(rung)
     track = tale.state.tracks["s"]
-    assert tale.state.repeats(track, "pay", {"n": 5}, Effect.ONCE) == "p"
-    assert tale.state.repeats(track, "pay", {"n": 6}, Effect.ONCE) == ""
+    assert tale.state.repeats(track, ToolSpec("pay"), {"n": 5}, Effect.ONCE) == "p"
+    assert tale.state.repeats(track, ToolSpec("pay"), {"n": 6}, Effect.ONCE) == ""
     own = Tale(step("p", "pay", args={"n": 5}), step("q", "pay", args={"n": 5})).succeed("p")
-    assert own.state.repeats(own.state.tracks["q"], "pay", {"n": 5}, Effect.ONCE) == "", "the author wanted it twice"
+    assert own.state.repeats(own.state.tracks["q"], ToolSpec("pay"), {"n": 5}, Effect.ONCE) == "", (
+        "the author wanted it twice"
+    )
 
 
 @pytest.mark.parametrize("rung", [Rung.ADJUST, Rung.ALTERNATIVE, Rung.REPAIR])
@@ -221,7 +225,7 @@ def test_a_person_may_have_it_all_the_same() -> None:
     error = ev.Error("ONCE_REPEATED", Category.PERMANENT, "no")
     tale.tell(ev.StepFailed("s", 1, error, called=False)).ask("s", Rung.FAIL, Category.PERMANENT)
     tale.tell(ev.Acted("retry", "ann", "s", course=Course(("s",), automatic=False)))
-    assert tale.state.repeats(tale.state.tracks["s"], "pay", {"n": 5}, Effect.ONCE) == ""
+    assert tale.state.repeats(tale.state.tracks["s"], ToolSpec("pay"), {"n": 5}, Effect.ONCE) == ""
 
 
 def test_a_mind_does_not_do_what_another_step_is_to_do() -> None:
@@ -230,12 +234,43 @@ def test_a_mind_does_not_do_what_another_step_is_to_do() -> None:
     tale.fail("s").ask("s", Rung.ALTERNATIVE, Category.TOOL)
     tale.tell(ev.Recovered("s", 1, Rung.ALTERNATIVE, by="m", tool="pay", course=Course(("s",))))
     state = tale.state
-    assert state.repeats(state.tracks["s"], "pay", {"n": 5}, Effect.ONCE) == "p"
-    assert state.repeats(state.tracks["s"], "pay", {"n": 5}, Effect.REPEATABLE) == ""
-    assert state.repeats(state.tracks["s"], "pay", {"n": 6}, Effect.ONCE) == ""
+    assert state.repeats(state.tracks["s"], ToolSpec("pay"), {"n": 5}, Effect.ONCE) == "p"
+    assert state.repeats(state.tracks["s"], ToolSpec("pay"), {"n": 5}, Effect.REPEATABLE) == ""
+    assert state.repeats(state.tracks["s"], ToolSpec("pay"), {"n": 6}, Effect.ONCE) == ""
     tale.succeed("s", args={"n": 6})
-    assert state.repeats(state.tracks["r"], "pay", {"n": 6}, Effect.ONCE) == "s"
-    assert state.repeats(state.tracks["p"], "pay", {"n": 5}, Effect.ONCE) == ""
+    assert state.repeats(state.tracks["r"], ToolSpec("pay"), {"n": 6}, Effect.ONCE) == "s"
+    assert state.repeats(state.tracks["p"], ToolSpec("pay"), {"n": 5}, Effect.ONCE) == ""
+
+
+PRICED = ToolSpec(
+    "pay", schema=Schema({"properties": {"n": {}, "currency": {"default": "EUR"}, "odd": {"type": "object"}}})
+)
+
+
+@pytest.mark.parametrize("written", [{"n": 5}, {"n": 5, "currency": "EUR"}])
+@pytest.mark.parametrize("wanted", [{"n": 5}, {"n": 5, "currency": "EUR"}])
+def test_a_default_spelt_out_is_no_other_call(written: dict[str, Any], wanted: dict[str, Any]) -> None:
+    """M4: neither in a call that a mind chose, nor in one of the plan after a mind's, nor in a new plan."""
+    tale = Tale(step("s"), step("p", "pay", args=written, effect=Effect.ONCE)).succeed("p", args=written)
+    assert repeated(tale.state, [step("x", "pay", args=wanted)], {"pay": PRICED})
+    assert not repeated(tale.state, [step("x", "pay", args={**wanted, "currency": "USD"})], {"pay": PRICED})
+    tale.fail("s").ask("s", Rung.ALTERNATIVE, Category.TOOL)
+    tale.tell(ev.Recovered("s", 1, Rung.ALTERNATIVE, by="m", tool="pay", course=Course(("s",))))
+    assert tale.state.repeats(tale.state.tracks["s"], PRICED, wanted, Effect.ONCE) == "p"
+    planned = Tale(step("s"), step("p", "pay", args=written, effect=Effect.ONCE))
+    planned.fail("s").ask("s", Rung.ALTERNATIVE, Category.TOOL)
+    planned.tell(ev.Recovered("s", 1, Rung.ALTERNATIVE, by="m", tool="pay", course=Course(("s",))))
+    assert planned.state.repeats(planned.state.tracks["s"], PRICED, wanted, Effect.ONCE) == "p"
+
+
+def test_the_plans_own_call_after_a_minds_that_spelt_a_default_out() -> None:
+    """M4: the mind's call stands, whatever is left out of the later one."""
+    tale = Tale(step("s"), step("r", "pay", args={"n": "${s.n}"}))
+    tale.fail("s").ask("s", Rung.ALTERNATIVE, Category.TOOL)
+    tale.tell(ev.Recovered("s", 1, Rung.ALTERNATIVE, by="m", tool="pay", course=Course(("s",))))
+    tale.succeed("s", args={"n": 6, "currency": "EUR"})
+    assert tale.state.repeats(tale.state.tracks["r"], PRICED, {"n": 6}, Effect.ONCE) == "s"
+    assert tale.state.repeats(tale.state.tracks["r"], PRICED, {"n": 6, "currency": "USD"}, Effect.ONCE) == ""
 
 
 def test_arguments_are_compared_by_what_they_are() -> None:
@@ -252,5 +287,5 @@ def test_the_tools_of_these_tales_are_what_they_say() -> None:
 def test_what_cannot_be_written_as_json_repeats_nothing() -> None:
     """H8: whether such arguments were used before cannot be said; that they are none is found by the plan's check."""
     tale = Tale(step("a"), step("p", "pay", args={"n": 5})).succeed("p", effect=Effect.ONCE)
-    assert repeated(tale.state, [step("x", "pay", args={"n": object()})]) == []
-    assert [fault.code for fault in repeated(tale.state, [step("x", "pay", args={"n": 5})])] == ["BAD_VALUE"]
+    assert repeated(tale.state, [step("x", "pay", args={"n": object()})], {}) == []
+    assert [fault.code for fault in repeated(tale.state, [step("x", "pay", args={"n": 5})], {})] == ["BAD_VALUE"]

@@ -5,7 +5,7 @@ import { RetryAllDialog } from "./dialogs/RetryAllDialog";
 import { StartDialog } from "./dialogs/StartDialog";
 import { TokenDialog } from "./dialogs/TokenDialog";
 import { get, whenUnauthorized } from "./lib/api";
-import { setLanguage, t, useLanguage } from "./lib/i18n";
+import { nextLanguage, setLanguage, t, textOf, useLanguage } from "./lib/i18n";
 import { useKeys } from "./lib/keys";
 import { address, go, useRoute } from "./lib/route";
 import type { Connection } from "./lib/sse";
@@ -21,6 +21,7 @@ type Over = "help" | "start" | "retry" | "token" | null;
 
 export function App(): ReactNode {
   const lang = useLanguage();
+  const other = nextLanguage();
   const route = useRoute();
   const [over, setOver] = useState<Over>(null);
   const [connection, setConnection] = useState<Connection>("connecting");
@@ -52,9 +53,9 @@ export function App(): ReactNode {
         <Line connection={connection} />
         {readOnly && <span className="tag">{t("nav.read_only")}</span>}
         {!readOnly && <Button kind="primary" small icon="plus" onClick={() => setOver("start")} name="start">{t("start.open")}</Button>}
-        <button type="button" className="button quiet square" lang={lang === "zh" ? "en" : "zh-CN"}
-          aria-label={t("nav.language")} title={t("nav.language")} onClick={() => setLanguage(lang === "zh" ? "en" : "zh")}>
-          {t("nav.other_language")}
+        <button type="button" className="button quiet square" lang={textOf(other, "language.tag")}
+          aria-label={textOf(other, "nav.language")} title={textOf(other, "nav.language")} onClick={() => setLanguage(other)}>
+          {textOf(other, "language.short")}
         </button>
         <a className="button quiet square" href={address({ page: "setup" })} aria-label={t("nav.setup")} title={t("nav.setup")} aria-current={route.page === "setup" ? "page" : undefined}><Icon name="gear" /></a>
         <ThemeButton />

@@ -25,10 +25,10 @@ from langgraph.types import Overwrite, StreamWriter, interrupt
 from typing_extensions import TypedDict  # pydantic, which LangGraph asks for schemas, knows no other before 3.12
 
 from rerail.core.events import ArtifactCreated, Record, Waiting
-from rerail.core.texts import tell
 from rerail.core.track import RunStatus
 from rerail.core.views import RunResult
 from rerail.errors import Refused
+from rerail.i18n import tell
 from rerail.ports import Head
 
 PLANNER, SCHEDULER, EXECUTOR, REFLECTOR = "planner", "scheduler", "executor", "reflector"

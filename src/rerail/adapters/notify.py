@@ -23,8 +23,8 @@ from rerail.adapters.executors.endings import finished, uninterrupted
 from rerail.adapters.executors.threads import THREADS
 from rerail.adapters.tools.http import AnswerUnreadable, ConnectionLost, Exchange, Request, Unreachable
 from rerail.adapters.tools.shell import Process
-from rerail.core.texts import say
 from rerail.errors import ToolError
+from rerail.i18n import say
 from rerail.ports import Delivery, Notice
 
 BACKOFF, MOST_BACKOFF = 1.0, 30.0  # seconds between attempts: doubled each time, up to the second

@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib import resources
 from pathlib import Path
 
-from rerail.core.texts import tell
 from rerail.errors import SettingsError
+from rerail.i18n import tell
 from rerail.mind.questions import QUESTIONS, ROLES
 from rerail.mind.words import BadTemplate
 from rerail.ports import Question

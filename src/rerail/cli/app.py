@@ -12,10 +12,10 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rerail.cli.catalogue import COMMANDS, FLAGS, GROUPS, LANGS, READS_STDIN, STDIN, VALUED
+from rerail.cli.catalogue import COMMANDS, FLAGS, GROUPS, READS_STDIN, STDIN, VALUED
 from rerail.cli.slash import unslashed
 from rerail.core.nearest import nearest
-from rerail.core.texts import say, tell
+from rerail.i18n import languages, say, tell
 from rerail.version import __version__
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     if words[0] == "--version":
         _write(f'{{"version": "{__version__}"}}\n' if "--json" in words else f"{__version__}\n")
         return 0
-    if _takes(words, 0) and "--json" not in words and set(_langs(words)) <= set(LANGS):
+    if _takes(words, 0) and "--json" not in words and set(_langs(words)) <= set(languages()):
         return _help(words)  # options alone, and nothing to do
     if words[0] == "demo":  # it reads its own options
         from rerail.cli.commands_setup import run_demo
@@ -81,7 +81,7 @@ def _lang(words: list[str]) -> str:
     """The language to speak before the options are read: the one that was asked for, if it is one."""
     from rerail.cli.language import chosen_lang
 
-    return chosen_lang(next((lang for lang in _langs(words) if lang in LANGS), None))
+    return chosen_lang(next((lang for lang in _langs(words) if lang in languages()), None))
 
 
 def _langs(words: list[str]) -> list[str]:
@@ -97,7 +97,7 @@ def help_text(lang: str = "en") -> str:
     for title, commands in GROUPS.items():
         lines += ["", say(title, lang)]
         lines += [f"  {f'{c.name} {c.usage}':<{width}}{_about(c, lang)}" for c in commands]
-    lines += ["", say("cli.help.everywhere", lang), ""]
+    lines += ["", say("cli.help.everywhere", lang, langs="|".join(languages())), ""]
     return "\n".join(lines)
 
 

@@ -71,8 +71,6 @@ GROUPS: dict[str, tuple[Command, ...]] = {
 
 COMMANDS: dict[str, Command] = {command.name: command for group in GROUPS.values() for command in group}
 
-LANGS = ("en", "zh")
-
 # Options that every command takes, and which of them take a value: they may also stand before the command.
 FLAGS = ("--json", "--no-color", "--quiet", "-q")
 VALUED = ("--store", "--tools", "--lang", "--set")

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from rerail.cli.catalogue import Command
 from rerail.cli.output import Output
-from rerail.core.texts import has
+from rerail.i18n import has
 
 if TYPE_CHECKING:
     from cyclopts import App

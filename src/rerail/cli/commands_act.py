@@ -23,8 +23,8 @@ from rerail.cli.render import outlook_lines
 from rerail.cli.session import Session, ownership
 from rerail.core.commands import Preview
 from rerail.core.lines import waited_for_one
-from rerail.core.texts import tell
 from rerail.errors import Refused
+from rerail.i18n import tell
 from rerail.wiring import Engine
 
 Action = Callable[[Engine, str], Awaitable[Preview | None]]

@@ -21,12 +21,12 @@ from rerail.cli.output import Output, clean
 from rerail.cli.session import Session, store_file
 from rerail.cli.style import moment, table
 from rerail.core.lines import size
-from rerail.core.texts import tell
 from rerail.engine import pruning
 from rerail.engine.owner import is_dead
 from rerail.engine.pruning import ALL, Pruned, Wanted
 from rerail.engine.reading import AT_REST, store_errors
 from rerail.errors import Refused
+from rerail.i18n import tell
 from rerail.ports import Store
 from rerail.wiring import make_store, workspaces_of
 

@@ -18,9 +18,9 @@ from rerail.cli.session import Session
 from rerail.cli.style import icon, table
 from rerail.core.plan import Effect, Step
 from rerail.core.plan import Plan as CorePlan
-from rerail.core.texts import span, tell
 from rerail.core.tools import ToolSpec
 from rerail.errors import PlanError, Refused
+from rerail.i18n import span, tell
 from rerail.testing.crashes import CrashReport, ToolRow, Trial
 from rerail.testing.crashes import crashtest as run_crashtest
 from rerail.testing.crashes.cuts import Came, tools_that

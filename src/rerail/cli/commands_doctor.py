@@ -17,11 +17,11 @@ from rerail.cli.options import FLAG, PLAIN, Common
 from rerail.cli.output import Output, clean
 from rerail.cli.session import Session, store_file
 from rerail.cli.style import icon
-from rerail.core.texts import tell
 from rerail.engine.examining import Finding, examine, mend
 from rerail.engine.pruning import ALL
 from rerail.engine.reading import store_errors
 from rerail.errors import RerailError
+from rerail.i18n import tell
 from rerail.version import __version__
 from rerail.wiring import make_store, workspaces_of
 

@@ -19,10 +19,10 @@ from rerail.cli.options import FLAG, PLAIN, Common
 from rerail.cli.output import Output, clean
 from rerail.cli.session import Session, store_file
 from rerail.cli.style import table
-from rerail.core.texts import tell
 from rerail.engine.export import Carried, export_runs, import_runs, listed
 from rerail.engine.reading import store_errors
 from rerail.errors import Refused
+from rerail.i18n import tell
 from rerail.ports import Head, Store
 from rerail.wiring import make_store
 

@@ -29,12 +29,12 @@ from rerail.core.graph import Graph
 from rerail.core.lines import size
 from rerail.core.pipeline import PAUSED, shown_status
 from rerail.core.state import State
-from rerail.core.texts import tell
 from rerail.core.views import RunRow, result
 from rerail.core.why import failures
 from rerail.engine.printed import LogReader, Printed, log_file
 from rerail.engine.reading import AT_REST
 from rerail.errors import PlanError
+from rerail.i18n import tell
 from rerail.wiring import Engine
 
 FEW_EVENTS = 5_000  # of a run that is folded for a list

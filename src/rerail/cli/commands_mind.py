@@ -16,8 +16,8 @@ from rerail.cli.options import FLAG, PLAIN, Common
 from rerail.cli.output import Output
 from rerail.cli.session import Session
 from rerail.core.plan import Plan, When
-from rerail.core.texts import tell
 from rerail.errors import PlanError, Refused
+from rerail.i18n import tell
 from rerail.mind.questions import ROLES
 
 

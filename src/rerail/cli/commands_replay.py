@@ -15,7 +15,7 @@ from rerail.cli.output import Output, clean, one_line
 from rerail.cli.session import Session
 from rerail.cli.style import table
 from rerail.core.replay import Replay, Spent, Unanswered
-from rerail.core.texts import span
+from rerail.i18n import span
 from rerail.settings import overrides_from
 
 

@@ -27,8 +27,8 @@ from rerail.core.commands import Preview
 from rerail.core.graph import Graph
 from rerail.core.holes import hole_warnings
 from rerail.core.plan import Fault
-from rerail.core.texts import tell
 from rerail.errors import PlanError, Refused
+from rerail.i18n import tell
 from rerail.wiring import Engine
 
 Hidden = Parameter(parse=False)

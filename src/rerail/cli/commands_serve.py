@@ -22,8 +22,8 @@ from rerail.cli.commands_run import Hidden
 from rerail.cli.options import FLAG, PLAIN, Common
 from rerail.cli.output import Output, clean
 from rerail.cli.session import Session
-from rerail.core.texts import tell
 from rerail.errors import RerailError, SettingsError
+from rerail.i18n import tell
 from rerail.ports import Tool
 from rerail.settings import describe
 from rerail.wiring import Engine

@@ -15,7 +15,7 @@ from rerail.cli.output import Output, clean, one_line
 from rerail.cli.session import Session
 from rerail.cli.style import table
 from rerail.core.assumed import acting_first, said
-from rerail.core.texts import say, span, tell
+from rerail.i18n import say, span, tell
 from rerail.settings import describe
 from rerail.wiring import declared_tools
 

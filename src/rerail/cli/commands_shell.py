@@ -9,8 +9,8 @@ from rerail.cli.commands_run import Hidden
 from rerail.cli.options import PLAIN, Common
 from rerail.cli.output import Output
 from rerail.cli.shell.lines import Lines, piped
-from rerail.core.texts import tell
 from rerail.errors import SettingsError
+from rerail.i18n import tell
 
 
 def shell(*, common: Common = PLAIN, out: Annotated[Output, Hidden]) -> int:

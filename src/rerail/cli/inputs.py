@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from rerail.cli.catalogue import STDIN
-from rerail.core.texts import tell
 from rerail.errors import Refused
+from rerail.i18n import tell
 from rerail.plans import Plan, parse_data, read_data, steps_in
 
 PLAN_ENDINGS = (".yaml", ".yml", ".json")

@@ -11,10 +11,10 @@ from rerail.core import events as ev
 from rerail.core.events import Record
 from rerail.core.lines import NAME_WIDTH, Lines, clean, listed, one_line
 from rerail.core.state import State
-from rerail.core.texts import reason_in, span
 from rerail.core.track import Track
 from rerail.core.verdict import status_of
 from rerail.core.why import Moments
+from rerail.i18n import reason_in, span
 
 # What people do not care about while a run is under way; `logs` shows it too.
 QUIET = (ev.PlanAccepted, ev.StepKept, ev.StepRenewed, ev.ArtifactCreated, ev.Evaluation, ev.RetryDone)

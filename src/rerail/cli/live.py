@@ -21,9 +21,9 @@ from rerail.core import events as ev
 from rerail.core.events import Record
 from rerail.core.lines import gate_said, rung_said
 from rerail.core.plan import When
-from rerail.core.texts import reason_in, span
 from rerail.core.track import OPEN, WORTH, Phase, Status, Track
 from rerail.core.verdict import gate_row, skip_message, status_of
+from rerail.i18n import reason_in, span
 
 if TYPE_CHECKING:
     from rich.live import Live

@@ -11,7 +11,7 @@ from cyclopts import (
 )
 
 from rerail.core.nearest import nearest
-from rerail.core.texts import tell
+from rerail.i18n import tell
 
 # Options of earlier versions, each with the texts that say so and what to do now.
 GONE = {

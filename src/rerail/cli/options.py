@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated
 
 from cyclopts import Parameter
 
-Lang: TypeAlias = Literal["en", "zh"]
+from rerail.i18n import Language
 
 # A flag is given or not: no --no-json. A list is given item by item.
 FLAG = Parameter(negative="", show_default=False)
@@ -21,7 +21,7 @@ class Common:
     store: str | None = None
     tools: Annotated[tuple[str, ...], FLAG] = ()
     json: Annotated[bool, FLAG] = False
-    lang: Lang | None = None
+    lang: Language | None = None
     set: Annotated[tuple[str, ...], FLAG] = ()
     no_color: Annotated[bool, FLAG] = False
     quiet: Annotated[bool, Parameter(name=["--quiet", "-q"], negative="", show_default=False)] = False

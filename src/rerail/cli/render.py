@@ -17,11 +17,11 @@ from rerail.core.commands import Preview, Refusal, retry
 from rerail.core.lines import bare, rung_said, waited_for_one
 from rerail.core.pipeline import PAUSED
 from rerail.core.state import State
-from rerail.core.texts import has, retold, span
 from rerail.core.track import RunStatus, Status, Track
 from rerail.core.upstream import supposed
 from rerail.core.verdict import doubts_of, error_of, run_status, stale_of, status_of, waiting_on
 from rerail.core.views import RunResult, RunRow, result, stale_said
+from rerail.i18n import has, retold, span
 
 SHOWN = 12  # of a list in a report; the rest is counted
 LONGEST_SHOWN = 160  # characters of arguments in a command to type

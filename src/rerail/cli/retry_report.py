@@ -15,10 +15,10 @@ from rerail.core.commands import Preview
 from rerail.core.events import RetryBegin
 from rerail.core.pipeline import failed_stage
 from rerail.core.state import State
-from rerail.core.texts import Told, has
 from rerail.core.track import RunStatus
 from rerail.core.verdict import run_status
 from rerail.errors import Refused
+from rerail.i18n import Told, has
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +106,12 @@ BLOCKS = ("RETRY_LIMIT", "NOT_RETRYABLE", "RUN_LIVE")
 
 def refusal(out: Output, run: str, refused: Refused) -> list[Text]:
     """Why a retry is refused, in the words that are fixed for it; nothing for any other refusal."""
-    if refused.code not in BLOCKS or out.lang != "zh":
+    key = f"report.refused.{refused.code}"
+    if refused.code not in BLOCKS or not has(key, out.lang):
         return []
     facts = dict(refused.message.values) if isinstance(refused.message, Told) else {}
     try:
-        words = out.say(f"report.refused.{refused.code}", **{**facts, "run": run})
+        words = out.say(key, **{**facts, "run": run})
     except KeyError:  # told by another process, as a sentence alone
         return []
     lines = [Text(clean(line)) for line in words.split("\n")]

@@ -21,10 +21,10 @@ import msgspec
 from rerail.cli.options import Common
 from rerail.cli.output import CannotOpen, Output
 from rerail.core.events import Record, RunStarted
-from rerail.core.texts import say, tell
 from rerail.core.tools import ToolSpec
 from rerail.engine.owner import is_dead, is_this_process
 from rerail.errors import Refused, RerailError, StoreError
+from rerail.i18n import say, tell
 from rerail.plans import Plan
 from rerail.ports import Tool
 from rerail.settings import McpTable, Settings, overrides_from
@@ -235,9 +235,7 @@ class Session:
 
 async def origin_of(engine: Engine, run: str) -> tuple[str, ...]:
     """Where the tools of a run came from, as its first event says."""
-    if not (await engine.head(run)).seq:
-        return ()  # begun, and cut off before its first event
-    async for record in engine.watch(run):
+    for record in await engine.page(run, 0, 1):  # none, if its import was cut off before the first event
         return record.event.origin if isinstance(record.event, RunStarted) else ()
     return ()
 

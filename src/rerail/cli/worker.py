@@ -32,9 +32,9 @@ from rerail.cli.picture import Picture
 from rerail.cli.session import Session
 from rerail.cli.worker_log import Scribe
 from rerail.core.commands import Preview
-from rerail.core.texts import Told, retold
 from rerail.engine.printed import log_file
 from rerail.errors import PlanError, Refused, RerailError
+from rerail.i18n import Told, retold
 from rerail.plans import Plan
 from rerail.wiring import Engine
 

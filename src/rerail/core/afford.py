@@ -11,8 +11,8 @@ from __future__ import annotations
 from rerail.core.plan import Effect
 from rerail.core.reserve import FREE, Need
 from rerail.core.state import State
-from rerail.core.texts import say
 from rerail.core.tools import Tools
+from rerail.i18n import say
 
 SLACK = 1e-9  # share of a cap: three calls of 0.1 fit a cap of 0.3
 LEAST_TIME = 0.001  # seconds that any call gets, however little of the run's time is left

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from rerail.core.plan import Fault, Plan, Step, ToolShape, undeclared
-from rerail.core.texts import Told, tell
+from rerail.i18n import Told, tell
 
 ACTS: Final = frozenset({
     "send", "pay", "charge", "refund", "transfer", "withdraw", "deposit", "donate", "buy", "purchase", "sell",

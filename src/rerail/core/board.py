@@ -19,7 +19,6 @@ from rerail.core.fold import evolve
 from rerail.core.pipeline import failed_stage, shown_status
 from rerail.core.plan import Effect, When
 from rerail.core.state import State
-from rerail.core.texts import retold
 from rerail.core.track import Phase, RunStatus, Status, Track
 from rerail.core.verdict import (
     ENDED_WELL,
@@ -32,6 +31,7 @@ from rerail.core.verdict import (
     verdict,
 )
 from rerail.core.views import degraded_said, informed, stale_said
+from rerail.i18n import retold
 
 MOST_SPANS = 60  # of a step's attempts, and of its waits, that a view shows: the latest
 UNDER_WAY = frozenset({Status.PENDING, Status.READY, Status.RUNNING, Status.WAITING, Status.IN_DOUBT})

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from rerail.core.events import Event
-from rerail.core.texts import tell
+from rerail.i18n import tell
 
 FORMAT = 1
 

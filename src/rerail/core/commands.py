@@ -25,11 +25,11 @@ from rerail.core.plan import Effect, Fault, Step, args_faults, check_change, ful
 from rerail.core.policy import Policy, Rung
 from rerail.core.refs import literal
 from rerail.core.state import State, unsatisfied_above
-from rerail.core.texts import say, tell
 from rerail.core.tools import Tools
 from rerail.core.track import Phase, RunStatus, Standing, Status, Track, call_digest, signature
 from rerail.core.values import Packed
 from rerail.core.verdict import ENDED_WELL, run_status, stale_of, status_of, waiting_on
+from rerail.i18n import say, tell
 
 
 class Refusal(Exception):
@@ -549,8 +549,10 @@ def _refuse_by_status(state: State, steps: Sequence[str] | None, *, clean: bool,
             raise Refusal(
                 "RUN_COMPLETED", tell("refuse.run.run_completed", run=run), tell("hint.run.run_completed", run=run)
             )
-        if state.doubts and not clean:
-            refuse_doubt(state)
+        if not clean:
+            for track in state.doubts.values():
+                if not _is_looked_for(state, track):
+                    refuse_doubt(state, track.id)
         return
     on = waiting_on(state)
     kinds = {item["for"] for item in on} if state.waiting else set()
@@ -566,6 +568,12 @@ def _refuse_by_status(state: State, steps: Sequence[str] | None, *, clean: bool,
         )
     if "paused" in kinds and not steps:
         raise Refusal("RUN_PAUSED", tell("refuse.run.run_is_paused", run=run), tell("hint.run.run_paused", run=run))
+
+
+def _is_looked_for(state: State, track: Track) -> bool:
+    """Whether a retry first looks for the effect of a step in doubt: the cancel came before its look (V8)."""
+    cancelled = state.rest is not None and state.rest.status == RunStatus.CANCELLED
+    return cancelled and track.phase is Phase.DOUBT and track.question == "verify"
 
 
 def refuse_doubt(state: State, step: str | None = None) -> None:
@@ -608,10 +616,11 @@ def _roots(
     roots = [track.id for track in state.tracks.values() if _is_root(state, track) or track.id in changed]
     if roots or state.rest is None or state.rest.status != RunStatus.COMPLETED:
         if not roots and not spoils:
-            if state.doubts or (state.unsettled and state.rest is not None):
-                refuse_doubt(state)
+            for track in (*state.doubts.values(), *(state.unsettled.values() if state.rest is not None else ())):
+                if not _is_looked_for(state, track):
+                    refuse_doubt(state, track.id)
             if state.rest is not None and state.rest.status == RunStatus.CANCELLED:
-                return []  # every step was done when it was cancelled: all that is left is to say so
+                return []  # every step was done or called when it was cancelled: what is left is to look and to say so
             raise Refusal("NOTHING_TO_RETRY", tell("refuse.run.nothing_failed", run=state.run))
         return roots
     return _completed_roots(state)

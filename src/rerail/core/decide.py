@@ -21,7 +21,6 @@ from rerail.core.policy import Rung
 from rerail.core.recover import answer_doubt, heal, lapsed
 from rerail.core.reserve import FREE, Need
 from rerail.core.state import State, downstream, unsatisfied_above
-from rerail.core.texts import say
 from rerail.core.tools import Tools
 from rerail.core.track import Phase, RunStatus, Standing, Status, Track, same_inputs
 from rerail.core.verdict import (
@@ -34,6 +33,7 @@ from rerail.core.verdict import (
     verdict,
     waiting_on,
 )
+from rerail.i18n import say
 
 
 @dataclass(frozen=True, slots=True)

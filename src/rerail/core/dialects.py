@@ -13,7 +13,7 @@ from typing import Any
 from rerail.core.plan import WHEN_WORDS, Check, Effect, Fallback, Fault, Need, Plan, Produced, Step, Trust, Verify, When
 from rerail.core.schema import nearest, problems
 from rerail.core.schema_values import show
-from rerail.core.texts import tell
+from rerail.i18n import tell
 
 PLAN_KEYS = ("objective", "steps", "follow_up", "mcp")
 PLAN_ALIASES = {"topic": "objective", "goal": "objective", "tasks": "steps"}

@@ -123,6 +123,7 @@ class StepStarted(_Event, frozen=True, tag="step_started"):
     probed: bool = False  # `before` is what a probe saw, be it nothing
     idempotent_for: float = 0.0  # seconds for which the service remembers the call's key, from the first intent
     agreed: str = ""  # the digest of the call that a person agreed to, for a gated step (X10)
+    fence: int = 0  # of the lease under which a `once` call was made (E11)
 
 
 class GateOpened(_Event, frozen=True, tag="gate_opened"):

@@ -175,7 +175,13 @@ def _happened(state: State, track: Track) -> None:
     """The latest call had its effect, or may have had it; remembered where that must not happen twice."""
     if track.call is not None and track.call.effect is Effect.ONCE:
         minded = state.chosen_by_a_mind(track)
-        state.happened.setdefault((track.call.tool, state.signature(track)), {})[track.id] = minded
+        call, name = track.call, state.signature(track)
+        state.happened.setdefault((call.tool, name), {})[track.id] = minded
+        if not call.args_blob:
+            made = call.args if call.args is not None else state.template(track).value
+            state.once_args.setdefault(call.tool, {})[name] = made
+            if minded:
+                state.minds_args.setdefault(call.tool, {})[name] = made
         state.minds_acted = state.minds_acted or minded
 
 
@@ -186,6 +192,8 @@ def _not_happened(state: State, track: Track) -> None:
         by.pop(track.id, None)  # what a twin did stays done
         if not by:
             state.happened.pop(key, None)
+            for args in (state.once_args, state.minds_args):
+                args.get(key[0], {}).pop(key[1], None)
 
 
 def _step_failed(state: State, event: ev.StepFailed, at: float) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from rerail.core.plan import Fault, Plan, Step, ToolShape, names_of
 from rerail.core.refs import Mixed, Names, Ref, compile_args
 from rerail.core.schema import OPEN
-from rerail.core.texts import tell
+from rerail.i18n import tell
 
 Path = tuple[str | int, ...]
 

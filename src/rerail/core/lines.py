@@ -18,8 +18,8 @@ from rerail.core.events import Event
 from rerail.core.plan import Effect
 from rerail.core.policy import Rung
 from rerail.core.state import State
-from rerail.core.texts import at_once, reason_in, retold, say, span
 from rerail.core.verdict import done_summary, gate_row, skip_message, status_of
+from rerail.i18n import at_once, reason_in, retold, say, span
 
 NAME_WIDTH = 28
 

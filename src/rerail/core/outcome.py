@@ -30,7 +30,8 @@ class Saw(StrEnum):
     THERE = "there"
     ABSENT = "absent"
     PARTIAL = "partial"
-    UNKNOWN = "unknown"  # it raised, timed out, said "not yet", or its absence is never believed
+    UNKNOWN = "unknown"  # it raised, timed out, or said "not yet"
+    DISBELIEVED = "disbelieved"  # not there, and its absence is never believed; recorded as unknown
 
 
 class Follows(StrEnum):
@@ -105,25 +106,17 @@ def of_status(status: int | None, *, retry_after: bool) -> Certainty:
 
 
 def as_declared(
-    error: BaseException, said: Certainty, errors: Errors, status: int | None, *, retry_after: bool
+    said: Certainty, errors: Errors, status: int | None, *, retry_after: bool, error: BaseException | None = None
 ) -> Certainty:
-    """What a call came to that raised, where its tool says how its errors are to be read.
+    """What a call came to that raised ``error`` or answered one, where its tool says how its errors are to be read.
 
     ``said`` is what the error says of itself, also if a `NotDone` around it said so. An error that is no word of the
     tool (`unanswered`: a dead worker, a lost connection, an answer that cannot be read) is lost all the same.
     """
     if said is not Certainty.LOST or not errors or getattr(error, "unanswered", False):
         return said
-    return Certainty.NOT_DONE if errors == "not_done" else by_status(error, status, retry_after=retry_after)
-
-
-def by_status(error: BaseException, status: int | None, *, retry_after: bool) -> Certainty:
-    """What a function of one request came to, by the status that its error carries, or by why nothing was sent."""
-    if certainty_of(error) is Certainty.NOT_DONE:
-        return Certainty.NOT_DONE
-    if status is None and never_sent(error):
-        return Certainty.NOT_DONE
-    return of_status(status, retry_after=retry_after)
+    unsent = status is None and error is not None and never_sent(error)
+    return Certainty.NOT_DONE if errors == "not_done" or unsent else of_status(status, retry_after=retry_after)
 
 
 def never_sent(error: BaseException) -> bool:
@@ -172,7 +165,9 @@ def follows(case: Case) -> Follows:
     if saw is Saw.PARTIAL:
         return Follows.DOUBT if once else Follows.LADDER
     if certainty is Certainty.DONE:
-        return Follows.LADDER if saw is Saw.ABSENT else Follows.SUCCEED
+        if saw is Saw.DISBELIEVED and once:
+            return Follows.DOUBT
+        return Follows.LADDER if saw in (Saw.ABSENT, Saw.DISBELIEVED) else Follows.SUCCEED
     if not once:
         return Follows.SUCCEED if saw is Saw.THERE and output else Follows.LADDER
     lost = certainty is Certainty.LOST or lost_before

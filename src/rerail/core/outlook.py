@@ -17,10 +17,10 @@ from rerail.core.fold import evolve
 from rerail.core.holes import not_accepted
 from rerail.core.plan import Effect, names_of
 from rerail.core.state import State, downstream
-from rerail.core.texts import say
 from rerail.core.tools import Tools
 from rerail.core.track import Phase, Status, Track
 from rerail.core.verdict import run_status, status_of
+from rerail.i18n import say
 
 ENDED = frozenset({Status.SUCCEEDED, Status.DEGRADED, Status.FAILED, Status.SKIPPED, Status.CANCELLED})
 

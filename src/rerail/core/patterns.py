@@ -18,7 +18,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
-from rerail.core.texts import tell
+from rerail.i18n import tell
 
 MOST: Final = 1_000  # parts that repeats may add to a pattern
 _ESCAPES: Final = r"\\(?:x[\da-fA-F]{2}|u[\da-fA-F]{4}|U[\da-fA-F]{8}|[pP]\{[\w=]+\}|.)"

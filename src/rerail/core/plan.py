@@ -17,8 +17,8 @@ import msgspec
 
 from rerail.core.refs import Names, Ref, Template, UnknownReference, compile_args, parse, scan, strings
 from rerail.core.schema import OPEN, Schema, nearest
-from rerail.core.texts import retold, say, tell
 from rerail.core.values import NotJson, pack, plain_text
+from rerail.i18n import retold, say, tell
 
 
 class When(StrEnum):

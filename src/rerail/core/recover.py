@@ -23,11 +23,11 @@ from rerail.core.nearest import nearest
 from rerail.core.plan import Effect
 from rerail.core.policy import LADDER, LEAST_WAIT, NEEDS_RECOVERABLE, WITHOUT_REFLECTION, Rung, backoff
 from rerail.core.state import State
-from rerail.core.texts import say
 from rerail.core.tools import Tools
 from rerail.core.track import Track, signature
 from rerail.core.upstream import supplied
 from rerail.core.values import pack
+from rerail.i18n import say
 
 
 @dataclass(frozen=True, slots=True)

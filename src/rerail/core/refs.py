@@ -16,8 +16,8 @@ from typing import Any
 
 import msgspec
 
-from rerail.core.texts import say
 from rerail.core.values import plain_text
+from rerail.i18n import say
 
 _PLAIN = frozenset({int, float, bool, type(None)})  # has nothing inside
 _DELIMITER = re.compile(r"[.\[}]")

@@ -57,10 +57,10 @@ from rerail.core.plan import Step
 from rerail.core.policy import LADDER, Policy
 from rerail.core.recover import Case, Reflection, choose
 from rerail.core.state import State
-from rerail.core.texts import say
 from rerail.core.tools import Tools, ToolSpec
 from rerail.core.track import Phase, Status, Track
 from rerail.core.verdict import run_status, status_of
+from rerail.i18n import say
 
 ENDED = frozenset({Status.SUCCEEDED, Status.DEGRADED, Status.FAILED, Status.SKIPPED, Status.CANCELLED})
 UNKNOWN = "unknown"

@@ -36,7 +36,7 @@ from rerail.core.schema_values import (
     show,
     trimmed,
 )
-from rerail.core.texts import tell
+from rerail.i18n import tell
 
 __all__ = ["OPEN", "Fault", "Json", "Node", "Schema", "faults", "nearest", "problems", "readable"]
 

@@ -17,7 +17,7 @@ import msgspec
 from rerail.core.nearest import nearest
 from rerail.core.patterns import why_not
 from rerail.core.schema_values import CLASSES, is_number, is_type, listed, show
-from rerail.core.texts import tell
+from rerail.i18n import tell
 
 Node: TypeAlias = Mapping[str, Any] | bool
 

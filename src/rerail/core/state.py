@@ -21,6 +21,7 @@ from rerail.core.plan import Effect, Step, When, definition, full_needs
 from rerail.core.policy import Policy
 from rerail.core.refs import Names, Template, compile_args
 from rerail.core.reserve import Largest, Reserved
+from rerail.core.tools import ToolSpec
 from rerail.core.track import (
     AHEAD,
     DEAD,
@@ -69,7 +70,7 @@ class State:
         self.fallback = ""  # why this is not the plan that was wanted, if it is not (P7)
         self.mcp: dict[str, Any] = {}  # servers that the plan of an old run names; nothing opens them any more
         self.assumed: tuple[str, ...] = ()  # tools whose effect was assumed when the plan was accepted
-        self.queued = False  # nobody has taken it up yet
+        self.queued, self.copied = False, ""  # left to a worker; the store that it is a copy from (E10)
         self.revision = 0
         self.fingerprints: dict[str, str] = {}
         self.created_at = 0.0
@@ -78,6 +79,9 @@ class State:
         self.marked: set[str] = set()  # tools that some step says must not be called twice
         # (tool, arguments) that must not happen again → the steps that did it, and whether a mind chose that call
         self.happened: dict[tuple[str, str], dict[str, bool]] = {}
+        # tool → signature → the arguments of such calls, unless they are large: of all, and of those that minds chose
+        self.once_args: dict[str, dict[str, Any]] = {}
+        self.minds_args: dict[str, dict[str, Any]] = {}
         self.minds_acted = False  # some such call was a mind's choice
         self.retired: dict[str, int] = {}  # dropped steps → their latest attempt, whose number is never used again
         self.forgone: dict[str, None] = {}  # steps that mattered, had not been done, and are left out by a new plan
@@ -122,7 +126,6 @@ class State:
         self.acted_at = 0  # the sequence number of the latest thing a person did
         self.wishes: set[str] = set()  # those of the inbox that were granted
         self.last_wish = 0  # the latest of those without a name of their own, by its place there
-        self.copied = ""  # the store that it is a copy from
         self.moved: tuple[str, int] | None = None  # the store that it goes on in, and the last event that went along
         self.paused = False
         self.waiting = False
@@ -176,7 +179,19 @@ class State:
             return own or effect
         return Effect.ONCE if Effect.ONCE in (own, effect) or tool in self.marked else effect
 
-    def repeats(self, track: Track, tool: str, args: Any, effect: Effect) -> str:
+    def made_like(self, spec: ToolSpec, args: Any, *, chosen: bool) -> dict[str, bool]:
+        """The steps that made this call, or one that only spells defaults out, and whether a mind chose theirs.
+
+        One of the two has to be a mind's: ``chosen`` says whether this one is.
+        """
+        found = dict(self.happened.get((spec.name, signature(args)), {}))
+        plain = signature(spec.plain(args))
+        for other, made in (self.once_args if chosen else self.minds_args).get(spec.name, {}).items():
+            if signature(spec.plain(made)) == plain:
+                found.update(self.happened.get((spec.name, other), {}))
+        return found
+
+    def repeats(self, track: Track, spec: ToolSpec, args: Any, effect: Effect) -> str:
         """The step whose effect a call would repeat, where a mind chose this call or that one, if there is one.
 
         What the plan's author wrote twice, and what a person asked for, happens twice.
@@ -184,18 +199,18 @@ class State:
         chosen = self.chosen_by_a_mind(track)
         if track.wanted or not (chosen or self.minds_acted):
             return ""
-        key = (tool, signature(args))
-        for done, minded in self.happened.get(key, {}).items():
+        for done, minded in self.made_like(spec, args, chosen=chosen).items():
             if (chosen or minded) and (done != track.id or track.call is None):
                 return done
-        return self._planned(track, key) if chosen and effect is Effect.ONCE else ""
+        return self._planned(track, spec, args) if chosen and effect is Effect.ONCE else ""
 
-    def _planned(self, track: Track, key: tuple[str, str]) -> str:
+    def _planned(self, track: Track, spec: ToolSpec, args: Any) -> str:
         """Another step that is to make this very call, by the word of the plan's author."""
+        plain = signature(spec.plain(args))
         for other in self.tracks.values():
-            if other is not track and other.step.tool == key[0] and not self.chosen_by_a_mind(other):
+            if other is not track and other.step.tool == spec.name and not self.chosen_by_a_mind(other):
                 template = self.template(other)
-                if not template.refs and signature(template.value or {}) == key[1]:
+                if not template.refs and signature(spec.plain(template.value or {})) == plain:
                     return other.id
         return ""
 
@@ -561,11 +576,11 @@ class State:
         if track.phase is SKIPPED:
             # Accepted skips stay, except that a person's retry gives optional steps another chance.
             return not automatic and track.skip is not None and track.skip.code == "SKIP_OPTIONAL"
-        return track.phase is not Phase.DOUBT
+        return True
 
     def _reset(self, track: Track, *, root: bool, automatic: bool, new_round: bool) -> None:
         lost = track.effects is not None and track.effects.lost
-        if (track.phase is RUNNING or lost) and not root:
+        if (track.phase in (RUNNING, Phase.DOUBT) or lost) and not root:
             track.redo, track.automatic = True, automatic  # let it end; then it is checked against the new inputs
             return
         if automatic and (track.phase is Phase.DOUBT or lost):

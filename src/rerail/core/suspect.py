@@ -13,8 +13,8 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
-from rerail.core.texts import say
 from rerail.core.values import holds
+from rerail.i18n import say
 
 
 def suspect(output: object, ignore: Collection[str] = (), more: Sequence[object] = ()) -> str | None:

@@ -46,6 +46,14 @@ class ToolSpec:
     cost: float | None = None  # what a call costs, where that is declared (H4)
     reports: bool = True  # whether a call can report tokens and cost; one that cannot costs what is declared, else 0
 
+    def plain(self, args: Any) -> Any:
+        """The arguments without those that only spell out a default: two calls that differ in these are the same."""
+        schema = self.schema.source
+        known = schema.get("properties") if isinstance(schema, Mapping) else None
+        if not isinstance(args, Mapping) or not isinstance(known, Mapping):
+            return args
+        return {name: value for name, value in args.items() if not _is_default(known.get(name), value)}
+
     def to_dict(self, source: str | None = None) -> dict[str, Any]:
         """The tool as plain data; ``source`` is where it comes from."""
         return {
@@ -55,6 +63,13 @@ class ToolSpec:
             "verifiable": self.verifiable, "schema": self.schema.source, "source": source,
             **({"cost": self.cost} if self.cost is not None else {}),
         }  # fmt: skip
+
+
+def _is_default(part: Any, value: Any) -> bool:
+    if not isinstance(part, Mapping) or "default" not in part:
+        return False
+    default = part["default"]
+    return type(default) is type(value) and bool(default == value)
 
 
 Tools = Mapping[str, ToolSpec]

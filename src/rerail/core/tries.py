@@ -17,8 +17,8 @@ from rerail.core.events import Course, Record
 from rerail.core.plan import Step
 from rerail.core.policy import Rung
 from rerail.core.state import State, downstream
-from rerail.core.texts import reason_in, retold
 from rerail.core.track import Track
+from rerail.i18n import reason_in, retold
 
 MOST_LOGS = 500  # lines of one attempt that are shown: the latest
 

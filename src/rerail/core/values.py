@@ -9,9 +9,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from rerail.core.texts import tell
+from rerail.i18n import tell
 
 _encoder = msgspec.json.Encoder(order="deterministic")  # a digest must not depend on the order of keys
+
+INLINE = 1024  # bytes of JSON that still travel in the event itself
 
 
 class Packed(NamedTuple):

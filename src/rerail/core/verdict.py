@@ -14,8 +14,8 @@ from typing import Any
 from rerail.core.events import Done, Error, Evaluation, GateOpened, Shown
 from rerail.core.plan import When
 from rerail.core.state import State
-from rerail.core.texts import has, reason_in, retold, say
 from rerail.core.track import DEAD, DEAD_OPEN, WORTH, Phase, RunStatus, Standing, Status, Track
+from rerail.i18n import has, reason_in, retold, say
 
 ENDED_WELL = frozenset({Status.SUCCEEDED, Status.DEGRADED})
 ACCEPTED = frozenset({"SKIP_OPTIONAL", "SKIP_USER", "SKIP_CONDITION"})

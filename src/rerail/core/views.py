@@ -13,7 +13,6 @@ from typing import Any
 from rerail.core.pipeline import failed_stage, shown_status
 from rerail.core.recover import failed_args
 from rerail.core.state import State
-from rerail.core.texts import has, retold, say
 from rerail.core.track import Phase, RunStatus, Track
 from rerail.core.verdict import (
     NOTHING,
@@ -27,6 +26,7 @@ from rerail.core.verdict import (
     verdict,
     waiting_on,
 )
+from rerail.i18n import has, retold, say
 
 
 @dataclass(frozen=True, slots=True)

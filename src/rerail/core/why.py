@@ -16,7 +16,6 @@ from rerail.core.lines import confirmed, gate_said
 from rerail.core.plan import Effect
 from rerail.core.policy import Rung
 from rerail.core.state import State
-from rerail.core.texts import at_once, reason_in, retold, say, span
 from rerail.core.track import RunStatus
 from rerail.core.verdict import (
     done_summary,
@@ -31,6 +30,7 @@ from rerail.core.verdict import (
     verdict,
 )
 from rerail.core.views import degraded_said
+from rerail.i18n import at_once, reason_in, retold, say, span
 
 MAX_SHOWN = 160
 

@@ -21,7 +21,6 @@ from rerail.core import events as ev
 from rerail.core.events import Record
 from rerail.core.graph import Graph
 from rerail.core.policy import Rung
-from rerail.core.texts import span
 from rerail.core.track import Phase
 from rerail.core.verdict import summary as summary_of
 from rerail.core.verdict import verdict
@@ -30,6 +29,7 @@ from rerail.demo.drawing import draw
 from rerail.demo.narrator import hang
 from rerail.demo.setting import PLAN, Setting
 from rerail.demo.world import EFFECTS
+from rerail.i18n import span
 
 WIDTH = 88
 

@@ -14,9 +14,9 @@ from rerail.core import events as ev
 from rerail.core.codes import NO_ANSWER
 from rerail.core.events import Record
 from rerail.core.policy import Rung
-from rerail.core.texts import span, tell
 from rerail.core.views import RunResult
 from rerail.demo.world import CALLS, EFFECTS, World
+from rerail.i18n import span, tell
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ from rerail.core.events import Record
 from rerail.core.plan import Effect
 from rerail.core.policy import Rung
 from rerail.core.state import State
-from rerail.core.texts import at_once, reason_in, span
 from rerail.core.verdict import done_summary
+from rerail.i18n import at_once, reason_in, span
 
 Told = tuple[str, str, str]  # icon, step, words
 

@@ -19,18 +19,17 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import rerail
-from rerail.cli.catalogue import LANGS
 from rerail.cli.language import chosen_lang
 from rerail.cli.output import Output
 from rerail.cli.picture import Picture
 from rerail.core.events import Record
-from rerail.core.texts import say, tell
 from rerail.core.track import Phase
 from rerail.demo.account import Account
 from rerail.demo.claims import Claim, Killed, claims, healings
 from rerail.demo.narrator import Narrator
 from rerail.demo.setting import FASTEST, PLAN, SLOWEST, Setting
 from rerail.demo.world import World
+from rerail.i18n import languages, say, tell
 
 PATIENCE = 50.0  # seconds for the moment to come at which the process is killed
 PREFIX = "rerail-demo-"
@@ -86,7 +85,7 @@ def _lang(words: list[str]) -> str:
     known = argparse.ArgumentParser(add_help=False, exit_on_error=False)
     known.add_argument("--lang", nargs="?")
     asked = known.parse_known_args(words)[0].lang
-    return chosen_lang(asked if asked in LANGS else None)
+    return chosen_lang(asked if asked in languages() else None)
 
 
 def _options(words: list[str], lang: str) -> argparse.Namespace:
@@ -99,7 +98,7 @@ def _options(words: list[str], lang: str) -> argparse.Namespace:
     group.add_argument("--keep", metavar="DIR", help=say("demo.arg.keep", lang))
     group.add_argument("--fast", action="store_true", help=say("demo.arg.fast", lang))
     group.add_argument("--json", action="store_true", help=say("cli.arg.json", lang))
-    group.add_argument("--lang", choices=LANGS, help=say("cli.arg.lang", lang))
+    group.add_argument("--lang", choices=languages(), help=say("cli.arg.lang", lang))
     group.add_argument("--no-color", action="store_true", help=say("cli.arg.no_color", lang))
     group.add_argument("--help", "-h", action="help", help=say("demo.arg.help", lang))
     options, rest = parser.parse_known_args(words)

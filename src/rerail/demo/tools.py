@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import rerail
-from rerail.core.texts import tell
 from rerail.demo.world import World
+from rerail.i18n import tell
 
 ORDER: dict[str, Any] = {
     "number": 1042,

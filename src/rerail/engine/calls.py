@@ -25,13 +25,13 @@ from rerail.core.refs import MissingPath, Template, compile_args, resolve
 from rerail.core.state import State
 from rerail.core.tools import ToolSpec
 from rerail.core.track import Track, signature
-from rerail.core.values import pack, unpack
+from rerail.core.values import INLINE, pack, unpack
 from rerail.engine.arguments import Before, InputsNotLoaded, Lookup, check_holes, kept_args, path_missing, with_args
 from rerail.engine.failures import from_code
 from rerail.engine.files import declared
 from rerail.engine.lease_term import LeaseTerm
 from rerail.engine.looks import Patience
-from rerail.engine.outputs import INLINE, Contents
+from rerail.engine.outputs import Contents
 from rerail.engine.perform import Launch, Performer
 from rerail.ports import Clock, Tool
 from rerail.workspace import stage_for
@@ -198,6 +198,7 @@ class Calls:
             action.rung, launch.before, launch.verifiable, launch.staged,
             action.reserves.cost or launch.spec.cost or 0.0, action.reserves.tokens or 0, action.reserves.unknown,
             launch.timeout if once or launch.verifiable else 0.0, launch.spec.probes, known_for, agreed,
+            self._fence if once else 0,
         )  # fmt: skip
 
     def _key_known_for(self, track: Track, launch: Launch) -> float:

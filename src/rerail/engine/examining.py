@@ -19,14 +19,14 @@ from typing import Any, Final
 from rerail.core import events as ev
 from rerail.core.codec import Damaged, NewerFormat, decode
 from rerail.core.events import Event
-from rerail.core.texts import tell
 from rerail.core.track import RunStatus
 from rerail.core.values import digest
-from rerail.engine.owner import as_driven, is_arriving, is_dead, is_here, this_process
+from rerail.engine.owner import as_driven, is_arriving, is_dead, this_process
 from rerail.engine.pruning import ALL
 from rerail.engine.reading import AT_REST, FORGOTTEN
-from rerail.engine.wishes import encode_answer
+from rerail.engine.refusals import encode_answer
 from rerail.errors import Refused
+from rerail.i18n import tell
 from rerail.ports import Flaw, Head, Store, Taken, Unusable
 
 REPAIR: Final = "rerail doctor --repair"
@@ -85,8 +85,8 @@ async def mend(store: Store, finding: Finding, now: float) -> Finding:
             head = await store.head(finding.where)
             if head is None or head.owner is None or not is_dead(head, now):
                 return finding
-            if head.status not in AT_REST and not is_here(head.owner):
-                return finding  # its lease is old, and it may live all the same: whoever resumes it will watch
+            if head.status not in AT_REST:
+                return finding  # resuming it takes it, and records what became of its calls (E11)
             try:
                 await store.release(await store.claim(head.run, this_process(), now, over=head.fence))
             except Taken:

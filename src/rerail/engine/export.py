@@ -23,13 +23,13 @@ from rerail.core import events as ev
 from rerail.core.codec import Damaged, NewerFormat, decode
 from rerail.core.fold import evolve
 from rerail.core.state import State
-from rerail.core.texts import tell
 from rerail.core.values import digest
 from rerail.core.verdict import run_status
 from rerail.engine.engine import usable_id
 from rerail.engine.owner import as_driven, copier, is_arriving, is_dead
 from rerail.engine.reading import AT_REST
 from rerail.errors import Refused
+from rerail.i18n import tell
 from rerail.ports import Batch, Conflict, Fenced, Head, Lease, Row, Store, Surveyed, Taken, Unusable
 
 FORMAT: Final = 1

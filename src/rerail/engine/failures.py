@@ -11,9 +11,9 @@ from rerail.core.classify import Evidence, classify
 from rerail.core.codes import Category, category_of
 from rerail.core.events import Error
 from rerail.core.outcome import NEVER_SENT, Certainty, Errors, as_declared, certainty_of, status_of
-from rerail.core.texts import say
 from rerail.core.values import NotJson, pack, unpack
 from rerail.errors import NotDone
+from rerail.i18n import say
 
 MAX_MESSAGE = 4_000
 MAX_TRACEBACK = 8_000
@@ -69,7 +69,7 @@ def from_exception(error: BaseException, patterns: Patterns, errors: Errors = ""
         code or broke or "TOOL_FAILED", category, message, names[0] if names else "", _trace(error), status, suggest
     )
     wait = _retry_after(error, code, status)
-    certainty = as_declared(error, certainty, errors, status, retry_after=wait is not None)
+    certainty = as_declared(certainty, errors, status, retry_after=wait is not None, error=error)
     return Failure(_storable(data), certainty, wait, bool(getattr(error, "ended", True)))
 
 
@@ -125,7 +125,7 @@ def says_failed(output: Any) -> bool:
     if output.get("isError") is True:
         return True
     success = output.get("success", True)
-    return success is False or (success == 0 and isinstance(success, int))
+    return success is False or (success == 0 and isinstance(success, int | float))
 
 
 def _content(output: Mapping[str, Any]) -> str:

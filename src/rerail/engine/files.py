@@ -19,9 +19,9 @@ from rerail.core.events import FileMade
 from rerail.core.plan import Check, Produced
 from rerail.core.schema import Schema
 from rerail.core.state import State
-from rerail.core.texts import tell
 from rerail.core.track import Phase, Track
 from rerail.errors import StoreError
+from rerail.i18n import tell
 from rerail.ports import Clock
 from rerail.workspace import (
     EDIT,
@@ -38,17 +38,8 @@ from rerail.workspace import (
 )
 
 NO_DRAFTS: Mapping[str, FileMade] = {}
-MEDIA = {
-    ".json": "application/json", ".yaml": "application/yaml", ".yml": "application/yaml", ".txt": "text/plain",
-    ".md": "text/markdown", ".csv": "text/csv", ".html": "text/html",
-}  # fmt: skip
 MAX_PARSED = 64 * 1024 * 1024  # bytes of a file that is read as data
 MAX_NODES = 1_000_000  # values of a YAML file that has aliases, each counted as often as it is named
-
-
-def media_of(path: str) -> str:
-    """The media type of a file, as far as its name tells."""
-    return MEDIA.get(Path(path).suffix.lower(), "application/octet-stream")
 
 
 def unmet(check: Check | Produced, output: Any) -> list[str]:

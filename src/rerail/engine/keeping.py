@@ -18,11 +18,11 @@ from rerail.core.events import FileMade
 from rerail.core.pipeline import task_view
 from rerail.core.plan import Produced
 from rerail.core.state import State
-from rerail.core.texts import tell
 from rerail.core.track import Phase, Track
 from rerail.engine.files import Seen, Wanted, damaged, files_of, look, look_at, put_all_in_place, written_to
 from rerail.engine.loop import Host
 from rerail.errors import Refused, RerailError
+from rerail.i18n import tell
 from rerail.workspace import (
     CLEARED,
     EDIT,

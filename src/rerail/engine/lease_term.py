@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from rerail.core.codes import Category
-from rerail.core.texts import say
 from rerail.errors import NotDone, ToolError
+from rerail.i18n import say
 from rerail.ports import TERM, Clock
 
 LOG: Final = logging.getLogger("rerail")

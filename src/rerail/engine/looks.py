@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rerail.core.outcome import Saw
 from rerail.core.suspect import suspect
-from rerail.core.texts import say
 from rerail.core.values import NotJson, holds, pack, unpack
 from rerail.engine.failures import says_failed
+from rerail.i18n import say
 from rerail.ports import Clock, Tool
 
 if TYPE_CHECKING:
@@ -70,7 +70,6 @@ class Sight:
     reason: str = ""
     looks: int = 1
     waited: float = 0.0
-    disbelieved: bool = False  # it was not there, and its absence is never believed
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +101,7 @@ class Looker:
             await asyncio.sleep(max(min(delay, left), SHORTEST_DELAY))
             delay = min(delay * 2, LONGEST_DELAY)
         if absent and not patience.believed:
-            sight = Sight(Saw.UNKNOWN, reason=say("reason.verify_never"), disbelieved=True)
+            sight = Sight(Saw.DISBELIEVED, reason=say("reason.verify_never"))
         elif sight.reason == "not_yet":
             sight = Sight(Saw.UNKNOWN, reason=say("reason.verify_not_yet"))
         return replace(sight, looks=looks, waited=round(waited, 3))

@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
-from rerail.core.texts import say
 from rerail.core.track import Result
 from rerail.core.values import digest, unpack
+from rerail.i18n import say
 from rerail.ports import Store
-
-INLINE = 1024  # bytes of JSON that still travel in the event itself
 
 
 class Gone(LookupError):

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from rerail.core import events as ev
 from rerail.core.plan import Plan
 from rerail.core.policy import Policy
-from rerail.core.texts import say, tell
 from rerail.engine.loop import Host
 from rerail.errors import Refused
+from rerail.i18n import say, tell
 from rerail.mind import plan as planning
 from rerail.mind.questions import consulted
 from rerail.ports import Consultation, Question

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from rerail.core import events as ev
 from rerail.core.codec import Damaged, NewerFormat, decode
-from rerail.core.texts import say
 from rerail.engine.reading import AT_REST, FORGOTTEN, LAST
+from rerail.i18n import say
 from rerail.ports import Conflict, Head, Store
 
 ALL: Final = 1_000_000_000

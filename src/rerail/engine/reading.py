@@ -24,7 +24,6 @@ from rerail.core.memory import Lessons, learn
 from rerail.core.nearest import nearest
 from rerail.core.scrub import Scrub
 from rerail.core.state import State
-from rerail.core.texts import tell
 from rerail.core.track import RunStatus, Track
 from rerail.core.values import unpack
 from rerail.core.verdict import run_status
@@ -35,6 +34,7 @@ from rerail.engine.loop import Host, RunLoop
 from rerail.engine.outputs import Contents, Gone
 from rerail.engine.owner import is_dead
 from rerail.errors import Refused, StoreError
+from rerail.i18n import tell
 from rerail.ports import Head, Unavailable, Unusable
 from rerail.workspace import inside
 

@@ -22,7 +22,6 @@ from rerail.core import events as ev
 from rerail.core.commands import goes_on_here
 from rerail.core.fold import evolve
 from rerail.core.state import State
-from rerail.core.texts import Told, tell
 from rerail.engine.loop import Host, Predecessor, RunLoop
 from rerail.engine.owner import (
     EXPIRED_AFTER,
@@ -35,9 +34,11 @@ from rerail.engine.owner import (
     this_process,
 )
 from rerail.engine.reading import AT_REST, Live, Reader, store_errors
+from rerail.engine.refusals import refusals
 from rerail.engine.silence import WATCH_EVERY, Watch
-from rerail.engine.wishes import refusals
-from rerail.errors import Refused, StoreError
+from rerail.engine.today import lost_calls
+from rerail.errors import Refused, RerailError, StoreError
+from rerail.i18n import Told, tell
 from rerail.ports import TERM, Fenced, Head, Lease, Owner, Taken, Unavailable, Unusable
 
 MOST_SUSPECTED = 100  # runs that are looked at one by one while there is no room for them
@@ -167,13 +168,28 @@ class Taker(Reader):
                 hint = tell("hint.run.see_run", run=run)
                 raise Refused(tell("refuse.run.changes_hands", run=run), "RUN_LIVE", hint=hint)
         except BaseException:
-            await self._let_go(lease)
+            await self._give_back(lease, before)
             raise
         if state.home != run:
             self._homes[run] = state.home
         loop = RunLoop(self._host, lease, state)
-        loop.predecessor = before
+        loop.predecessor = _known_of(state, lease, before)
         return loop
+
+    async def _give_back(self, lease: Lease, before: Predecessor) -> None:
+        """Release a run that is not driven after all, and record first what became of the calls in flight.
+
+        The next owner would take them for the calls of this process, which gave the run back in order (E11).
+        """
+        with contextlib.suppress(RerailError, Fenced, Unavailable, Unusable):
+            state = State(lease.run)
+            async for record in self._records(lease.run, 0):
+                evolve(state, record.event, record.at, record.seq)
+            if any(_fences(state)):
+                loop = RunLoop(self._host, lease, state)
+                loop.note(*lost_calls(state, _known_of(state, lease, before), self._host))
+                await loop.commit()
+        await self._let_go(lease)
 
     async def _claim(self, run: str, seen: Head | None, *, take_over: bool = False) -> tuple[Lease, Predecessor]:
         """Take the lease; with what is known of the process that had it before."""
@@ -279,6 +295,17 @@ class Taker(Reader):
             if silent > self._host.reconnect_seconds + EXPIRED_AFTER:
                 told = tell("refuse.run.unrenewed", run=run, seconds=int(silent), error=problem)
                 live.loop.broken(StoreError(told))
+
+
+def _known_of(state: State, lease: Lease, before: Predecessor) -> Predecessor:
+    """What is known of the process that made the calls in flight: nothing, if another owner came between (E11)."""
+    return before if all(fence == lease.fence - 1 for fence in _fences(state)) else Predecessor.SILENT
+
+
+def _fences(state: State) -> list[int]:
+    """The leases under which the `once` calls in flight were made."""
+    calls = (track.call for track in state.running.values())
+    return [call.fence for call in calls if call is not None and call.fence]
 
 
 @contextlib.contextmanager

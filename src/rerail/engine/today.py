@@ -6,7 +6,7 @@ Rules of this file:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,22 +18,25 @@ from rerail.core.fold import evolve
 from rerail.core.plan import Effect, Fault, Plan
 from rerail.core.policy import Policy
 from rerail.core.state import State
-from rerail.core.texts import tell
-from rerail.core.tools import Runs, ToolSpec
+from rerail.core.tools import ToolSpec
 from rerail.core.track import Phase, Track
 from rerail.engine.failures import from_code
-from rerail.engine.loop import Predecessor
+from rerail.engine.loop import Host, Predecessor
 from rerail.errors import PlanError
+from rerail.i18n import tell
 
 
 @dataclass(frozen=True, slots=True)
 class Today:
     """The tools and the policy of this engine, to compare histories with."""
 
-    specs: Mapping[str, ToolSpec]
+    host: Host
     policy: Policy
-    runs: Callable[[str], Runs]  # where calls of a tool are at work
-    silent_is_dead: bool = False  # a supervisor sees to it
+
+    @property
+    def specs(self) -> Mapping[str, ToolSpec]:
+        """The definitions of the tools."""
+        return self.host.specs
 
     def mending(
         self,
@@ -55,26 +58,7 @@ class Today:
         why = "queued" if state.queued else "interrupted" if interrupted else "paused"
         changes = {**self.changes(state), **({"policy": None} if as_started else {})}
         note = ev.Resumed(by, calls, reason=why, paused=state.paused and resumed, **changes)
-        return [note, *self.lost(state, before)]
-
-    def lost(self, state: State, before: Predecessor) -> list[Event]:
-        """The calls that were in flight when their process died, left the run, or fell silent."""
-        return [self._lost(track, before) for track in state.running.values()]
-
-    def _lost(self, track: Track, before: Predecessor) -> Event:
-        """One such call; whether it may still act decides what its absence proves (V8, E11)."""
-        call = track.call
-        spec = self.specs.get(call.tool) if call is not None else None
-        until, acting = 0.0, False
-        if call is not None and call.effect is Effect.ONCE:
-            silent = before is Predecessor.SILENT and not self.silent_is_dead
-            acting = silent and not (spec is not None and spec.fenced)
-            over = ("loop", "process") if before is Predecessor.LEFT else ("loop", "thread", "process")
-            seen = not silent and self.runs(call.tool) in over
-            until = 0.0 if seen else track.started_at + call.timeout
-        # Not the step's fault: where it may be called again it is, at once and at no cost to its budget (E3).
-        error = from_code("ANSWER_LOST", "SILENT") if acting else from_code("ANSWER_LOST")
-        return _lost(track, error, until, acting=acting)
+        return [note, *lost_calls(state, before, self.host)]
 
     def changes(self, state: State) -> dict[str, Any]:
         """What is different today: the settings, the tools' definitions, and the finished steps these concern (E5)."""
@@ -123,11 +107,30 @@ def _prints(specs: Mapping[str, ToolSpec], names: set[str]) -> dict[str, str]:
     return {name: specs[name].fingerprint for name in sorted(names) if name in specs and specs[name].fingerprint}
 
 
-def lost(state: State) -> list[Event]:
-    """The calls that were in flight when their process died."""
+def lost_calls(state: State, before: Predecessor, host: Host) -> list[Event]:
+    """The calls that were in flight when their process died, left the run, or fell silent."""
+    return [_lost_call(track, before, host) for track in state.running.values()]
+
+
+def _lost_call(track: Track, before: Predecessor, host: Host) -> Event:
+    """One such call; whether it may still act decides what its absence proves (V8, E11)."""
+    call = track.call
+    spec = host.specs.get(call.tool) if call is not None else None
+    until, acting = 0.0, False
+    if call is not None and call.effect is Effect.ONCE:
+        silent = before is Predecessor.SILENT and not host.silent_is_dead
+        acting = silent and not (spec is not None and spec.fenced)
+        over = ("loop", "process") if before is Predecessor.LEFT else ("loop", "thread", "process")
+        seen = not silent and host.runs(call.tool) in over
+        until = 0.0 if seen else track.started_at + call.timeout
     # Not the step's fault: where it may be called again it is, at once and at no cost to its budget (E3).
-    error = from_code("ANSWER_LOST")
-    return [_lost(track, error) for track in state.running.values()]
+    error = from_code("ANSWER_LOST", "SILENT") if acting else from_code("ANSWER_LOST")
+    return _lost(track, error, until, acting=acting)
+
+
+def lost(state: State) -> list[Event]:
+    """The calls in flight, as those of a dead process."""
+    return [_lost(track, from_code("ANSWER_LOST")) for track in state.running.values()]
 
 
 def _lost(track: Track, error: Error, until: float = 0.0, *, acting: bool = False) -> ev.StepFailed:

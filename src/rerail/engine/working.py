@@ -18,9 +18,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from rerail.core.texts import Told, tell
 from rerail.engine.engine import Engine
 from rerail.errors import PlanError, RerailError
+from rerail.i18n import Told, tell
 
 LOOK_SECONDS: Final = 5.0  # between two looks, if nobody rings
 REST_SECONDS: Final = 0.2  # between two looks, however often somebody rings

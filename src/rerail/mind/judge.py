@@ -8,10 +8,10 @@ from typing import Any
 from rerail.core import events as ev
 from rerail.core.plan import Effect
 from rerail.core.state import State
-from rerail.core.texts import say
 from rerail.core.track import Status, Track
 from rerail.core.values import plain_text
 from rerail.core.verdict import ENDED_WELL, evaluation, status_of, summary, verdict
+from rerail.i18n import say
 from rerail.mind import words
 from rerail.ports import Prompt, Question
 

@@ -18,11 +18,11 @@ from rerail.core.events import Event
 from rerail.core.policy import LADDER, Rung
 from rerail.core.recover import Case, Reflection, choose, failed_args, reflect
 from rerail.core.state import State
-from rerail.core.texts import say
 from rerail.core.tools import Tools
 from rerail.core.track import Phase, signature
 from rerail.core.upstream import BLANK
 from rerail.core.values import NotJson, pack, plain_text, unpack
+from rerail.i18n import say
 from rerail.mind import words
 from rerail.mind.restraint import SOUND, stand_ins
 from rerail.ports import Prompt, Question

@@ -13,10 +13,10 @@ from rerail.core.events import Course, Event
 from rerail.core.plan import Fault, Step, check_change, check_steps, definition
 from rerail.core.policy import Rung
 from rerail.core.state import State
-from rerail.core.texts import say, tell
 from rerail.core.tools import Tools
 from rerail.core.track import Phase
 from rerail.core.values import plain_text
+from rerail.i18n import say, tell
 from rerail.mind import words
 from rerail.mind.restraint import SOUND, listed, repeated, restrained, stand_ins
 from rerail.ports import Prompt, Question
@@ -63,7 +63,7 @@ def read(state: State, tools: Tools, step: str, attempt: int, answer: Any, by: s
         faults.append(Fault("BAD_VALUE", tell("refuse.mind.repair_unchanged"), step))
     faults += _swapped(repaired, track.step, track.error.category if track.error is not None else "", tools)
     repaired = restrained(repaired, track.step, faults, gated=state.gated)
-    faults += repeated(state, [repaired])
+    faults += repeated(state, [repaired], tools)
     olds = [other.step for other in state.tracks.values()]
     faults += check_change(olds, [repaired if old.id == step else old for old in olds], tools)
     if faults:

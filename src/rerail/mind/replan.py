@@ -12,10 +12,10 @@ from rerail.core.dialects import Unreadable, canonical, read_plan
 from rerail.core.events import Course, Event
 from rerail.core.plan import Effect, Fault, Plan, Step, check_change, definition
 from rerail.core.state import State
-from rerail.core.texts import say, tell
 from rerail.core.tools import Tools
 from rerail.core.track import Phase, Track
 from rerail.core.values import plain_text
+from rerail.i18n import say, tell
 from rerail.mind import words
 from rerail.mind.plan import STEP_SCHEMA
 from rerail.mind.restraint import listed, repeated, restrained
@@ -64,7 +64,7 @@ def read(state: State, tools: Tools, answer: Any, by: str, asked: int) -> Event:
     steps = [restrained(step, olds.get(step.id), faults, gated=state.gated) for step in plan.steps]
     plan = msgspec.structs.replace(plan, steps=tuple(steps), follow_up=None)  # what follows the run is not in question
     faults += check_change(list(olds.values()), plan.steps, tools)
-    faults += repeated(state, plan.steps)
+    faults += repeated(state, plan.steps, tools)
     if not plan.steps:
         faults.append(Fault("NO_STEPS", tell("refuse.mind.no_steps")))
     if faults:

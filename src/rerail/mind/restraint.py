@@ -19,10 +19,9 @@ import msgspec
 from rerail.core.codes import Category
 from rerail.core.plan import Fault, Step, definition
 from rerail.core.state import State
-from rerail.core.texts import tell
-from rerail.core.tools import Tools
-from rerail.core.track import signature
+from rerail.core.tools import Tools, ToolSpec
 from rerail.core.values import NotJson
+from rerail.i18n import tell
 
 # Each with why a mind may not set it.
 KEPT: Mapping[str, str] = {
@@ -84,7 +83,7 @@ def restrained(
     return new
 
 
-def repeated(state: State, steps: Iterable[Step]) -> list[Fault]:
+def repeated(state: State, steps: Iterable[Step], tools: Tools) -> list[Fault]:
     """Steps that would do again, under another name, what must not happen twice and has happened, or may have.
 
     What an argument refers to is known when the call is made, and not before; it is looked at there once more.
@@ -92,7 +91,7 @@ def repeated(state: State, steps: Iterable[Step]) -> list[Fault]:
     faults = []
     for step in steps if state.happened else ():
         try:
-            by = state.happened.get((step.tool, signature(step.args)), {})
+            by = state.made_like(tools.get(step.tool) or ToolSpec(step.tool), step.args, chosen=True)
         except NotJson:
             continue  # the check of the plan says so
         done = next((name for name in by if name != step.id or step.id not in state.tracks), None)

@@ -15,9 +15,9 @@ from typing import Any
 
 import msgspec
 
-from rerail.core.texts import say
 from rerail.core.tools import ToolSpec
 from rerail.core.values import digest
+from rerail.i18n import say
 from rerail.ports import Prompt, Question, Sample
 
 ROOM = 60_000  # characters of a prompt, unless the table of steps alone needs more

@@ -23,8 +23,8 @@ from rerail.core.commands import Preview
 from rerail.core.graph import Graph
 from rerail.core.holes import hole_warnings
 from rerail.core.plan import Fault
-from rerail.core.texts import retold, tell
 from rerail.errors import PlanError, Refused
+from rerail.i18n import retold, tell
 from rerail.plans import Plan, parse_data, steps_in
 from rerail.server import answers
 from rerail.server.looking import shown

@@ -19,8 +19,8 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from rerail.adapters.executors.endings import finished
-from rerail.core.texts import tell
 from rerail.errors import RerailError
+from rerail.i18n import tell
 from rerail.server.silence import Silence
 
 

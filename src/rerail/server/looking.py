@@ -13,12 +13,12 @@ from rerail.core.events import Record
 from rerail.core.graph import Graph
 from rerail.core.lines import Lines, clean
 from rerail.core.nearest import nearest
-from rerail.core.texts import tell
 from rerail.core.tries import revisions as revisions_of
 from rerail.core.tries import step_detail
 from rerail.core.why import failures
 from rerail.engine.printed import LogReader, log_file
 from rerail.errors import Refused
+from rerail.i18n import tell
 from rerail.server import answers
 from rerail.server.live import beside
 from rerail.server.plain import Json

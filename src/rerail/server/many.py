@@ -12,9 +12,9 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from rerail.core.texts import tell
 from rerail.core.views import RunRow
 from rerail.errors import Refused, RerailError
+from rerail.i18n import tell
 from rerail.server import answers
 from rerail.server.acting import By, foreseen
 from rerail.server.plain import Json

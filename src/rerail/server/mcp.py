@@ -33,9 +33,9 @@ from rerail.core.assumed import effect_warnings
 from rerail.core.commands import Preview
 from rerail.core.holes import hole_warnings
 from rerail.core.schema import Schema
-from rerail.core.texts import tell
 from rerail.core.views import RunResult
 from rerail.errors import PlanError, Refused, RerailError
+from rerail.i18n import tell
 from rerail.plans import Plan, parse_data
 from rerail.version import __version__
 from rerail.wiring import Engine

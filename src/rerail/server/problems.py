@@ -17,8 +17,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from rerail.core.plan import Fault
-from rerail.core.texts import Told, retold, tell
 from rerail.errors import PlanError, RerailError, SettingsError, StoreError
+from rerail.i18n import Told, retold, tell
 from rerail.server.plain import encode
 from rerail.server.serving import language
 

@@ -23,10 +23,10 @@ from typing import Any
 import msgspec
 
 from rerail.core.pipeline import failed_stage, shown_status
-from rerail.core.texts import tell
 from rerail.core.verdict import verdict
 from rerail.engine.owner import is_dead
 from rerail.errors import Refused, RerailError
+from rerail.i18n import tell
 from rerail.ports import Head
 from rerail.server.plain import encode, number_of
 from rerail.server.tails import BATCH

@@ -22,7 +22,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from rerail.core.texts import Told, tell
+from rerail.i18n import Told, tell
 from rerail.server.listening import is_local
 from rerail.server.plain import encode
 from rerail.server.problems import MEDIA, problem

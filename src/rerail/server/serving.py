@@ -8,15 +8,13 @@ from typing import Any
 
 from starlette.requests import HTTPConnection
 
-from rerail.core.texts import tell
 from rerail.errors import Refused
+from rerail.i18n import languages, nearest_language, tell
 from rerail.server.live import Lives
 from rerail.server.rows import Rows, Watch
 from rerail.server.tails import Tails
 from rerail.settings import ServerTable
 from rerail.wiring import Engine
-
-LANGS = ("en", "zh")
 
 
 @dataclass(slots=True)
@@ -64,10 +62,7 @@ def language(connection: HTTPConnection) -> str:
 def chosen_language(connection: HTTPConnection) -> str:
     """The language that a request chooses, if it does."""
     asked = connection.query_params.get("lang", "")
-    if asked in LANGS:
+    if asked in languages():
         return asked
-    for part in connection.headers.get("accept-language", "").split(","):
-        word = part.partition(";")[0].strip().lower()[:2]
-        if word in LANGS:
-            return word
-    return ""
+    accepted = connection.headers.get("accept-language", "").split(",")
+    return next(filter(None, (nearest_language(part.partition(";")[0]) for part in accepted)), "")

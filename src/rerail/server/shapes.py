@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 
+from rerail.i18n import Language
 from rerail.server.answers import Shape, filled
 
 MOST = 2**53 - 1  # the largest whole number that every JSON reader keeps
@@ -19,7 +20,7 @@ RunPath = Annotated[
     str, Path(min_length=1, max_length=200, description="A run's id, or an unambiguous beginning of it.")
 ]
 StatusWord = Literal["pending", "running", "waiting", "completed", "failed", "cancelled", "interrupted"]
-Lang = Annotated[Literal["en", "zh"] | None, Query(description="The language of sentences; else Accept-Language.")]
+Lang = Annotated[Language | None, Query(description="The language of sentences; else Accept-Language.")]
 Words = Annotated[bool, Query(description="Say of each event, as `words`, what it says in the reader's language.")]
 StepId = Annotated[str, Field(min_length=1, max_length=1000, description="The id of a step.", examples=["fetch"])]
 DryRun = Annotated[bool, Field(description="Only tell what it would lead to.")]

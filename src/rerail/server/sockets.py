@@ -25,9 +25,9 @@ import socketio  # type: ignore[import-untyped]
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from rerail.core.texts import tell
 from rerail.core.tool_messages import ToolMessages
 from rerail.errors import Refused, RerailError
+from rerail.i18n import tell
 from rerail.server.plain import encode
 from rerail.server.problems import MEDIA, problem, problem_of
 from rerail.server.security import bearer, token_fits

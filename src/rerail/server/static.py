@@ -12,7 +12,7 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 
-from rerail.core.texts import say
+from rerail.i18n import say
 from rerail.server.serving import language
 
 PAGE = Path(__file__).parent / "page"

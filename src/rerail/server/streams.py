@@ -16,9 +16,9 @@ from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from rerail.core.texts import tell
 from rerail.engine.reading import AT_REST
 from rerail.errors import Refused, RerailError
+from rerail.i18n import tell
 from rerail.server.live import LiveRun
 from rerail.server.plain import encode, number_of
 from rerail.server.serving import Serving, language, serving_of

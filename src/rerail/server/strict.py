@@ -10,8 +10,8 @@ from fastapi import Request
 from fastapi.routing import APIRoute
 from starlette.responses import Response
 
-from rerail.core.texts import tell
 from rerail.errors import Refused
+from rerail.i18n import tell
 
 
 class _Body(Request):

@@ -1,5 +1,5 @@
 // Times, sizes and numbers as people read them.
-import { language, t } from "./i18n";
+import { t } from "./i18n";
 
 export function duration(seconds: number): string {
   if (!Number.isFinite(seconds) || seconds < 0) return "–";
@@ -13,7 +13,7 @@ export function duration(seconds: number): string {
   return t("unit.d", { d: Math.floor(hours / 24), h: hours % 24 });
 }
 
-const locale = (): string => (language() === "zh" ? "zh-CN" : "en-GB");
+const locale = (): string => t("language.locale");
 
 export const clock = (at: number): string =>
   new Date(at * 1000).toLocaleTimeString(locale(), { hour12: false, hour: "2-digit", minute: "2-digit", second: "2-digit" });

@@ -1,29 +1,42 @@
-// Words in two languages. Every text that a person reads stands in texts/en.ts and texts/zh.ts, under the same key.
+// Words in the reader's language. Every text that a person reads stands in texts/, one file a language, under the same key.
 import { useSyncExternalStore } from "react";
 import { en } from "../texts/en";
-import { zh } from "../texts/zh";
 
 export type Key = keyof typeof en;
-export type Lang = "en" | "zh";
+export type Lang = string;
+type Texts = Record<Key, string>;
 export type Values = Record<string, string | number>;
 
 const KEPT = "rerail.lang";
-const TEXTS: Record<Lang, Record<Key, string>> = { en, zh };
+const FILES = import.meta.glob<Record<string, Partial<Texts>>>("../texts/*.ts", { eager: true });
+const TEXTS = new Map(Object.entries(FILES).map(([path, file]) => named(path.replace(/.*\/|\.ts$/g, ""), file)));
+const FORMS: Intl.LDMLPluralRule[] = ["zero", "one", "two", "few", "many", "other"];
 const listeners = new Set<() => void>();
 let current: Lang = chosen();
 
 function chosen(): Lang {
   const kept = globalThis.localStorage?.getItem(KEPT);
-  if (kept === "en" || kept === "zh") return kept;
-  return globalThis.navigator?.language?.toLowerCase().startsWith("zh") ? "zh" : "en";
+  const wanted = globalThis.navigator?.language?.toLowerCase() ?? "";
+  return [kept, wanted, wanted.split("-")[0]].find((lang) => lang && TEXTS.has(lang)) ?? "en";
+}
+
+/** A file's texts; what it lacks is said in English. */
+function named(lang: Lang, file: Record<string, Partial<Texts>>): [Lang, Texts] {
+  return [lang, { ...en, ...file[lang] }];
 }
 
 export const language = (): Lang => current;
 
+/** The language that follows the reader's, in the order of the files. */
+export function nextLanguage(): Lang {
+  const all = [...TEXTS.keys()];
+  return all[(all.indexOf(current) + 1) % all.length]!;
+}
+
 export function setLanguage(lang: Lang): void {
   current = lang;
   localStorage.setItem(KEPT, lang);
-  document.documentElement.lang = lang === "zh" ? "zh-CN" : "en";
+  document.documentElement.lang = t("language.tag");
   for (const listener of listeners) listener();
 }
 
@@ -36,15 +49,25 @@ export function useLanguage(): Lang {
 
 /** The text of a key, its gaps filled in: `{name}`. `{n|step|steps}` chooses by number. */
 export function t(key: Key, values: Values = {}): string {
-  return fill(TEXTS[current][key], values);
+  return fill(textOf(current, key), values);
 }
 
+/** The text of a key in a certain language. */
+export const textOf = (lang: Lang, key: Key): string => (TEXTS.get(lang) ?? en)[key];
+
 export function fill(text: string, values: Values): string {
-  return text.replace(/\{(\w+)(?:\|([^|}]*)\|([^|}]*))?\}/g, (whole, name: string, one?: string, many?: string) => {
+  return text.replace(/\{(\w+)((?:\|[^|}]*)*)\}/g, (whole, name: string, forms: string) => {
     const value = values[name];
     if (value === undefined) return whole;
-    return one === undefined || many === undefined ? String(value) : value === 1 ? one : many;
+    return forms ? form(Number(value), forms.slice(1).split("|")) : String(value);
   });
+}
+
+/** The form of a word that goes with a number; a language may have more than two. */
+function form(count: number, forms: string[]): string {
+  const rules = new Intl.PluralRules(textOf(current, "language.tag"));
+  const used = FORMS.filter((name) => rules.resolvedOptions().pluralCategories.includes(name));
+  return forms[used.indexOf(rules.select(count))] ?? forms.at(-1)!;
 }
 
 const isKey = (key: string): key is Key => key in en;

@@ -1,4 +1,4 @@
-// Every text of the page in English, by key. zh.ts and en.ts have the same keys and the same gaps (tests/texts.test.ts).
+// Every text of the page in English, by key. A language is a file in this folder; all have the same keys and gaps (tests/texts.test.ts).
 export const en = {
   "a11y.skip": "Skip to the content",
   "a11y.notices": "Notices",
@@ -11,8 +11,10 @@ export const en = {
   "nav.setup": "Tools, settings, memory",
   "nav.back": "To the list of runs",
   "nav.read_only": "read only",
-  "nav.language": "切换到中文",
-  "nav.other_language": "中",
+  "nav.language": "Switch to English",
+  "language.short": "EN",
+  "language.tag": "en",
+  "language.locale": "en-GB",
   "title.list": "Runs · Rerail",
   "title.run": "{status}: {objective} · Rerail",
   "title.setup": "Tools, settings, memory · Rerail",

@@ -1,4 +1,4 @@
-// Every text of the page in Chinese, by key. zh.ts and en.ts have the same keys and the same gaps (tests/texts.test.ts).
+// Every text of the page in Chinese, by key. A language is a file in this folder; all have the same keys and gaps (tests/texts.test.ts).
 import type { en } from "./en";
 
 export const zh: Record<keyof typeof en, string> = {
@@ -13,8 +13,10 @@ export const zh: Record<keyof typeof en, string> = {
   "nav.setup": "工具、设置与失败记忆",
   "nav.back": "返回任务列表",
   "nav.read_only": "只读",
-  "nav.language": "Switch to English",
-  "nav.other_language": "EN",
+  "nav.language": "切换到中文",
+  "language.short": "中",
+  "language.tag": "zh-CN",
+  "language.locale": "zh-CN",
   "title.list": "任务 · Rerail",
   "title.run": "{status}：{objective} · Rerail",
   "title.setup": "工具、设置与失败记忆 · Rerail",

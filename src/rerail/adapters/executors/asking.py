@@ -15,8 +15,8 @@ from typing import Any, Final
 from rerail.adapters.executors.frames import describe, revive
 from rerail.adapters.uptime import uptime
 from rerail.core.codes import Category
-from rerail.core.texts import say
 from rerail.errors import NotDone, ToolError
+from rerail.i18n import say
 from rerail.ports import TERM
 
 PROMPT: Final = 1.0  # seconds in which an answer is worth something

@@ -20,8 +20,8 @@ from typing import Any
 
 from rerail.adapters.executors.frames import Target, target_of
 from rerail.core.codes import Category
-from rerail.core.texts import tell
 from rerail.errors import ToolError
+from rerail.i18n import tell
 from rerail.ports import Tool
 
 

@@ -21,8 +21,8 @@ import msgspec
 
 from rerail.core.codes import Category
 from rerail.core.outcome import Certainty, certainty_of, never_sent, status_of
-from rerail.core.texts import tell
 from rerail.errors import NotDone
+from rerail.i18n import tell
 
 # What the engine reads from an exception, if it is there.
 ATTRIBUTES = ("code", "category", "suggest", "retry_after", "status", "exit_code", "unanswered", "never_sent")

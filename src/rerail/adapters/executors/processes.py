@@ -27,8 +27,8 @@ from rerail.adapters.executors import asking
 from rerail.adapters.executors.endings import finished
 from rerail.adapters.executors.frames import Target, pack, revive, target_of, unpack
 from rerail.adapters.executors.threads import THREADS
-from rerail.core.texts import say, tell
 from rerail.errors import NotDone, ToolError
+from rerail.i18n import say, tell
 
 __all__ = ["GRACE", "PROCESSES", "ProcessPool", "Target", "WorkerDied", "target_of"]
 

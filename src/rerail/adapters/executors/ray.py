@@ -36,8 +36,8 @@ from rerail.adapters.executors.endings import finished
 from rerail.adapters.executors.frames import dump, revive
 from rerail.adapters.executors.ray_task import Mailbox, perform
 from rerail.core.codes import Category
-from rerail.core.texts import tell
 from rerail.errors import NotDone, RerailError, ToolError
+from rerail.i18n import tell
 from rerail.ports import NotBegun, Tool
 
 GRACE: Final = 1.0  # seconds that an interrupted call has to end by itself

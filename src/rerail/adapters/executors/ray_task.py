@@ -31,8 +31,8 @@ from rerail.adapters.executors.carrying import unpacked
 from rerail.adapters.executors.frames import describe, dump
 from rerail.adapters.executors.threads import carried
 from rerail.context import Context
-from rerail.core.texts import tell
 from rerail.errors import ToolError
+from rerail.i18n import tell
 
 EVERY: Final = 0.1  # seconds between two looks at what a call has to say
 LONG: Final = 0.2  # seconds after which a call is no quick one
@@ -182,7 +182,6 @@ def perform(asking: bytes) -> bytes:
         return dump({**answer, **rest})
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         refusal = ToolError(tell("error.worker.output_not_json", error=error), code="OUTPUT_NOT_JSON", lost=True)
-        refusal.unanswered = True
         return dump({"kind": "error", "error": describe(refusal), **rest})
 
 

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final, Generic, ParamSpec, TypeVar
 
-from rerail.core.texts import say, tell
+from rerail.i18n import say, tell
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -27,8 +27,8 @@ from rerail.adapters.executors.carrying import found
 from rerail.adapters.executors.frames import Target, describe, pack, unpack
 from rerail.adapters.executors.threads import carried
 from rerail.context import Context
-from rerail.core.texts import tell
 from rerail.errors import NotDone, ToolError
+from rerail.i18n import tell
 
 _GRACE = 1.0
 
@@ -109,7 +109,6 @@ class Worker:
             self._send({**answer, "usage": spent})
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             refusal = ToolError(tell("error.worker.output_not_json", error=error), code="OUTPUT_NOT_JSON", lost=True)
-            refusal.unanswered = True
             self._send({"kind": "error", "error": describe(refusal), "usage": spent})
 
     def _say(self, ctx: Context, kind: str, said: Mapping[str, Any]) -> None:

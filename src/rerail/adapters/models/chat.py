@@ -20,8 +20,8 @@ from rerail.adapters.models.endpoints import Endpoint
 from rerail.adapters.models.outcomes import Answered, Failed, Outcome, Tokens
 from rerail.core.policy import Policy, backoff
 from rerail.core.scrub import Scrub
-from rerail.core.texts import say, tell
 from rerail.errors import SettingsError
+from rerail.i18n import say, tell
 from rerail.ports import ModelFailed, Prompt, Reply
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
-from rerail.core.texts import tell
 from rerail.errors import SettingsError
+from rerail.i18n import tell
 
 # The providers, and the variables that hold their keys. Most are there to be named in messages and kept out of them.
 _KEYS: Final[Mapping[str, tuple[str, ...]]] = {

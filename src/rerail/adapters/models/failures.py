@@ -28,7 +28,7 @@ from pydantic_ai.exceptions import (
 
 from rerail.adapters.models.endpoints import Endpoint
 from rerail.adapters.models.outcomes import Failed
-from rerail.core.texts import say
+from rerail.i18n import say
 
 # All that a request may end with. Whatever else comes up is a bug, and is not to be taken for the weather.
 Raised = ModelAPIError | UnexpectedModelBehavior | UserError

@@ -13,7 +13,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rerail.core.texts import say
+from rerail.i18n import say
 from rerail.mind import words
 from rerail.mind.questions import QUESTIONS, ROLES, again
 from rerail.ports import Answer, Consultation, Model, ModelFailed, Prompt, Question, Reply, Unanswered

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rerail.core.texts import say
+from rerail.i18n import say
 from rerail.ports import Model, ModelFailed, Prompt, Reply
 
 

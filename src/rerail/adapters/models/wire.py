@@ -37,7 +37,7 @@ from rerail.adapters.models.failures import RAISED, failure_of
 from rerail.adapters.models.outcomes import Answered, Failed, Outcome, Tokens
 from rerail.core.nearest import nearest
 from rerail.core.scrub import Scrub
-from rerail.core.texts import say
+from rerail.i18n import say
 from rerail.ports import Prompt
 
 Client = Model[Any]

@@ -43,7 +43,7 @@ from rerail.adapters.stores.postgres_link import (
 from rerail.adapters.stores.postgres_schema import CHANNEL, prepare
 from rerail.adapters.stores.remote import accept_own, refused_claim, shown, wait_for_news
 from rerail.adapters.stores.waiting import ANY, OPEN, Waiters
-from rerail.core.texts import Told, tell
+from rerail.i18n import Told, tell
 from rerail.ports import Batch, Conflict, Fenced, Flaw, Head, Lease, Owner, Row, Unavailable, Unusable
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow
 
-from rerail.core.texts import Told, tell
+from rerail.i18n import Told, tell
 
 RV = TypeVar("RV")
 

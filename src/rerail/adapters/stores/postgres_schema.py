@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import psycopg
 
-from rerail.core.texts import tell
+from rerail.i18n import tell
 from rerail.ports import Unusable
 
 # What is notified is JSON, a list of [run, sequence number]: -1 for an action in the inbox, and no run at all for one

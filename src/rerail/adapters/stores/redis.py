@@ -26,7 +26,7 @@ from redis.backoff import NoBackoff
 
 from rerail.adapters.stores.remote import accept_own, refused_claim, shown, wait_for_news
 from rerail.adapters.stores.waiting import ANY, Waiters
-from rerail.core.texts import tell
+from rerail.i18n import tell
 from rerail.ports import Batch, Conflict, Fenced, Flaw, Head, Lease, Owner, Row, Unavailable, Unusable
 
 TIME: Final = struct.Struct(">d")

@@ -22,7 +22,7 @@ from rerail.adapters.stores.sqlite_care import clear, examine, remove, shrink, s
 from rerail.adapters.stores.sqlite_room import room_in
 from rerail.adapters.stores.sqlite_writer import INLINE_BELOW, External, Work, Writer
 from rerail.adapters.stores.waiting import ANY, Waiters
-from rerail.core.texts import tell
+from rerail.i18n import tell
 from rerail.ports import Batch, Conflict, Fenced, Flaw, Head, Lease, Owner, Row, Taken, Unavailable, Unusable
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from pathlib import Path
 import apsw
 
 from rerail.adapters.stores.sqlite import APPLICATION_ID, PATIENCE_SECONDS, meaning, prepare
-from rerail.core.texts import tell
+from rerail.i18n import tell
 from rerail.ports import Unusable
 from rerail.workspace import part_of, settle
 

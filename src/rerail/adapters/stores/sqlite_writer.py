@@ -22,7 +22,7 @@ from typing import Any, Generic, TypeVar
 import apsw
 
 from rerail.adapters.stores.sqlite_room import Room
-from rerail.core.texts import tell
+from rerail.i18n import tell
 from rerail.ports import Conflict, Fenced, Taken, Unavailable
 
 T = TypeVar("T")

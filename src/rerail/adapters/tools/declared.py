@@ -17,8 +17,8 @@ from rerail.adapters.tools.templates import text_of
 from rerail.core.outcome import ERRORS
 from rerail.core.plan import Effect
 from rerail.core.schema import Schema
-from rerail.core.texts import tell
 from rerail.errors import SettingsError
+from rerail.i18n import tell
 from rerail.ports import Tool
 
 _TEXTS: Final = {"type": "array", "items": {"type": "string"}}

@@ -28,9 +28,9 @@ from rerail.adapters.tools.signatures import Convert, Shape, Unresolved, read_sh
 from rerail.adapters.tools.specs import Looks, Options, confinement, is_async, make_spec
 from rerail.context import Context
 from rerail.core.plan import Effect
-from rerail.core.texts import tell
 from rerail.core.tools import Runs, ToolSpec
 from rerail.errors import ToolError
+from rerail.i18n import tell
 from rerail.ports import Tool
 
 P = ParamSpec("P")
@@ -193,9 +193,7 @@ def settled(output: Any) -> Any:
                 close()  # or Python warns about a coroutine that was never awaited
             # It was called, and may have acted before it gave a promise in place of a result.
             refusal = tell("error.function.no_result", what=what, advice=advice)
-            error = ToolError(refusal, "OUTPUT_NOT_JSON", lost=True)
-            error.unanswered = True
-            raise error
+            raise ToolError(refusal, "OUTPUT_NOT_JSON", lost=True)
     return output
 
 

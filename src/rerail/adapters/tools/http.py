@@ -46,8 +46,8 @@ from rerail.context import Context
 from rerail.core.codes import Category
 from rerail.core.outcome import Certainty, of_status
 from rerail.core.plan import Effect
-from rerail.core.texts import say, tell
 from rerail.errors import NotDone, RateLimited, ToolError
+from rerail.i18n import say, tell
 
 _EFFECTS: Final = {"GET": "read", "HEAD": "read", "PUT": "repeatable", "DELETE": "repeatable"}
 KEY_HEADER: Final = "Idempotency-Key"
@@ -68,6 +68,7 @@ class HttpFailed(ToolError):
     def __init__(self, message: str, status: int, retry_after: float | None = None) -> None:
         lost = of_status(status, retry_after=status == 503 and retry_after is not None) is Certainty.LOST
         super().__init__(message, code="HTTP_STATUS", status=status, lost=lost)
+        self.unanswered = False  # the status is an answer, which `errors` reads
         self.retry_after = retry_after
         self.ended = status not in (408, 502, 504)  # a gateway gives up on a request that goes on behind it
 

@@ -19,10 +19,10 @@ from rerail.adapters.tools.functions import settled, source_of
 from rerail.adapters.tools.specs import Looks, Options, make_spec
 from rerail.core.plan import Effect
 from rerail.core.schema import readable
-from rerail.core.texts import tell
 from rerail.core.tools import Runs
 from rerail.core.values import NotJson, pack
 from rerail.errors import NotDone, ToolError
+from rerail.i18n import tell
 
 
 def is_langchain(value: Any) -> TypeGuard[Any]:
@@ -119,7 +119,9 @@ def _output(answer: Any, ctx: Any, *, with_artifact: bool) -> Any:
     if getattr(answer, "type", None) != "tool":  # no message, but what the tool returned
         return settled(answer)
     if answer.status == "error":
-        raise ToolError(str(answer.text), lost=True)  # an exception after the effect is answered in the same way
+        failed = ToolError(str(answer.text), lost=True)  # an exception after the effect is answered in the same way
+        failed.unanswered = False
+        raise failed
     artifact = answer.artifact
     if not with_artifact and artifact is None:
         return settled(answer.content)

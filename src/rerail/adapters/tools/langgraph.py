@@ -19,8 +19,8 @@ from rerail.adapters.tools.functions import settled
 from rerail.adapters.tools.specs import Looks, Options, make_spec
 from rerail.core.plan import Effect
 from rerail.core.schema import readable
-from rerail.core.texts import tell
 from rerail.errors import ToolError
+from rerail.i18n import tell
 
 INTERRUPTED = "__interrupt__"  # LangGraph's name for what a graph asks
 

@@ -27,8 +27,8 @@ from typing import Any, NoReturn
 from rerail.adapters.tools.functions import FunctionTool, as_tool, is_tool
 from rerail.adapters.tools.langchain import is_langchain
 from rerail.adapters.tools.specs import unknown
-from rerail.core.texts import tell
 from rerail.errors import RerailError
+from rerail.i18n import tell
 from rerail.ports import Tool
 
 

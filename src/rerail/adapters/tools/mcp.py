@@ -25,8 +25,8 @@ from rerail.context import Context
 from rerail.core.outcome import ERRORS
 from rerail.core.plan import Effect
 from rerail.core.schema import Fault, Schema, readable
-from rerail.core.texts import tell
 from rerail.errors import RerailError, SettingsError, ToolError
+from rerail.i18n import tell
 
 if TYPE_CHECKING:
     import mcp_types as types

@@ -48,8 +48,8 @@ from rerail.adapters.tools.mcp_transports import (
 )
 from rerail.core.codes import Category
 from rerail.core.outcome import Certainty, of_status
-from rerail.core.texts import tell
 from rerail.errors import RateLimited, ToolError
+from rerail.i18n import tell
 from rerail.version import __version__
 
 T = TypeVar("T")

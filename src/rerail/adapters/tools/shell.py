@@ -41,8 +41,8 @@ from rerail.adapters.tools.templates import (
 )
 from rerail.context import Context
 from rerail.core.plan import Effect
-from rerail.core.texts import tell
 from rerail.errors import ToolError
+from rerail.i18n import tell
 
 Parse = Literal["text", "json", "lines"]
 

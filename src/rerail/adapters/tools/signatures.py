@@ -20,8 +20,8 @@ from typing import Annotated, Any, Literal, NoReturn, Union, cast
 
 from rerail.adapters.tools.docstrings import Docs
 from rerail.context import Context
-from rerail.core.texts import tell
 from rerail.errors import ToolError
+from rerail.i18n import tell
 
 Convert = Callable[[Mapping[str, Any]], dict[str, Any]]
 _Parameters = Mapping[str, inspect.Parameter]

@@ -20,8 +20,8 @@ from rerail.core.nearest import nearest
 from rerail.core.outcome import ERRORS
 from rerail.core.plan import Check, Effect, Trust
 from rerail.core.schema import Schema, problems
-from rerail.core.texts import tell
 from rerail.core.tools import Runs, ToolSpec
+from rerail.i18n import tell
 
 Function = Callable[..., Any]
 Built = TypeVar("Built", bound=msgspec.Struct)

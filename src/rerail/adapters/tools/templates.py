@@ -21,8 +21,8 @@ from rerail.adapters.tools.specs import Options, unknown
 from rerail.context import Context
 from rerail.core.codes import Category
 from rerail.core.plan import Effect
-from rerail.core.texts import say, tell
 from rerail.errors import ToolError
+from rerail.i18n import say, tell
 
 ENV: Final = "env."
 KEY: Final = "ctx.key"

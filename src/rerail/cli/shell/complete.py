@@ -31,6 +31,7 @@ from rerail.cli.shell.words import split
 from rerail.cli.slash import unslashed
 from rerail.core.pipeline import stages
 from rerail.core.verdict import status_of
+from rerail.i18n import languages
 
 if TYPE_CHECKING:
     from cyclopts.argument import Argument
@@ -139,7 +140,7 @@ class ShellCompleter(Completer):
 
     def _values(self, name: str, word: str, placed: list[str], argument: Argument | None) -> Offers:
         """What an argument of that name can be."""
-        choices = (argument.get_choices() or ()) if argument is not None else {"--lang": ("en", "zh")}.get(name, ())
+        choices = (argument.get_choices() or ()) if argument is not None else {"--lang": languages()}.get(name, ())
         if choices:
             return [Offer(str(one)) for one in choices if str(one).startswith(word)]
         kinds: dict[str, Callable[[], Offers]] = {

@@ -16,7 +16,7 @@ from rerail.cli.options import Common
 from rerail.cli.output import Output
 from rerail.cli.shell.words import split
 from rerail.core.nearest import nearest
-from rerail.core.texts import tell
+from rerail.i18n import tell
 from rerail.version import __version__
 
 # What only the shell knows, and what it takes.

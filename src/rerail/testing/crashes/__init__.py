@@ -28,9 +28,9 @@ from rerail.core.codec import decode
 from rerail.core.events import Record
 from rerail.core.fold import fold
 from rerail.core.plan import Plan as CorePlan
-from rerail.core.texts import tell
 from rerail.engine.family import follow_up_id
 from rerail.errors import Refused
+from rerail.i18n import tell
 from rerail.plans import Plan
 from rerail.ports import Row, Store
 from rerail.settings import NotifyTable, Settings

@@ -18,9 +18,9 @@ from rerail.core.codec import decode
 from rerail.core.events import Record
 from rerail.core.fold import fold
 from rerail.core.plan import Effect
-from rerail.core.texts import tell
 from rerail.core.track import RunStatus, Status
 from rerail.core.views import RunResult, result
+from rerail.i18n import tell
 from rerail.ports import Row
 from rerail.testing.crashes.ledger import Call, Death, End, Kept, Line, digest_of
 

@@ -1,0 +1,69 @@
+"""Refusals of the kernel as the exceptions that callers catch, and on their way through an inbox (T7, X7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+from rerail.core.command import Command
+from rerail.core.commands import Faulty, Refusal
+from rerail.core.plan import Fault, Plan
+from rerail.core.scrub import Scrub
+from rerail.errors import PlanError, Refused, RerailError
+from rerail.i18n import Told, tell
+
+
+def error_for(problem: Refusal | Faulty) -> RerailError:
+    """A refusal as the exception that callers catch."""
+    if isinstance(problem, Faulty):
+        return PlanError(tell("refuse.run.change_refused"), problem.faults)
+    return Refused(problem.message, problem.code, hint=problem.hint)
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """What the kernel refuses, as the exception that callers catch."""
+    try:
+        yield
+    except (Refusal, Faulty) as problem:
+        raise error_for(problem) from None
+
+
+def encode_answer(problem: RerailError | None) -> bytes:
+    """The answer to a command as bytes."""
+    return msgspec.json.encode(problem.to_dict() if problem is not None else {"ok": True})
+
+
+def raise_answer(data: bytes) -> None:
+    """Raise the refusal that an answer holds, if it does."""
+    told = msgspec.json.decode(data).get("error")
+    if told is None:
+        return
+    if "faults" in told:
+        faults = [Fault(f["code"], f["message"], f.get("step") or "") for f in told["faults"]]
+        raise PlanError(tell("refuse.run.change_refused"), faults)
+    raise Refused(told["message"], told["code"], hint=told.get("hint", ""))
+
+
+def secrets_in(plan: Plan, scrub: Scrub) -> list[Fault]:
+    """Return a fault for each part of a plan that holds a secret: all could read it, and the tool would not get it."""
+    if not scrub:
+        return []
+    parts = [("", msgspec.json.encode(plan.objective))]
+    parts += [(step.id, msgspec.json.encode(step)) for step in plan.steps]
+    found = [(step, _secret_told(data, scrub)) for step, data in parts]
+    return [Fault("SECRET_IN_PLAN", words, step) for step, words in found if words is not None]
+
+
+def refuse_secret(command: Command, scrub: Scrub) -> None:
+    """Refuse a command that holds a secret."""
+    words = _secret_told(msgspec.json.encode(command), scrub)
+    if words is not None:
+        raise Refused(words, "SECRET_GIVEN")
+
+
+def _secret_told(data: bytes, scrub: Scrub) -> Told | None:
+    name = scrub.found(data)
+    return None if name is None else tell("refuse.run.secret", name=name)
