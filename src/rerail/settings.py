@@ -9,6 +9,7 @@ import math
 import os
 import re
 import tomllib
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -17,6 +18,7 @@ import msgspec
 
 from rerail.core.codes import Category
 from rerail.core.nearest import nearest
+from rerail.core.patterns import why_not
 from rerail.core.policy import Policy
 from rerail.errors import SettingsError
 from rerail.i18n import say, tell
@@ -411,9 +413,24 @@ def _value(name: str, value: Any, kind: Any, source: str) -> Any:
     if name in VARIABLES and found and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", found):
         # Not shown: it may well be the key itself.
         raise SettingsError(tell("refuse.settings.no_variable", name=name, source=source))
+    for pattern in found if name.startswith("classify.") else ():
+        if (reason := why_not(pattern)) and _is_python(pattern):  # else it is looked for as plain text
+            message = tell("schema.bad_regex", pattern=repr(pattern), reason=reason)
+            raise SettingsError(tell("refuse.settings.pattern", name=name, source=source, message=message))
     if name == "evaluation.history_window" and not 0 <= found[0] <= found[1]:
         raise SettingsError(tell("refuse.settings.window", name=name, found=list(found), source=source))
     return found
+
+
+def _is_python(pattern: str) -> bool:
+    """Whether Python reads a pattern as a regular expression."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            re.compile(pattern)
+        except (re.error, OverflowError, RecursionError):
+            return False
+    return True
 
 
 def _numbers(found: Any) -> Iterator[float]:

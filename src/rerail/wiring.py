@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import getpass
+import logging
 import os
 import sys
 import tempfile
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from rerail.adapters.telemetry import make_tracing
 from rerail.adapters.uptime import uptime
+from rerail.core import events as ev
 from rerail.core.events import Record
 from rerail.core.foreign import EXECUTOR, STORE, as_mind, is_model, roles_of, with_defaults
 from rerail.core.replay import Replay
@@ -27,9 +29,8 @@ from rerail.engine.limits import Limits
 from rerail.engine.loop import Host
 from rerail.engine.perform import Performer
 from rerail.engine.planning import Planned
-from rerail.engine.verbose import log_event
 from rerail.errors import PlanError, Refused, RerailError, SettingsError, StoreError
-from rerail.i18n import tell
+from rerail.i18n import say, tell
 from rerail.plans import Plan
 from rerail.ports import Clock, Executor, Mind, Model, Notifier, Store, Tool
 from rerail.secrecy import secrets_of
@@ -566,3 +567,17 @@ def run(
             return await engine.run(plan)
 
     return asyncio.run(whole())
+
+
+def log_event(record: ev.Record) -> None:
+    """Log what `log.verbose` is about: the retry chain, and each skip with its failed needs."""
+    run, event = record.run, record.event
+    if isinstance(event, ev.RetryBegin):
+        reasons = "; ".join(f"{step}: {event.reasons.get(step, '-')}" for step in event.roots)
+        logging.getLogger("rerail").info(
+            say("log.chain", run=run, round=event.round, chain=" → ".join(event.chain), reasons=reasons)
+        )
+    elif isinstance(event, ev.StepSkipped):
+        logging.getLogger("rerail").info(
+            say("log.skip", run=run, step=event.step, message=event.message, needs=", ".join(event.needs) or "-")
+        )

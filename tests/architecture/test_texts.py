@@ -180,7 +180,6 @@ NOT_FOR_PEOPLE = {
     "adapters/stores/postgres_link.py": "SQL, and what the store port raises",
     "adapters/stores/postgres_schema.py": "SQL",
     "adapters/stores/redis.py": "what the store port raises",
-    "adapters/stores/redis_scripts.py": "scripts for the server",
     "adapters/stores/remote.py": "what the store port raises",
     "adapters/stores/sqlite.py": "SQL, and what the store port raises",
     "adapters/stores/sqlite_backup.py": "SQL",

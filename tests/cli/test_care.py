@@ -386,7 +386,8 @@ def test_a_content_on_a_broken_page_does_not_make_its_run_unreadable(here: Here)
     assert found["kind"] == "content"
     assert found["detail"].startswith("the output of step a b (content ") and "cannot be read" in found["detail"]
     assert found["hint"].endswith(f"rerail retry {run} --step 'a b' --force --store NEW_FILE")
-    here("store", "copy", str(FILE), "new.db")
+    here("export", "--all", "--output", "saved.jsonl", code=1)
+    here("import", "saved.jsonl", "--own", "--store", "new.db", code=0)
     [copied] = findings(here, "--store", "new.db", code=1)
     assert (copied["kind"], copied["where"]) == ("content", run) and copied["detail"].endswith("is missing")
     here("retry", run, "--step", "a b", "--force", "--yes", "--store", "new.db", code=1)

@@ -43,7 +43,6 @@ EVERY = [
     ("graph", "RUN"),
     ("graph", "plan.json"),
     ("graph", "RUN", "--mermaid"),
-    ("graph", "RUN", "--svg"),
     ("artifacts", "RUN"),
     ("artifacts", "RUN", "a"),
     ("retry", "RUN"),

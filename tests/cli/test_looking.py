@@ -129,7 +129,12 @@ def test_a_hint_holds_no_password() -> None:
     out.work_on("postgresql://ann:secret@host/runs?sslpassword=secret")
     for text in ("rerail show r", "use: rerail show r", "rerail resolve r s --succeeded VALUE | --failed | --rerun"):
         assert "secret" not in out.typed(text) and "--store 'postgresql://ann:***@host" in out.typed(text)
-    for text in ("rerail store copy FROM TO", "rerail check p.yaml", "rerail show r --store x", "the rerail retries"):
+    for text in (
+        "rerail import FILE --store TO",
+        "rerail check p.yaml",
+        "rerail show r --store x",
+        "the rerail retries",
+    ):
         assert out.typed(text) == text
 
 
@@ -264,7 +269,7 @@ def test_ids_may_hold_anything(here: Here) -> None:
     assert max(map(len, shown.splitlines())) < 400
     for step in ids:
         assert here("why", run, step, code=0).out
-    for words in (("graph", run), ("graph", run, "--mermaid"), ("graph", run, "--svg"), ("logs", run)):
+    for words in (("graph", run), ("graph", run, "--mermaid"), ("logs", run)):
         assert "数据 加载" in here(*words, code=0).out
 
 

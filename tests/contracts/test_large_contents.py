@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import random
+import tempfile
 import time
 
 import psycopg
 import pytest
 from tests.contracts.servers import NamedPostgres, PostgresServer
 
+from rerail.adapters.stores import postgres as postgres_store
 from rerail.adapters.stores.memory import MemoryStore
-from rerail.adapters.stores.postgres import LARGE, LARGEST, PostgresStore
+from rerail.adapters.stores.postgres import LARGE, PostgresStore
 from rerail.core import events as ev
 from rerail.core.codec import encode
 from rerail.core.values import digest
-from rerail.engine.copying import copy_runs
+from rerail.engine.export import export_runs, import_runs, listed
 from rerail.ports import Batch, Conflict, Fenced, Head, Lease, Owner, Unusable
 
 SIZE = 24 << 20
@@ -137,23 +139,27 @@ async def test_a_large_content_of_a_run_that_was_taken_meanwhile_is_not_kept(
         await other.close()
 
 
-async def test_what_postgres_cannot_hold_is_refused_by_name_and_the_copy_goes_on(
-    postgres: PostgresServer | NamedPostgres,
+async def test_what_postgres_cannot_hold_is_refused_by_name_and_the_import_goes_on(
+    postgres: PostgresServer | NamedPostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """I6: one run that is too large is named with what to do; those before and after it arrive."""
+    """I6, E10: one run that is too large is named with what to do; those before and after it arrive."""
     source, target = MemoryStore(), PostgresStore(postgres.fresh())
-    huge = bytes(LARGEST + 1)
+    monkeypatch.setattr(postgres_store, "LARGEST", 2 * len(CONTENT))
+    huge = bytes(2 * len(CONTENT) + 1)
     for n, content in enumerate([SMALL, huge, CONTENT]):
         await source.create(Head(f"run-{n}", created_at=float(n), fence=1))
         batch = naming(content, run=f"run-{n}")
-        await source.append(Batch(batch.run, 0, batch.rows, 1, batch.blobs, "failed"))
+        rows = [(0.0, encode(ev.RunStarted())), *batch.rows, (2.0, encode(ev.Done("failed", False, False, False)))]
+        await source.append(Batch(batch.run, 0, rows, 1, batch.blobs, "failed"))
     await target.open()
     try:
-        rows = [row async for row in copy_runs(source, target, [], lambda head: True)]
-        assert [row.outcome for row in rows] == ["copied", "failed", "copied"]
-        assert "too large for Postgres" in rows[1].reason and digest(huge) in rows[1].reason
+        with tempfile.TemporaryFile() as file:
+            assert all([row.ok async for row in export_runs(source, await listed(source), file)])
+            found = [row async for row in import_runs(target, file, own=True)]
+        assert [row.outcome for row in found] == ["imported", "failed", "imported"]
+        assert "too large for Postgres" in found[1].reason and digest(huge) in found[1].reason
         with pytest.raises(Unusable):
-            await target.append(naming(huge, run="run-0", after=1))
+            await target.append(naming(huge, run="run-0", after=3))
         assert len(CONTENT) > LARGE
         assert await target.blob(digest(CONTENT)) == CONTENT
     finally:

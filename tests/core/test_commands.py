@@ -62,6 +62,7 @@ TWICE = (*did("a"), *failed("b"), FAILED)
     [
         ("STEP_UNKNOWN", (), lambda s: commands.skip(s, "aa", "ann")),
         ("STEP_UNKNOWN", (), lambda s: commands.skip(s, "something else", "ann")),
+        ("RUN_COPIED", (ev.RunStarted(copied="there"),), lambda s: commands.retry(s, "ann")),
         ("RUN_MOVED", (ev.Cancelled("ann", to="there", after=3),), lambda s: commands.retry(s, "ann")),
         ("RUN_AT_REST", TWICE, lambda s: commands.pause(s, "ann")),
         ("RUN_AT_REST", (*BOTH, COMPLETED), lambda s: commands.cancel(s, "ann")),

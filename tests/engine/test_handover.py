@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from typing import Any
 
 import msgspec
@@ -12,7 +13,7 @@ import rerail
 from rerail.adapters.stores.memory import MemoryStore
 from rerail.core.command import Pause, Resume
 from rerail.engine import engine as facade
-from rerail.engine.copying import copy_runs
+from rerail.engine.export import export_runs, import_runs, listed
 from rerail.engine.owner import this_process
 from rerail.errors import Refused, RerailError, StoreError, ToolError
 from rerail.ports import Owner
@@ -102,7 +103,7 @@ def test_a_wish_that_was_granted_before_a_crash_is_not_granted_again() -> None:
 
 
 def test_wishes_are_heard_in_a_store_that_counts_anew() -> None:
-    """T7: a copied history knows its wishes by name; the target's first is heard, and none is granted twice."""
+    """T7: an imported history knows its wishes by name; the target's first is heard, and none is granted twice."""
     world, source, target = World(a=[Took(3, ToolError("no")), Took(3, {"v": 1})]), MemoryStore(), MemoryStore()
     granted = msgspec.json.encode(Pause(by="ann", key="k1"))
 
@@ -115,14 +116,16 @@ def test_wishes_are_heard_in_a_store_that_counts_anew() -> None:
                 await source.post(run, msgspec.json.encode(wish(by="ann", key=key)))
                 await engine._serve(run, live)
             assert (await engine.wait(run)).status == "failed"
-        source._open[run] = {1: granted}  # as if a crash had come before its answer was written
-        assert [row.outcome async for row in copy_runs(source, target, [], lambda head: True)] == ["copied"]
+        file = io.BytesIO()
+        assert [row.ok async for row in export_runs(source, await listed(source), file)] == [True]
+        assert [row.ok async for row in import_runs(target, file, own=True)] == [True]
+        await target.post(run, granted)
         async with world.engine(ONE, store=target, settings=PLAIN) as engine:
             await engine.begin_retry(run)
             live = engine._live[run]
             await asyncio.sleep(1)
             await engine._serve(run, live)
-            assert await target.inbox(run) == [], "the one that travelled is answered, as granted before"
+            assert await target.inbox(run) == [], "the one that was granted before is answered, as that"
             assert await target.post(run, msgspec.json.encode(Pause(by="bob", key="k5"))) < 4
             await engine._serve(run, live)
             assert (await engine.wait(run)).status == "waiting"

@@ -79,7 +79,7 @@ def test_commands(window: Window) -> None:
     typed = Typed(window)
     assert typed("/ret") == ["/retry"]
     assert typed("ret") == ["retry"]
-    assert typed("/st") == ["/start", "/store", "/status"]
+    assert typed("/st") == ["/start", "/status"]
     assert typed("rerail wa") == ["rerail watch"]
     assert typed("--json --lang zh ta") == ["--json --lang zh tasks"]
     assert set(typed("")) >= {f"/{name}" for name in COMMANDS if name not in NOT_HERE} | {"/quit", "/help", "/tasks"}

@@ -116,6 +116,9 @@ def _write(text: str) -> None:
 def _unknown_command(words: list[str]) -> int:
     from rerail.cli.output import Output
 
+    if words[0] == "store":  # a command of earlier versions
+        with Output(json="--json" in words, lang=_lang(words)) as out:
+            return out.usage(tell("cli.store.gone"), tell("cli.store.instead"))
     near = nearest(words[0], COMMANDS)
     hint = tell("cli.error.did_you_mean", near=f"rerail {near}") if near else tell("cli.error.see_help")
     with Output(json="--json" in words, lang=_lang(words)) as out:

@@ -11,7 +11,6 @@ from rerail.cli.live import View, make_view
 from rerail.cli.output import Output
 from rerail.cli.picture import Picture
 from rerail.cli.render import report, verdict_line
-from rerail.cli.seen import saw
 from rerail.cli.session import ownership
 from rerail.core.state import State
 from rerail.core.track import RunStatus
@@ -19,6 +18,8 @@ from rerail.core.views import RunResult, result
 from rerail.errors import RerailError
 from rerail.wiring import Engine
 
+# How far each run was followed on this screen: the shell does not tell that a second time (contract T11).
+_seen: dict[str, int] = {}
 OK, FAILED, WAITING = 0, 1, 3
 _CODES = {"completed": OK, "waiting": WAITING}
 
@@ -123,3 +124,13 @@ def show_report(out: Output, attended: Attended) -> None:
             out.print("")  # apart from what was drawn above
         waits_for = attended.result.waiting_on
         out.print(*report(out, attended.picture, now, interrupted=attended.interrupted, waits_for=waits_for))
+
+
+def saw(run: str, seq: int) -> None:
+    """A run was followed on the screen as far as this event."""
+    _seen[run] = max(seq, _seen.get(run, 0))
+
+
+def has_seen(run: str, seq: int) -> bool:
+    """Whether an event was on the screen."""
+    return seq <= _seen.get(run, 0)

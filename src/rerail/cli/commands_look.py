@@ -13,8 +13,7 @@ import msgspec
 from cyclopts import Parameter
 from rich.text import Text
 
-from rerail.cli.attend import attend, exit_code, follow_up_of, show_report
-from rerail.cli.catalogue import STDIN
+from rerail.cli.attend import attend, exit_code, follow_up_of, saw, show_report
 from rerail.cli.commands_run import Hidden
 from rerail.cli.graph import mermaid, tree
 from rerail.cli.inputs import is_plan, load_plan
@@ -23,7 +22,6 @@ from rerail.cli.options import FLAG, PLAIN, Common
 from rerail.cli.output import Output, clean
 from rerail.cli.picture import Picture
 from rerail.cli.render import report, runs_table, steps_table, verdict_line
-from rerail.cli.seen import saw
 from rerail.cli.session import Session, ownership
 from rerail.cli.style import moment, table
 from rerail.core.events import Record
@@ -35,7 +33,7 @@ from rerail.core.views import RunRow, result
 from rerail.core.why import failures
 from rerail.engine.printed import LogReader, Printed, log_file
 from rerail.engine.reading import AT_REST
-from rerail.errors import PlanError, RerailError
+from rerail.errors import PlanError
 from rerail.i18n import tell
 from rerail.wiring import Engine
 
@@ -299,52 +297,30 @@ async def graph(
     /,
     *,
     as_mermaid: Annotated[bool, Parameter(name="--mermaid", negative="", show_default=False)] = False,
-    svg: Annotated[list[Path] | None, Parameter(consume_multiple=(0, 1), negative="")] = None,
     common: Common = PLAIN,
     out: Annotated[Output, Hidden],
 ) -> int:
     """Draw the steps of a run, with what each of them is now, or of a plan."""
-    drawn, title = await _graph_of(run_or_plan, common, out)
-    if svg is not None:
-        from rerail.cli.svg import svg as draw
-
-        return _drawn(out, draw(drawn, title), svg[0] if svg and str(svg[0]) != STDIN else None)
-    if as_mermaid:
-        return _drawn(out, mermaid(drawn), None)
+    drawn = await _graph_of(run_or_plan, common, out)
     if out.json:
-        out.document(drawn.to_dict())
+        out.document({"text": mermaid(drawn)} if as_mermaid else drawn.to_dict())
+    elif as_mermaid:
+        out.raw(mermaid(drawn) + "\n")
     else:
         out.print(*tree(drawn, out))
     return 0
 
 
-def _drawn(out: Output, text: str, file: Path | None) -> int:
-    if file is not None:
-        try:
-            file.write_text(text, encoding="utf-8")
-        except OSError as error:
-            message = tell("cli.graph.unwritable", file=file, reason=error.strerror)
-            raise RerailError(message, "USAGE", hint=tell("cli.graph.elsewhere")) from error
-    if out.json:
-        out.document({"file": str(file)} if file is not None else {"text": text})
-    elif file is not None:
-        out.print(out.say("cli.graph.written", file=file))
-    else:
-        out.raw(text.rstrip("\n") + "\n")
-    return 0
-
-
-async def _graph_of(word: str, common: Common, out: Output) -> tuple[Graph, str]:
+async def _graph_of(word: str, common: Common, out: Output) -> Graph:
     if is_plan(word):
         plan = load_plan(word)
         faults = plan.check()
         if faults:
             raise PlanError(tell("cli.graph.faulty"), faults)
-        return Graph.of_plan(plan), plan.objective
+        return Graph.of_plan(plan)
     async with Session(common, out).engine(run=word) as engine:
         found = await engine.find(word)
-        picture = Picture.of(found, await engine.events(found))
-    return Graph.of_state(picture.state), picture.state.objective
+        return Graph.of_state(Picture.of(found, await engine.events(found)).state)
 
 
 async def artifacts(

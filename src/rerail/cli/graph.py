@@ -81,7 +81,7 @@ def by_layers(graph: Graph, out: Output) -> list[Text]:
 
 # -- As Mermaid ---------------------------------------------------------------------------------------------------
 
-# Fill, line and letters of each status, for Mermaid and SVG alike.
+# Fill, line and letters of each status.
 COLORS: dict[str, tuple[str, str, str]] = {
     "": ("#eef2f7", "#64748b", "#0f172a"),
     "pending": ("#f8fafc", "#94a3b8", "#475569"),

@@ -13,7 +13,11 @@ from cyclopts import (
 from rerail.core.nearest import nearest
 from rerail.i18n import tell
 
-GONE = "--on"  # an option of earlier versions
+# Options of earlier versions, each with the texts that say so and what to do now.
+GONE = {
+    "--on": ("refuse.ray.coordinator", "hint.ray.coordinator"),
+    "--svg": ("cli.graph.svg", "cli.graph.mermaid"),
+}
 
 
 def mistake(error: CycloptsError) -> str:
@@ -34,8 +38,8 @@ def mistake(error: CycloptsError) -> str:
 
 def way_on(error: CycloptsError, command: str) -> str:
     """What to do about a mistake: for a removed option its successor, else the command's help."""
-    if isinstance(error, UnknownOptionError) and _word(error) == GONE:
-        return tell("hint.ray.coordinator")
+    if isinstance(error, UnknownOptionError) and (gone := GONE.get(_word(error))):
+        return tell(gone[1])
     return tell("cli.error.see_command_help", command=command)
 
 
@@ -45,8 +49,8 @@ def _word(error: UnknownOptionError) -> str:
 
 def _unknown(error: UnknownOptionError) -> str:
     word = _word(error)
-    if word == GONE:
-        return tell("refuse.ray.coordinator", what=word)
+    if gone := GONE.get(word):
+        return tell(gone[0], what=word)
     known = [name for argument in error.argument_collection for name in argument.names if name.startswith("--")]
     near = nearest(word, known)
     return tell("cli.error.unknown_option_near" if near else "cli.error.unknown_option", word=word, near=near)

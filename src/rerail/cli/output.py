@@ -28,7 +28,7 @@ from rerail.errors import PlanError, RerailError, StoreError
 from rerail.i18n import Told, has_command, retold, say, tell
 
 USAGE = 2
-STORELESS = ("check", "config", "crashtest", "demo", "plan", "prompts", "store", "tools")  # no store, or two
+STORELESS = ("check", "config", "crashtest", "demo", "plan", "prompts", "tools")
 DRIVING = ("add", "confirm", "replay", "resolve", "resume", "retry", "repair", "skip")  # with the tools of a run
 _COMMAND = re.compile(rf"(?<![\w/.-])rerail ({'|'.join(COMMANDS)})\b")
 _SENTENCE = re.compile(r" \| |[,;] |[、；，]")

@@ -222,6 +222,8 @@ def next_commands(picture: Picture, *, interrupted: bool = False) -> list[str]:
     if status in (RunStatus.FAILED, RunStatus.CANCELLED):
         failed = next((t for t in state.tracks.values() if status_of(state, t)[0] is Status.FAILED), None)
         look = [f"rerail why {run} {shlex.quote(failed.id)}"] if failed is not None else []
+        if state.copied:
+            return look
         answers = [] if state.doubts else _doubts(state)  # else the fitting retry names them
         return look + answers + _fitting_repair(run, failed) + _fitting_retry(state)
     if status is RunStatus.RUNNING:

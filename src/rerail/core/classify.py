@@ -14,11 +14,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from rerail.core import codes
 from rerail.core.codes import Category
-from rerail.core.search import Hard, TooLong, search
+from rerail.core.patterns import BadPattern, search
 
 _T, _P, _O, _D = Category.TRANSIENT, Category.PARAMETER, Category.TOOL, Category.DEPENDENCY
 _S, _X, _U = Category.DECOMPOSITION, Category.PERMANENT, Category.UNKNOWN
@@ -699,24 +700,18 @@ def _by_patterns(seen: Evidence, patterns: Mapping[Category, Sequence[str]]) -> 
     texts = (seen.code or "", *seen.types[:1], seen.message)
     for category, wanted in patterns.items():
         for pattern in [wanted] if isinstance(wanted, str) else wanted:
-            if any(_holds(text, pattern) for text in texts):
+            if any(map(_wanted(pattern), texts)):
                 return category
     return None
 
 
-def _holds(text: str, pattern: str) -> bool:
-    try:
-        return _wanted(pattern)(text)
-    except TooLong:  # nothing can be said about it, so it is no reason for a category
-        return False
-
-
+@lru_cache(maxsize=512)
 def _wanted(pattern: str) -> Callable[[str], bool]:
-    """A user's pattern; one that is no regular expression, or nobody could wait for, is looked for as it stands."""
+    """A user's pattern; one that is not a regular expression is looked for as it stands."""
     try:
         return search(pattern, ignore_case=True)
-    except (re.error, OverflowError, RecursionError, Hard):
-        return search(re.escape(pattern), ignore_case=True)
+    except BadPattern:
+        return lambda text: pattern.casefold() in text.casefold()
 
 
 def _by_leaning(seen: Evidence) -> Category | None:

@@ -109,6 +109,7 @@ ALL: dict[str, Code] = {
         Code("RUN_LIVE", "Another process is driving this run."),
         Code("RUN_AT_REST", "The run has already come to rest."),
         Code("RUN_MOVED", "The run was moved, and goes on in another store."),
+        Code("RUN_COPIED", "The run is a copy; what calls tools is done where it came from."),
         Code("RUN_WAITS_CONFIRM", "The run waits for a confirmation."),
         Code("RUN_IN_DOUBT", "The run waits for somebody to say whether an effect happened."),
         Code("RUN_PAUSED", "The run is paused."),

@@ -16,10 +16,10 @@ from math import isfinite
 from typing import Any, Final
 
 from rerail.core.nearest import meant
+from rerail.core.patterns import search
 from rerail.core.schema import Node, Schema, Seen
 from rerail.core.schema_problems import resolve
 from rerail.core.schema_values import OPEN, is_number, is_type, key
-from rerail.core.search import TooLong, search
 
 
 def coerce(schema: Schema | Node, value: object) -> object:
@@ -27,7 +27,7 @@ def coerce(schema: Schema | Node, value: object) -> object:
     mender = _Mender(schema if isinstance(schema, Schema) else Schema(schema))
     try:
         return mender.mend(mender.schema.source, value)
-    except (RecursionError, TooLong):
+    except RecursionError:
         return value
 
 

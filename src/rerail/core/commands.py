@@ -60,8 +60,11 @@ def _track(state: State, step: str) -> Track:
     return track
 
 
-def not_moved(state: State) -> None:
-    """Refuse to go on with a run that goes on in another store."""
+def goes_on_here(state: State) -> None:
+    """Refuse to go on with a run that goes on in another store, or is a copy."""
+    if state.copied:
+        told = tell("refuse.run.copied", run=state.run, store=state.copied)
+        raise Refusal("RUN_COPIED", told, tell("hint.run.copied", run=state.run))
     if state.moved is not None:
         hint = tell("hint.run.moved", run=state.run, to=state.moved[0])
         raise Refusal("RUN_MOVED", tell("refuse.run.moved", run=state.run, to=state.moved[0]), hint)
@@ -461,7 +464,7 @@ def retry(
     ``mending``: only that is wanted, of a run that is completed, because what follows it needs those files.
     """
     passed: list[str] = []
-    not_moved(state)
+    goes_on_here(state)
     _refuse_by_status(state, steps, clean=clean, force=force or mending)
     spoils = bool(damage)  # then there is something to do, whatever else there is
     roots = _roots(state, steps, stage, clean=clean, force=force, stale=stale, spoils=spoils) if not mending else []

@@ -84,6 +84,7 @@ class RunStarted(_Event, frozen=True, tag="run_started"):
     home: str = ""  # the run whose workspace this one shares; "" for its own (T6)
     inherited: tuple[FileMade, ...] = ()  # files that its parent ended with, and that it relies on
     queued: bool = False  # it was left to whoever takes it up
+    copied: str = ""  # the store that this copy was exported from; what would go on with it is refused (E10)
 
 
 class PlanAccepted(_Event, frozen=True, tag="plan_accepted"):

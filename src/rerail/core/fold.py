@@ -63,7 +63,7 @@ def _run_started(state: State, event: ev.RunStarted, at: float) -> None:
     state.origin, state.memory = event.origin, event.memory
     state.home, state.inherited = event.home or state.run, event.inherited
     state.filed = bool(event.inherited)
-    state.queued = event.queued
+    state.queued, state.copied = event.queued, event.copied
     state.created_at = at
     state.activate(at)
 

@@ -7,8 +7,6 @@ Rules of this file:
 - A fault is reported only if no value in the place of OPEN could mend it.
 - The recursion is as deep as the schema, not as the value: only a ``$ref`` can lead round in a circle, and it is
   answered once for each value, which also keeps schemas that branch at every level from taking for ever.
-- A text that is too long for its pattern leaves the answer open, and what is open does not fit: `TooLong` ends the
-  check and becomes a fault of the whole value, so that no ``not`` or ``if`` around it can turn it into a pass.
 - Draft 2020-12, and what draft-07 spells otherwise (``definitions``, ``items`` as a list, ``dependencies``).
 """
 
@@ -16,14 +14,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
-from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from math import isfinite
 from typing import Any, Final, TypeAlias
 
 from rerail.core.nearest import nearest
-from rerail.core.schema_problems import Node, problems, resolve
+from rerail.core.patterns import search
+from rerail.core.schema_problems import Node, problems, readable, resolve
 from rerail.core.schema_values import (
     CLASSES,
     OPEN,
@@ -38,10 +36,9 @@ from rerail.core.schema_values import (
     show,
     trimmed,
 )
-from rerail.core.search import TooLong, search
 from rerail.i18n import tell
 
-__all__ = ["OPEN", "Fault", "Json", "Node", "Schema", "faults", "nearest", "problems"]
+__all__ = ["OPEN", "Fault", "Json", "Node", "Schema", "faults", "nearest", "problems", "readable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,22 +84,16 @@ class Schema:
 
     def _run(self, check: Check, value: object, seen: Seen) -> Found:
         try:
-            try:
-                return check(value, seen)
-            except RecursionError:
-                return self._run_deep(check, value, seen)
-        except TooLong as long:
-            return _one(
-                tell("schema.too_long", pattern=show(long.pattern), count=long.count, most=long.most), "pattern"
-            )
+            return check(value, seen)
+        except RecursionError:
+            return self._run_deep(check, value, seen)
 
     def _run_deep(self, check: Check, value: object, seen: Seen) -> Found:
         """Check the innermost parts first, so that the way to each part is only as long as the schema."""
         try:
             for part in reversed(containers(value)):
                 for ref in self._compiler.refs.values():
-                    with suppress(TooLong):  # nobody may ask for just this
-                        ref(part, seen)
+                    ref(part, seen)
             return check(value, seen)
         except RecursionError:
             return _one(tell("schema.too_deep"), "depth")
@@ -507,21 +498,13 @@ def _any_of(word: str) -> Maker:
         def check(value: object, seen: Seen) -> Found:
             refusals: list[Found] = []
             fitting: list[int] = []
-            open_end: TooLong | None = None
             for at, branch in enumerate(branches):
-                try:
-                    faulty = branch(value, seen)
-                except TooLong as long:  # any other that fits is enough
-                    open_end = long
-                    continue
-                if faulty:
+                if faulty := branch(value, seen):
                     refusals.append(faulty)
                 elif word == "anyOf":
                     return _FITS
                 else:
                     fitting.append(at + 1)
-            if open_end is not None:
-                raise open_end
             if not fitting:
                 return _refused(word, value, labels, refusals)
             if len(fitting) == 1 or is_open(value):

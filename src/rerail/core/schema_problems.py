@@ -12,9 +12,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
+import msgspec
+
 from rerail.core.nearest import nearest
+from rerail.core.patterns import why_not
 from rerail.core.schema_values import CLASSES, is_number, is_type, listed, show
-from rerail.core.search import Hard, search
 from rerail.i18n import tell
 
 Node: TypeAlias = Mapping[str, Any] | bool
@@ -29,6 +31,7 @@ _SCHEMA_LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 _SCHEMA_MAPS = frozenset(
     {"properties", "patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions"}
 )
+_TURNING = frozenset({"not", "if", "oneOf", "maxContains"})  # less inside means more refused
 _UNSUPPORTED = ("$dynamicRef", "$recursiveRef", "unevaluatedProperties", "unevaluatedItems")
 
 
@@ -43,13 +46,8 @@ def _is_size(value: Any) -> bool:
 def _regex_problem(pattern: object) -> str | None:
     if not isinstance(pattern, str):
         return tell("schema.type", types=tell("schema.kind.regex"), value=show(pattern))
-    try:
-        search(pattern)
-    except Hard:
-        return tell("schema.slow_regex", pattern=show(pattern))
-    except (re.error, RecursionError, OverflowError) as error:
-        return tell("schema.bad_regex", pattern=show(pattern), error=error)
-    return None
+    reason = why_not(pattern)
+    return tell("schema.bad_regex", pattern=show(pattern), reason=reason) if reason else None
 
 
 def _type_problem(value: object) -> str | None:
@@ -143,6 +141,31 @@ def problems(schema: object) -> list[str]:
     found = list(_faulty_parts(schema, refs))
     # Only in a schema that is otherwise sound can references be followed.
     return found or _circles(refs)
+
+
+def readable(schema: object) -> Node:
+    """Return what can be checked of another party's schema: without patterns that cannot be used; True if nothing can.
+
+    The tool checks its arguments itself. Under `not` and its like nothing is left out: that would refuse more.
+    """
+    if not isinstance(schema, Mapping | bool):
+        return True
+    if not problems(schema):
+        return schema
+    try:
+        loose: Node = msgspec.json.decode(msgspec.json.encode(schema))
+    except (RecursionError, TypeError, ValueError):
+        return True
+    rest: list[object] = [loose]
+    while rest:
+        part = rest.pop()
+        if isinstance(part, dict):
+            if part.keys() & _TURNING:
+                return True
+            if _regex_problem(part.get("pattern", "")):
+                del part["pattern"]
+            rest += [inner for _, _, inner in _parts(part)]
+    return True if problems(loose) else loose
 
 
 def _faulty_parts(root: Node, refs: dict[str, Node]) -> Iterator[str]:

@@ -72,7 +72,7 @@ class State:
         self.fallback = ""  # why this is not the plan that was wanted, if it is not (P7)
         self.mcp: dict[str, Any] = {}  # servers that the plan of an old run names; nothing opens them any more
         self.assumed: tuple[str, ...] = ()  # tools whose effect was assumed when the plan was accepted
-        self.queued = False  # nobody has taken it up yet
+        self.queued, self.copied = False, ""  # left to a worker; the store that it is a copy from (E10)
         self.revision = 0
         self.fingerprints: dict[str, str] = {}
         self.created_at = 0.0

@@ -157,6 +157,8 @@ class _Teller:
 
     def _retry(self, failed: Iterable[Mapping[str, Any]]) -> str:
         """The retry that would not be refused; of a run that goes on elsewhere, the way there."""
+        if self.state.copied:
+            return "rerail import FILE --own"
         if self.state.moved is not None:
             return f"rerail show {self.state.run} --store {self.state.moved[0]}"
         categories = {self.state.tracks[row["id"]].category for row in failed}

@@ -43,10 +43,9 @@ from rerail.engine.owner import RENEW_EVERY, is_arriving
 from rerail.engine.pace import Pace
 from rerail.engine.planning import Planned, planned_for
 from rerail.engine.reading import AT_REST, FORGOTTEN, Live, store_errors
-from rerail.engine.refusals import encode_answer, raise_answer, refusals
+from rerail.engine.refusals import encode_answer, raise_answer, refusals, refuse_secret, secrets_in
 from rerail.engine.taking import reaching, unheard
 from rerail.engine.today import Today, fingerprints, server_faults, without_servers
-from rerail.engine.unsaid import refuse_secret, secrets_in
 from rerail.errors import PlanError, Refused, RerailError, StoreError
 from rerail.i18n import tell
 from rerail.ports import Conflict, Head, Lease, Unavailable, Unusable
@@ -184,7 +183,7 @@ class Engine(Foreseer):
         faults = [*check(plan, specs), *secrets_in(plan, self._host.performer.scrub)]
         if faults:
             raise PlanError(tell("refuse.run.plan_faulty"), faults)
-        run = _usable_id(run_id) if run_id is not None else secrets.token_hex(5)
+        run = usable_id(run_id) if run_id is not None else secrets.token_hex(5)
         now = self._host.clock.now()
         store = self._host.store
         memory = preferred(await self._lessons()) if self._remembers else {}
@@ -862,7 +861,7 @@ class Engine(Foreseer):
     # -- What a run needs -----------------------------------------------------------------------------------------
 
 
-def _usable_id(run: str) -> str:
+def usable_id(run: str) -> str:
     """A caller's own id for a run; it becomes a folder's name, and people type it."""
     if (
         not 0 < len(run.encode("utf-8", "replace")) <= MAX_RUN_ID

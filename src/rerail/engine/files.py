@@ -52,7 +52,10 @@ def unmet(check: Check | Produced, output: Any) -> list[str]:
         if missing:
             faults.append(tell("reason.file.lacks", keys=", ".join(map(repr, missing))))
     if check.schema is not None:
-        faults += [str(fault) for fault in Schema(check.schema, noun="key").faults(output)[:5]]
+        try:
+            faults += [str(fault) for fault in Schema(check.schema, noun="key").faults(output)[:5]]
+        except ValueError as unusable:  # recorded by a version that could use it
+            faults.append(str(unusable))
     return faults
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -46,7 +47,6 @@ from rerail.engine.outputs import Contents, Gone
 from rerail.engine.pace import EXECUTOR, REFLECTOR, Pace
 from rerail.engine.perform import GRACE, Launch, Outcome, Performer
 from rerail.engine.refusals import error_for
-from rerail.engine.unswept import MANY, unswept
 from rerail.errors import RerailError, StoreError
 from rerail.i18n import say, tell
 from rerail.mind.questions import consulted
@@ -72,8 +72,22 @@ T = TypeVar("T")
 CALLED, NOT_CALLED, LOOKED = (Phase.RUNNING,), (Phase.PENDING, Phase.BACKOFF), (Phase.DOUBT, Phase.PENDING)
 MAX_FAULTS = 50  # of a change that was refused, in its event; whoever asked is told all of them
 STALLED = 1.0  # seconds since the store confirmed the lease, after which it is asked again before a call
+MANY_RECORDS = 1_000  # below that a pause of the garbage collector is not worth it
 BREATH = 256  # calls that are started in one go
 MAX_LOG = 8_000  # characters of log that one event holds
+
+
+@contextlib.contextmanager
+def gc_paused() -> Iterator[None]:
+    """Pause the garbage collector during bulk allocation; only around code that does not await."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 @dataclass(slots=True)
@@ -163,7 +177,7 @@ class RunLoop:
         """Write down events before the loop starts, or between its turns."""
         now = self.host.clock.now()
         steps = sum(len(event.plan.steps) for event in events if isinstance(event, ev.PlanAccepted))
-        with unswept() if steps > MANY else contextlib.nullcontext():
+        with gc_paused() if steps > MANY_RECORDS else contextlib.nullcontext():
             for event in events:
                 self._record(event, now)
 
@@ -238,8 +252,8 @@ class RunLoop:
                     continue
                 if self.pace is not None:
                     await self._before_calls(self.pace)
-                if len(self.state.ready) > MANY:
-                    with unswept():
+                if len(self.state.ready) > MANY_RECORDS:
+                    with gc_paused():
                         launches = self._advance()
                 else:
                     launches = self._advance()
@@ -279,7 +293,7 @@ class RunLoop:
     async def _begin_many(self, launches: list[Launch]) -> None:
         """Start very many calls, without keeping everybody else on the loop waiting."""
         for first in range(0, len(launches), BREATH):
-            with unswept():
+            with gc_paused():
                 for launch in launches[first : first + BREATH]:
                     self.host.performer.launch(launch, self._deliver)
             await asyncio.sleep(0)

@@ -7,10 +7,12 @@ from contextlib import contextmanager
 
 import msgspec
 
+from rerail.core.command import Command
 from rerail.core.commands import Faulty, Refusal
-from rerail.core.plan import Fault
+from rerail.core.plan import Fault, Plan
+from rerail.core.scrub import Scrub
 from rerail.errors import PlanError, Refused, RerailError
-from rerail.i18n import tell
+from rerail.i18n import Told, tell
 
 
 def error_for(problem: Refusal | Faulty) -> RerailError:
@@ -43,3 +45,25 @@ def raise_answer(data: bytes) -> None:
         faults = [Fault(f["code"], f["message"], f.get("step") or "") for f in told["faults"]]
         raise PlanError(tell("refuse.run.change_refused"), faults)
     raise Refused(told["message"], told["code"], hint=told.get("hint", ""))
+
+
+def secrets_in(plan: Plan, scrub: Scrub) -> list[Fault]:
+    """Return a fault for each part of a plan that holds a secret: all could read it, and the tool would not get it."""
+    if not scrub:
+        return []
+    parts = [("", msgspec.json.encode(plan.objective))]
+    parts += [(step.id, msgspec.json.encode(step)) for step in plan.steps]
+    found = [(step, _secret_told(data, scrub)) for step, data in parts]
+    return [Fault("SECRET_IN_PLAN", words, step) for step, words in found if words is not None]
+
+
+def refuse_secret(command: Command, scrub: Scrub) -> None:
+    """Refuse a command that holds a secret."""
+    words = _secret_told(msgspec.json.encode(command), scrub)
+    if words is not None:
+        raise Refused(words, "SECRET_GIVEN")
+
+
+def _secret_told(data: bytes, scrub: Scrub) -> Told | None:
+    name = scrub.found(data)
+    return None if name is None else tell("refuse.run.secret", name=name)

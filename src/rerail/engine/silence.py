@@ -11,13 +11,10 @@ Rules of this file:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rerail.engine.owner import EXPIRED_AFTER, is_arriving, is_dead, is_here
-from rerail.engine.reading import OPEN
-from rerail.i18n import Told, tell
-from rerail.ports import Head, Store
+from rerail.ports import Head
 
 WATCH_EVERY = 1.0  # seconds between two looks at an owner elsewhere that seems dead
 LOOK_GAP = 10.0  # seconds between two looks beyond which the store may have been away: then the watch begins anew
@@ -51,22 +48,3 @@ class Watch:
             self._seen[head.run] = seen = _Sight(head.fence, at, at)
         seen.since, seen.last = min(at, max(seen.since, at - (now - head.renewed_at))), at
         return at - seen.since > EXPIRED_AFTER
-
-
-async def outlast(
-    store: Store, heads: Sequence[Head], now: Callable[[], float], notice: Callable[[Told], None]
-) -> None:
-    """Give the owners of these runs who seem dead the time to be heard of: who is still silent then is.
-
-    For those who judge many runs by the age of their leases, one after the other.
-    """
-    watch, told = Watch(), False
-    while heads := [head for head in heads if is_dead(head, now()) and not watch.is_dead(head, now())]:
-        if not told:
-            first = heads[0]
-            notice(tell("notice.worker.watched", run=first.run, owner=first.owner, seconds=int(EXPIRED_AFTER)))
-            told = True
-        await asyncio.sleep(WATCH_EVERY)
-        runs = {head.run for head in heads}
-        # All in one go: looks that are far apart are no watch.
-        heads = [head for head in await store.heads(status=OPEN, limit=10**9) if head.run in runs]

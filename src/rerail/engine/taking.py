@@ -19,7 +19,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 
 from rerail.core import events as ev
-from rerail.core.commands import not_moved
+from rerail.core.commands import goes_on_here
 from rerail.core.fold import evolve
 from rerail.core.state import State
 from rerail.engine.loop import Host, Predecessor, RunLoop
@@ -163,7 +163,7 @@ class Taker(Reader):
                 moved = moved or news
             if run not in self._noting:
                 with refusals():
-                    not_moved(state)
+                    goes_on_here(state)
             if moved:
                 hint = tell("hint.run.see_run", run=run)
                 raise Refused(tell("refuse.run.changes_hands", run=run), "RUN_LIVE", hint=hint)

@@ -1,7 +1,7 @@
 """A store in a Redis server: for those who run one already (needs the `redis` extra).
 
 Rules of this file:
-- Whatever must not come apart is one script on the server; the scripts, and every key, are in `redis_scripts`.
+- Whatever must not come apart is one script on the server; the scripts, and every key, are in `redis.lua`.
 - Who waits for news hears of it on a channel; a message that is lost is made up for by a look every few seconds.
 - When a lease was renewed is kept by the server's clock and told by the caller's: no two machines' clocks are compared.
 - How safe an acknowledgement is, is up to the server's settings; what they can lose is said when the store is opened.
@@ -15,6 +15,8 @@ import contextlib
 import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, Final, cast
 
 import redis.asyncio as redis
@@ -22,7 +24,6 @@ from redis import exceptions as problems
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from rerail.adapters.stores import redis_scripts as scripts
 from rerail.adapters.stores.remote import accept_own, refused_claim, shown, wait_for_news
 from rerail.adapters.stores.waiting import ANY, Waiters
 from rerail.i18n import Told, tell
@@ -59,6 +60,13 @@ _WORDS: Final[Sequence[tuple[str, type[Unavailable] | type[Unusable], str]]] = (
     ("MASTERDOWN", Unavailable, "refuse.store.redis_busy"),
     ("NOREPLICAS", Unavailable, "refuse.store.redis_busy"),
 )
+
+
+@lru_cache
+def _script(name: str) -> str:
+    """A script of redis.lua, with what stands at the head of all."""
+    head, *scripts = Path(__file__).with_name("redis.lua").read_text(encoding="utf-8").split("\n-- script: ")
+    return next(head + script.removeprefix(name) for script in scripts if script.startswith(f"{name}\n"))
 
 
 def meaning(error: Exception, where: str) -> Unavailable | Unusable:
@@ -170,7 +178,7 @@ class RedisStore:
         }  # fmt: skip
         flat = [part for pair in fields.items() for part in pair]
         ago = repr(head.renewed_at - self._clock())
-        made = await self._run(scripts.CREATE, head.run, repr(head.created_at), head.status, head.parent, ago, *flat)
+        made = await self._run("CREATE", head.run, repr(head.created_at), head.status, head.parent, ago, *flat)
         if not made:
             raise Conflict(f"there is a run {head.run} already")
 
@@ -180,7 +188,7 @@ class RedisStore:
         at = repr(batch.rows[-1][0]) if rows else ""
         contents = [part for pair in batch.blobs.items() for part in pair]
         arguments = (batch.run, batch.after, batch.fence, at, batch.status, batch.objective, self._keep, len(rows))
-        if not await self._run(scripts.APPEND, *arguments, *rows, *contents):
+        if not await self._run("APPEND", *arguments, *rows, *contents):
             await accept_own(batch, self.head, self.read)
         self._waiters.ring(batch.run, batch.after + len(rows))
 
@@ -259,25 +267,25 @@ class RedisStore:
     async def claim(self, run: str, owner: Owner, now: float, *, over: int | None = None) -> Lease:
         """Take the lease if nobody has it, or if its fence is `over`; `Taken` otherwise."""
         flat = [part for pair in _owned(owner).items() for part in pair]
-        fence = await self._run(scripts.CLAIM, run, "" if over is None else over, repr(now - self._clock()), *flat)
+        fence = await self._run("CLAIM", run, "" if over is None else over, repr(now - self._clock()), *flat)
         if fence:
             return Lease(run, owner, fence)
         return await refused_claim(run, self.head)
 
     async def renew(self, lease: Lease, now: float) -> None:
         """Say that the holder lives; `Fenced` if it is not the holder any more."""
-        if not await self._run(scripts.RENEW, lease.run, lease.fence, repr(now - self._clock())):
+        if not await self._run("RENEW", lease.run, lease.fence, repr(now - self._clock())):
             raise Fenced(f"run {lease.run} is not held with fence {lease.fence} any more")
 
     async def release(self, lease: Lease) -> None:
         """Give the lease back; nothing happens if it was lost already."""
-        await self._run(scripts.RELEASE, lease.run, lease.fence)
+        await self._run("RELEASE", lease.run, lease.fence)
 
     # -- People's actions -----------------------------------------------------------------------------------------
 
     async def post(self, run: str, data: bytes) -> int:
         """Put a person's action into the run's inbox; returns its number."""
-        number = await self._run(scripts.POST, run, data)
+        number = await self._run("POST", run, data)
         if not number:
             raise Conflict(f"there is no run {run}")
         self._waiters.ring(run)
@@ -290,7 +298,7 @@ class RedisStore:
 
     async def answer(self, run: str, number: int, data: bytes) -> None:
         """Answer an action; it leaves the inbox. The first answer stays."""
-        await self._run(scripts.ANSWER, run, number, data)
+        await self._run("ANSWER", run, number, data)
 
     async def answered(self, run: str, number: int) -> bytes | None:
         """The answer to an action, once there is one."""
@@ -307,11 +315,11 @@ class RedisStore:
         if not await self._ask("EXISTS", "rerail:swept"):  # runs of earlier versions
             completed = [head.run for head in await self.heads(status=("completed",), limit=10**9)]
             for first in range(0, len(completed), PAGE):
-                await self._run(scripts.EXPIRING, *completed[first : first + PAGE])
+                await self._run("EXPIRING", *completed[first : first + PAGE])
             await self._ask("SET", "rerail:swept", 1)
         dropped, found = 0, SWEEP_RUNS
         while found == SWEEP_RUNS:  # a script is alone on the server, so others get a turn in between
-            found, some = await self._run(scripts.SWEEP, repr(before), SWEEP_RUNS)
+            found, some = await self._run("SWEEP", repr(before), SWEEP_RUNS)
             dropped += int(some)
         return dropped
 
@@ -320,7 +328,7 @@ class RedisStore:
     async def remove(self, heads: Sequence[Head]) -> int:
         """Remove these runs, all of them or none; `Conflict` if one is not as it was seen."""
         flat = [part for head in heads for part in (head.run, head.seq, head.fence, head.status)]
-        dropped = int(await self._run(scripts.REMOVE, *flat)) if flat else 0
+        dropped = int(await self._run("REMOVE", *flat)) if flat else 0
         if dropped < 0:
             raise Conflict("one of these runs is not as it was, or a run that stays follows it")
         return dropped
@@ -346,7 +354,7 @@ class RedisStore:
         while True:
             cursor, keys = await self._ask("SCAN", cursor, "MATCH", f"rerail:{kind}:*", "COUNT", PAGE)
             if keys:
-                found += int(await self._run(scripts.ORPHANS, how, kind, *keys))
+                found += int(await self._run("ORPHANS", how, kind, *keys))
             if int(cursor) == 0:
                 return found
 
@@ -410,11 +418,11 @@ class RedisStore:
         with self._translated():
             return await self._open().execute_command(*command)  # type: ignore[no-untyped-call]
 
-    async def _run(self, script: str, *arguments: Any) -> Any:
+    async def _run(self, name: str, *arguments: Any) -> Any:
         with self._translated():
-            known = self._scripts.get(script)
+            known = self._scripts.get(name)
             if known is None:
-                known = self._scripts[script] = self._open().register_script(script)
+                known = self._scripts[name] = self._open().register_script(_script(name))
             return await known(args=list(arguments), client=self._open())
 
     @contextlib.contextmanager

@@ -18,7 +18,7 @@ from rerail.adapters.executors.threads import THREADS
 from rerail.adapters.tools.functions import settled, source_of
 from rerail.adapters.tools.specs import Looks, Options, make_spec
 from rerail.core.plan import Effect
-from rerail.core.schema import problems
+from rerail.core.schema import readable
 from rerail.core.tools import Runs
 from rerail.core.values import NotJson, pack
 from rerail.errors import NotDone, ToolError
@@ -112,7 +112,7 @@ def _schema(tool: Any) -> Mapping[str, Any] | bool:
     shape = tool.tool_call_schema
     if not isinstance(shape, Mapping):
         shape = shape.model_json_schema() if hasattr(shape, "model_json_schema") else shape.schema()
-    return True if problems(shape) else shape
+    return readable(shape)
 
 
 def _output(answer: Any, ctx: Any, *, with_artifact: bool) -> Any:

@@ -18,7 +18,7 @@ from pydantic import PydanticUserError
 from rerail.adapters.tools.functions import settled
 from rerail.adapters.tools.specs import Looks, Options, make_spec
 from rerail.core.plan import Effect
-from rerail.core.schema import problems
+from rerail.core.schema import readable
 from rerail.errors import ToolError
 from rerail.i18n import tell
 
@@ -76,7 +76,7 @@ def _schema(graph: Any) -> Mapping[str, Any] | bool:
         shape = graph.get_input_jsonschema()
     except PydanticUserError:  # its types say nothing of their schema
         return True
-    return True if not isinstance(shape, Mapping) or problems(shape) else shape
+    return readable(shape)
 
 
 def _plain(value: Any) -> Any:

@@ -24,7 +24,7 @@ from rerail.adapters.tools.templates import text_of
 from rerail.context import Context
 from rerail.core.outcome import ERRORS
 from rerail.core.plan import Effect
-from rerail.core.schema import Fault, Schema, problems
+from rerail.core.schema import Fault, Schema, readable
 from rerail.errors import RerailError, SettingsError, ToolError
 from rerail.i18n import tell
 
@@ -202,12 +202,10 @@ class McpTool(Looks):
         name = server.prefix + tool.name
         super().__init__(name, {})
         self._connection, self._theirs, self._parse = connection, tool.name, server.parse
-        schema = tool.input_schema
         # What cannot be read here is left to the server to check: its tool may still be of use.
-        usable: Mapping[str, Any] | bool = True if problems(schema) else schema
         self.spec = make_spec(
             name,
-            usable,
+            readable(tool.input_schema),
             server.effects.get(tool.name) or _effect(tool.annotations),
             [server.name, tool.name, digest(tool.output_schema)],
             {

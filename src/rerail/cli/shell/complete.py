@@ -158,7 +158,6 @@ class ShellCompleter(Completer):
             "tools": lambda: _files(word, PYTHON),
             "store": lambda: _files(word, ANY),
             "edit": lambda: _files(word, ANY),
-            "svg": lambda: _files(word, ANY),
         }
         known = kinds.get(name.lstrip("-"))
         return known() if known is not None else ()

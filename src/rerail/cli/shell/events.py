@@ -16,10 +16,10 @@ from weakref import WeakKeyDictionary
 
 from rich.text import Text
 
+from rerail.cli.attend import has_seen
 from rerail.cli.lines import Teller, is_quiet
 from rerail.cli.output import Output
 from rerail.cli.picture import Picture
-from rerail.cli.seen import has_seen
 from rerail.cli.shell.lines import Lines
 from rerail.core import events as ev
 from rerail.core.events import Record

@@ -1,46 +1,38 @@
-"""What a Redis server does in one go: the scripts of the Redis store, and the keys they use.
+-- What a Redis server does in one go: the scripts of the Redis store, and the keys they use.
+--
+-- Rules of this file:
+-- - `-- script: NAME` begins a script; what stands before the first one stands at the head of each.
+-- - A script checks before it writes. What it wrote before an error it takes back: Redis itself would keep it.
+-- - Numbers with fractions (times) pass through as texts; a script compares them, and calculates only with the one that it
+--   reads off its own clock: when a lease was renewed.
+--
+-- The keys (`{run}` is a run's id, `{place}` its number in order of making, 16 digits, a colon and its id):
+--
+--     rerail:number            a counter: the number of the run made last
+--     rerail:run:{run}         a hash: the run as lists show it
+--     rerail:log:{run}         a list: its history; each entry is the time (8 bytes, a big-endian double) and the event
+--     rerail:runs              a sorted set of places by the time of making
+--     rerail:status:{status}   the same, of the runs with this status
+--     rerail:children:{run}    the same, of the runs that have this one as parent; with no id: those that have none
+--     rerail:ids               a sorted set of all ids, in the order of the alphabet
+--     rerail:blob:{digest}     a content; it expires once every run that needs it has completed long enough ago
+--     rerail:blobs:{run}       a set: the contents that a run needs
+--     rerail:refs:{digest}     a set: the runs that need a content
+--     rerail:expiring          a sorted set: completed runs that have contents, by when they completed
+--     rerail:swept             "1" once every run that completed before there was `rerail:expiring` is in it
+--     rerail:actions           a counter: the number of the action posted last
+--     rerail:inbox:{run}       a hash: actions that nobody has answered yet, by number
+--     rerail:answers:{run}     a hash: answers, by number
+--     rerail:news              a channel: "SEQ RUN" for each append, "-1 RUN" for each action, "-1 " for a run given back
 
-Rules of this file:
-- A script checks before it writes. What it wrote before an error it takes back: Redis itself would keep it.
-- Numbers with fractions (times) pass through as texts; a script compares them, and calculates only with the one that it
-  reads off its own clock: when a lease was renewed.
-
-The keys (`{run}` is a run's id, `{place}` its number in order of making, 16 digits, a colon and its id):
-
-    rerail:number            a counter: the number of the run made last
-    rerail:run:{run}         a hash: the run as lists show it
-    rerail:log:{run}         a list: its history; each entry is the time (8 bytes, a big-endian double) and the event
-    rerail:runs              a sorted set of places by the time of making
-    rerail:status:{status}   the same, of the runs with this status
-    rerail:children:{run}    the same, of the runs that have this one as parent; with no id: those that have none
-    rerail:ids               a sorted set of all ids, in the order of the alphabet
-    rerail:blob:{digest}     a content; it expires once every run that needs it has completed long enough ago
-    rerail:blobs:{run}       a set: the contents that a run needs
-    rerail:refs:{digest}     a set: the runs that need a content
-    rerail:expiring          a sorted set: completed runs that have contents, by when they completed
-    rerail:swept             "1" once every run that completed before there was `rerail:expiring` is in it
-    rerail:actions           a counter: the number of the action posted last
-    rerail:inbox:{run}       a hash: actions that nobody has answered yet, by number
-    rerail:answers:{run}     a hash: answers, by number
-    rerail:news              a channel: "SEQ RUN" for each append, "-1 RUN" for each action, "-1 " for a run given back
-"""
-
-from __future__ import annotations
-
-from typing import Final
-
-# When it is, by the server's clock, and so many seconds later.
-_AT: Final = """
+-- When it is, by the server's clock, and so many seconds later.
 local function at(seconds)
     local now = redis.call('TIME')
     return string.format('%.6f', now[1] + now[2] / 1000000 + seconds)
 end
-"""
 
-# run, time of making, status, parent, how long ago the lease was renewed (below zero), then names and values.
-CREATE: Final = (
-    _AT
-    + """
+-- script: CREATE
+-- run, time of making, status, parent, how long ago the lease was renewed (below zero), then names and values.
 local run, created, status, parent = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local head = 'rerail:run:' .. run
 if redis.call('EXISTS', head) == 1 then return 0 end
@@ -51,12 +43,10 @@ redis.call('ZADD', 'rerail:status:' .. status, created, place)
 redis.call('ZADD', 'rerail:children:' .. parent, created, place)
 redis.call('ZADD', 'rerail:ids', 0, run)
 return 1
-"""
-)
 
-# run, after, fence, time of the last row, status, objective, milliseconds to keep, number of rows, rows, then digests
-# and contents in turn. Answers 1, or 0 if there is no such run, or the run is elsewhere; the caller looks why.
-APPEND: Final = """
+-- script: APPEND
+-- run, after, fence, time of the last row, status, objective, milliseconds to keep, number of rows, rows, then digests
+-- and contents in turn. Answers 1, or 0 if there is no such run, or the run is elsewhere; the caller looks why.
 local run, after, fence, at, status, objective, keep = unpack(ARGV, 1, 7)
 local count = tonumber(ARGV[8])
 local head, log, mine = 'rerail:run:' .. run, 'rerail:log:' .. run, 'rerail:blobs:' .. run
@@ -136,59 +126,47 @@ elseif status ~= '' and now[3] == 'completed' then
 end
 redis.call('PUBLISH', 'rerail:news', string.format('%.0f', after + count) .. ' ' .. run)
 return 1
-"""
 
-# run, the fence that may be taken over or nothing, how long ago it was renewed (below zero), then names and values of
-# the owner. Answers the new fence, or 0.
-CLAIM: Final = (
-    _AT
-    + """
+-- script: CLAIM
+-- run, the fence that may be taken over or nothing, how long ago it was renewed (below zero), then names and values of
+-- the owner. Answers the new fence, or 0.
 local head = 'rerail:run:' .. ARGV[1]
 local now = redis.call('HMGET', head, 'host', 'fence')
 if not now[2] or (now[1] and now[2] ~= ARGV[2]) then return 0 end
 redis.call('HSET', head, 'renewed_at', at(ARGV[3]), unpack(ARGV, 4))
 return redis.call('HINCRBY', head, 'fence', 1)
-"""
-)
 
-RENEW: Final = (
-    _AT
-    + """
+-- script: RENEW
 local head = 'rerail:run:' .. ARGV[1]
 local now = redis.call('HMGET', head, 'host', 'fence')
 if not now[1] or now[2] ~= ARGV[2] then return 0 end
 redis.call('HSET', head, 'renewed_at', at(ARGV[3]))
 return 1
-"""
-)
 
-RELEASE: Final = """
+-- script: RELEASE
 local head = 'rerail:run:' .. ARGV[1]
 if redis.call('HGET', head, 'fence') ~= ARGV[2] then return 0 end
 local status = redis.call('HGET', head, 'status')
 local freed = redis.call('HDEL', head, 'host', 'pid', 'started', 'worker')
 if status == 'pending' or status == 'running' then redis.call('PUBLISH', 'rerail:news', '-1 ') end
 return freed
-"""
 
-POST: Final = """
+-- script: POST
 if redis.call('EXISTS', 'rerail:run:' .. ARGV[1]) == 0 then return 0 end
 local number = redis.call('INCR', 'rerail:actions')
 redis.call('HSET', 'rerail:inbox:' .. ARGV[1], number, ARGV[2])
 redis.call('PUBLISH', 'rerail:news', '-1 ' .. ARGV[1])
 return number
-"""
 
-ANSWER: Final = """
+-- script: ANSWER
 if redis.call('HDEL', 'rerail:inbox:' .. ARGV[1], ARGV[2]) == 1 then
     redis.call('HSET', 'rerail:answers:' .. ARGV[1], ARGV[2], ARGV[3])
 end
 return 1
-"""
 
-# A time, and a number of runs. Of so many runs that completed before that time, drops what only such runs need; answers
-# how many runs that were, and how much was dropped.
-SWEEP: Final = """
+-- script: SWEEP
+-- A time, and a number of runs. Of so many runs that completed before that time, drops what only such runs need; answers
+-- how many runs that were, and how much was dropped.
 local before, dropped = tonumber(ARGV[1]), 0
 local kept = {}  -- looked at once, however many of these runs share it
 local function is_old(run)
@@ -216,10 +194,9 @@ for _, run in ipairs(some) do
     end
 end
 return {#some, dropped}
-"""
 
-# Runs that completed, maybe before they were noted down for a sweep: those that did and have contents are noted.
-EXPIRING: Final = """
+-- script: EXPIRING
+-- Runs that completed, maybe before they were noted down for a sweep: those that did and have contents are noted.
 for _, run in ipairs(ARGV) do
     local now = redis.call('HMGET', 'rerail:run:' .. run, 'status', 'updated_at')
     if now[1] == 'completed' and redis.call('EXISTS', 'rerail:blobs:' .. run) == 1 then
@@ -227,11 +204,10 @@ for _, run in ipairs(ARGV) do
     end
 end
 return 1
-"""
 
-# Runs as the caller saw them: run, sequence number, fence, status, and so on in turn. Removes all of them, and what no
-# other run needs; answers how many contents went, or -1, and nothing has changed, if one is not as it was seen.
-REMOVE: Final = """
+-- script: REMOVE
+-- Runs as the caller saw them: run, sequence number, fence, status, and so on in turn. Removes all of them, and what no
+-- other run needs; answers how many contents went, or -1, and nothing has changed, if one is not as it was seen.
 local going, dropped = {}, 0
 for i = 1, #ARGV, 4 do
     local now = redis.call('HMGET', 'rerail:run:' .. ARGV[i], 'seq', 'fence', 'status', 'host')
@@ -264,11 +240,10 @@ for run in pairs(going) do
     end
 end
 return dropped
-"""
 
-# "look" or "drop", a kind of key, then keys of that kind. Answers how many of them are of no run, or named by none.
-# A history whose run is not listed is somebody's loss: what it needs is as if the run were there.
-ORPHANS: Final = """
+-- script: ORPHANS
+-- "look" or "drop", a kind of key, then keys of that kind. Answers how many of them are of no run, or named by none.
+-- A history whose run is not listed is somebody's loss: what it needs is as if the run were there.
 local how, kind, found = ARGV[1], ARGV[2], 0
 local function gone(run) return redis.call('EXISTS', 'rerail:run:' .. run, 'rerail:log:' .. run) == 0 end
 for i = 3, #ARGV do
@@ -295,4 +270,3 @@ for i = 3, #ARGV do
     end
 end
 return found
-"""
