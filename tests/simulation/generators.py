@@ -85,6 +85,7 @@ class DrawnMind:
 
     name = "drawn"
     answers: Sequence[str] = ("reflect", "repair", "replan", "judge")
+    patience: float | None = None
 
     def __init__(self, dice: Dice, price: float = 0.0) -> None:
         self._dice, self._price = dice, price

@@ -93,6 +93,7 @@ class Way:
     faults: Faults = field(default_factory=Faults)
     calm: bool = False
     seen: int = 0  # the events whose writing was acknowledged to it
+    caveats: Sequence[Any] = ()
 
     @property
     def url(self) -> str:
