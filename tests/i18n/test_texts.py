@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from rerail.i18n import has_command, reason_in, retold, span, tell
+from rerail.errors import Refused
+from rerail.i18n import (
+    Told,
+    about,
+    clipped,
+    error_told,
+    has_command,
+    one_by_one,
+    put_together,
+    reason_in,
+    retold,
+    span,
+    taken_apart,
+    tell,
+    values_of,
+    words_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -23,19 +41,108 @@ def test_an_error_in_the_readers_language() -> None:
     assert reason_in("zh", "TIMEOUT", "english", {"seconds": 3.0}) == "超时：3 秒内没有完成"
     assert reason_in("zh", "TIMEOUT", "its own words", {}) == "its own words"
     assert reason_in("zh", "NO_SUCH_CODE", "its own words", {}) == "its own words"
-    inside = {"step": "a", "reason": str(tell("reason.notify.no_connection", why="x")), "producer": "a"}
+    inside = {"step": "a", "reason": tell("reason.notify.no_connection", why="x"), "producer": "a"}
     assert "无法连接" in reason_in("zh", "ARTIFACT_GONE", "english", inside)
+    assert "no connection" in reason_in("zh", "ARTIFACT_GONE", "english", {**inside, "reason": str(inside["reason"])})
+
+
+def test_an_error_as_a_sentence_inside_of_another() -> None:
+    """T12: made of its data, worded as it was; other words, and errors that are sentences already, as they are."""
+    told = error_told("TIMEOUT", "timed out after 3 s, as it was said once", {"seconds": 3.0, "args": {"x": 1}})
+    assert isinstance(told, Told) and told == "timed out after 3 s, as it was said once"
+    assert retold(tell("skip.SKIP_OPTIONAL", retries=2, reason=told), "zh") == (
+        "可选步骤在重试 2 次后跳过：超时：3 秒内没有完成"
+    )
+    assert type(error_told("TIMEOUT", "its own words", {})) is str
+    assert error_told("X", told, {}) is told
 
 
 def test_sentences_one_after_the_other() -> None:
-    """T12: each is told; what is nobody's sentence stays as it is."""
-    one, other = str(tell("refuse.plan.steps_missing")), str(tell("reason.notify.no_connection", why="x"))
-    both = retold(f"{one}; {other}", "zh")
-    assert both == f"{retold(one, 'zh')}；{retold(other, 'zh')}" and one not in both
-    assert retold("foreign; words", "zh") == "foreign; words"
-    assert retold(f"a ({other}), b (foreign)", "zh") == f"a ({retold(other, 'zh')}), b (foreign)"
-    many = "; ".join(["foreign"] * 101)
-    assert retold(many, "zh") == many and retold("", "zh") == "" and retold("x" * 9000, "zh") == "x" * 9000
+    """T12: each is told; other people's words stay as they are."""
+    one, other = tell("refuse.plan.steps_missing"), tell("reason.notify.no_connection", why="x")
+    both = one_by_one([one, "foreign", other])
+    assert both == f"{one}; foreign; {other}"
+    assert retold(both, "zh") == f"{retold(one, 'zh')}；foreign；{retold(other, 'zh')}"
+    foreign = one_by_one(["foreign", "words"])
+    assert foreign == "foreign; words" and type(foreign) is str
+    assert one_by_one([one]) is one and one_by_one([]) == ""
+    assert one_by_one([one, "x"], "text.after") == f"{one}; then x"
+    assert retold(about("a.json", one), "zh") == f"a.json：{retold(one, 'zh')}" and about("a", "b") == "a: b"
+
+
+def test_a_sentence_that_is_cut_is_only_text() -> None:
+    """T12: what is short enough stays what it is."""
+    told = tell("reason.notify.no_connection", why="x")
+    assert clipped(told, 100) is told and type(clipped(told, 5)) is str and clipped(told, 5) == told[:5]
+
+
+def test_what_an_exception_says_stays_a_sentence() -> None:
+    """T12: with what is said behind it, too; any other exception says what it says."""
+    told = tell("reason.no_number", item="nan")
+    assert words_of(ValueError(told)) is told
+    hinted = words_of(Refused(told, "X", hint="do that"))
+    assert hinted == f"{told} (do that)" and retold(hinted, "zh") == f"{retold(told, 'zh')} (do that)"
+    assert words_of(KeyError(told)) == repr(str(told)) and words_of(ValueError("a", 1)) == "('a', 1)"
+
+
+# -- Key and values as data ---------------------------------------------------------------------------------------
+
+
+class Odd:
+    """A value that shows itself in two ways."""
+
+    def __str__(self) -> str:
+        return "odd"
+
+
+def test_a_sentence_is_taken_apart_and_put_together() -> None:
+    """T12: sentences and exceptions inside of it as well; only what its gaps hold."""
+    inner = tell("reason.notify.no_connection", why="x")
+    told = tell("summary.of", id=1, reason=ValueError(inner), unused=Odd())
+    plain = taken_apart(told)
+    assert plain == {
+        "key": "summary.of",
+        "values": {"id": 1, "reason": {"key": "reason.notify.no_connection", "values": {"why": "x"}}},
+    }
+    again = put_together(plain)
+    assert again == told and again is not None and retold(again, "zh") == retold(told, "zh")
+    assert list(values_of(told))[:2] == ["1", str(inner)] and list(values_of("plain")) == []
+    assert list(values_of(tell("summary.of", id="a", reason=inner))) == ["a", str(inner), "x"]
+
+
+def test_what_would_not_say_the_same_again_is_not_kept() -> None:
+    """T12: values become texts, and a text may read otherwise in its gap."""
+    assert taken_apart(tell("summary.of", id=Odd(), reason="y")) == {
+        "key": "summary.of", "values": {"id": "odd", "reason": "y"},
+    }  # fmt: skip
+    assert taken_apart(tell("reason.no_tool", tool=Odd())) is None, "quoted in its sentence"
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        {},
+        {"key": "no.such.key", "values": {}},
+        {"key": "summary.of", "values": {"id": 1}},
+        {"key": "summary.of", "values": {"id": 1, "reason": {"key": "no.such.key", "values": {}}}},
+        {"key": "summary.of", "values": []},
+        {"key": ["x"], "values": {}},
+        {"key": "error.TIMEOUT", "values": {"seconds": "long"}},
+    ],
+)
+def test_what_the_catalogue_cannot_say_is_nothing(plain: dict[str, Any]) -> None:
+    """T12: another version's keys, and what was tampered with."""
+    assert put_together(plain) is None
+
+
+def test_a_sentence_that_is_worded_otherwise_today_is_shown_as_it_was() -> None:
+    """T12: its key is gone, or has another gap."""
+    told = tell("summary.of", id="a", reason="b").worded("as it was")
+    assert told == "as it was" and retold(told, "zh") == "a (b)" and retold(told, "en") == "as it was"
+    told.values = {"id": "a"}
+    assert retold(told, "zh") == "as it was"
+    told.key = "no.such.key"
+    assert retold(told, "zh") == "as it was"
 
 
 def test_sentences_that_suggest_something_to_type_are_known() -> None:

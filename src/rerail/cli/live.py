@@ -21,7 +21,7 @@ from rerail.core import events as ev
 from rerail.core.events import Record
 from rerail.core.lines import gate_said, rung_said
 from rerail.core.plan import When
-from rerail.core.track import OPEN, WORTH, Phase, Status, Track
+from rerail.core.track import OPEN, WORTH, Phase, Result, Status, Track
 from rerail.core.verdict import gate_row, skip_message, status_of
 from rerail.i18n import reason_in, span
 
@@ -245,7 +245,7 @@ def note_of(out: Output, picture: Picture, track: Track, status: Status, code: s
         open_needs = [need.id for need, when in track.needs if WORTH[When(when)][need.standing] == OPEN]
         return out.say("cli.live.needs", needs=", ".join(open_needs[:6])) if open_needs else ""
     if status is Status.DEGRADED and track.result is not None:
-        return degraded_words(out, track.result.degraded)
+        return degraded_words(out, track.result)
     words = [_rung(out, picture, track)]
     told = picture.progress.get(track.id)
     if status is Status.RUNNING and told is not None:
@@ -273,7 +273,7 @@ def _rung(out: Output, picture: Picture, track: Track) -> str:
     return rung_said(mending.rungs[-1], out.lang)
 
 
-def degraded_words(out: Output, degraded: str) -> str:
+def degraded_words(out: Output, result: Result) -> str:
     """Why a result is less than whole."""
-    kind, _, what = degraded.partition(":")
-    return out.say(f"degraded.{kind}", reason=out.told(what), step=what)
+    kind, _, what = result.degraded.partition(":")
+    return out.say(f"degraded.{kind}", reason=out.told(result.because or what), step=what)

@@ -170,7 +170,7 @@ def _skipped(out: Output, picture: Picture, *, accepted: bool) -> list[Text]:
 
 def _degraded(out: Output, picture: Picture) -> list[Text]:
     return [
-        _named(out, "degraded", track.id, degraded_words(out, track.result.degraded))
+        _named(out, "degraded", track.id, degraded_words(out, track.result))
         for track in picture.state.tracks.values()
         if track.result is not None and status_of(picture.state, track)[0] is Status.DEGRADED
     ]

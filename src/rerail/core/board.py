@@ -23,6 +23,7 @@ from rerail.core.track import Phase, RunStatus, Status, Track
 from rerail.core.verdict import (
     ENDED_WELL,
     error_of,
+    reason_told,
     run_status,
     stale_of,
     statistics,
@@ -307,7 +308,7 @@ def header(board: Board, now: float, lang: str = "en", *, interrupted: bool = Fa
         "counts": {str(name): count for name, count in found.counts.items()},
         "summary": summary(state, found, lang),
         "exec": {name: value for name, value in spent.items() if name != "used"},
-        "failed_steps": [{**row, "reason": retold(row["reason"], lang)} for row in found.failed_steps],
+        "failed_steps": [{**row, "reason": retold(reason_told(state, row), lang)} for row in found.failed_steps],
         "consequences": list(found.consequences),
         "disputed": list(state.disputed),
         "waiting_on": list(informed(state)) if state.waiting else [],

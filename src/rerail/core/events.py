@@ -16,6 +16,7 @@ import msgspec
 from rerail.core.codes import Category
 from rerail.core.plan import Effect, Plan, Step
 from rerail.core.policy import Policy, Rung
+from rerail.i18n import as_text, error_told
 
 
 class Error(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -30,9 +31,14 @@ class Error(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     suggest: dict[str, Any] | None = None
     data: dict[str, Any] = {}  # what the message was made of, so that it can be said in another language
 
+    @property
+    def told(self) -> str:
+        """The message, as a sentence that can be said in another language if it is one of ours."""
+        return error_told(self.code, self.message, self.data)
+
     def to_dict(self) -> dict[str, Any]:
         """The error as plain data."""
-        plain: dict[str, Any] = msgspec.to_builtins(self)
+        plain: dict[str, Any] = msgspec.to_builtins(self, enc_hook=as_text)
         return plain
 
 
@@ -516,5 +522,7 @@ class Record:
         """The event as flat JSON data."""
         # Field by field, so that defaults, which storage leaves out, are there for readers.
         event = self.event
-        payload = {name: msgspec.to_builtins(getattr(event, name)) for name in event.__struct_fields__}
+        payload = {
+            name: msgspec.to_builtins(getattr(event, name), enc_hook=as_text) for name in event.__struct_fields__
+        }
         return {"seq": self.seq, "run": self.run, "at": self.at, "type": self.type, **payload}

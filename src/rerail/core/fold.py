@@ -156,8 +156,8 @@ def _step_succeeded(state: State, event: ev.StepSucceeded, at: float) -> None:
         state.drafts.pop(path, None)  # what a person gave was for the content before this one
     _staged(state, track, event.files)
     if track.call.rung is Rung.FALLBACK:
-        reason = track.error.message if track.error else ""
-        result.degraded = f"fallback:{reason}"
+        result.because = track.error.told if track.error else ""
+        result.degraded = f"fallback:{result.because}"
     track.ended_at, track.elapsed, track.cost = at, event.elapsed, event.cost
     state.tool_seconds += event.elapsed
     _happened(state, track)
@@ -462,7 +462,7 @@ def _recovered(state: State, event: ev.Recovered, at: float) -> None:
         heal.fallback = True
         if not event.tool:
             result = Result(event.output, event.digest, event.size, event.blob, track.attempt)
-            result.degraded = f"fallback:{event.reason}"
+            result.degraded, result.because = f"fallback:{event.reason}", event.reason
             track.ended_at = at
             track.inputs = state.inputs(track)
             state.settle(track, result)

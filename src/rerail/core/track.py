@@ -110,6 +110,7 @@ class Result(msgspec.Struct, eq=False, gc=False):
     inputs: tuple[Any, ...] = ()
     effect: Effect = Effect.REPEATABLE
     degraded: str = ""  # why, if it is
+    because: str = ""  # the same as a sentence, if something stood in
     hole: bool = False
     by: str = ""
     fingerprint: str = ""

@@ -163,7 +163,7 @@ def degraded_said(track: Track, lang: str) -> str | None:
     if track.result is None or not track.result.degraded or track.phase not in (Phase.SUCCEEDED, Phase.PENDING):
         return None
     kind, _, what = track.result.degraded.partition(":")
-    return say(f"degraded.{kind}", lang, reason=retold(what, lang), step=what)
+    return say(f"degraded.{kind}", lang, reason=retold(track.result.because or what, lang), step=what)
 
 
 def stale_said(stale: str, lang: str) -> str | None:

@@ -55,7 +55,7 @@ def failures(records: Iterable[Record], step: str | None = None) -> list[dict[st
     return [
         {
             "step": event.step, "attempt": event.attempt, "at": record.at, "code": event.error.code,
-            "category": str(event.error.category), "message": event.error.message, "lost": event.lost,
+            "category": str(event.error.category), "message": str(event.error.message), "lost": event.lost,
             "type": event.error.type or None, "traceback": event.error.traceback or None,
         }
         for record, event in found

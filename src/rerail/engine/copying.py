@@ -34,7 +34,7 @@ from rerail.core.verdict import run_status
 from rerail.engine.owner import as_driven, copier, is_arriving, this_process
 from rerail.engine.reading import AT_REST
 from rerail.engine.today import lost
-from rerail.i18n import say
+from rerail.i18n import tell, words_of
 from rerail.ports import Batch, Conflict, Fenced, Head, Lease, Row, Store, Surveyed, Taken, Unavailable, Unusable
 
 T = TypeVar("T")
@@ -73,7 +73,7 @@ class _Unread(Exception):
     """The source could not be read; the cause says why."""
 
     def __init__(self, problem: Unavailable | Unusable) -> None:
-        super().__init__(str(problem))
+        super().__init__(words_of(problem))
         self.problem = problem
 
 
@@ -105,18 +105,18 @@ async def copy_runs(
             yield await _one(source, target, listed, is_dead, move=move, by=by)
         except (Taken, Fenced) as beaten:
             owner = beaten.head.owner if isinstance(beaten, Taken) else "-"
-            yield Copied(listed.run, "driven", reason=say("reason.copy.driven", owner=owner))
+            yield Copied(listed.run, "driven", reason=tell("reason.copy.driven", owner=owner))
         except (Damaged, NewerFormat) as error:
-            yield Copied(listed.run, "damaged", reason=say("reason.copy.unreadable", error=error))
+            yield Copied(listed.run, "damaged", reason=tell("reason.copy.unreadable", error=error))
         except _Unread as unread:
             if away := isinstance(unread.problem, Unavailable):
                 await _answers(source, patience, unread.problem)
-            yield Copied(listed.run, "damaged", reason=say("reason.copy.unreadable", error=unread))
+            yield Copied(listed.run, "damaged", reason=tell("reason.copy.unreadable", error=unread))
         except (Unavailable, Unusable) as problem:
             away = isinstance(problem, Unavailable)
             await _answers(source, patience, problem)
             await _answers(target, patience, problem)
-            yield Copied(listed.run, "failed", reason=say("reason.copy.failed", error=problem))
+            yield Copied(listed.run, "failed", reason=tell("reason.copy.failed", error=problem))
 
 
 async def _one(
@@ -129,7 +129,7 @@ async def _one(
             raise
         head = listed  # damaged where it is looked up; what is known of it will do
     if head.owner is not None and not is_dead(head):
-        return Copied(head.run, "driven", reason=say("reason.copy.driven", owner=head.owner))
+        return Copied(head.run, "driven", reason=tell("reason.copy.driven", owner=head.owner))
     return await _Copy(source, target, is_dead).of(head, move=move, by=by)
 
 
@@ -208,7 +208,7 @@ async def _pieces(source: Store, head: Head, after: int = 0) -> AsyncIterator[_P
         for row in rows:
             _check(row)
         if not rows:
-            raise Damaged(say("reason.copy.gap", first=after + 1, last=head.seq))
+            raise Damaged(tell("reason.copy.gap", first=after + 1, last=head.seq))
         after += len(rows)
         piece = _Piece([])
         for row in rows:
@@ -227,9 +227,9 @@ async def _rows(source: Store, run: str, after: int, limit: int) -> list[Row]:
     for place, row in enumerate(rows, after + 1):
         if type(row.seq) is not int or row.seq != place:
             last = row.seq - 1 if type(row.seq) is int and row.seq > place else place
-            raise Damaged(say("reason.copy.gap", first=place, last=last))
+            raise Damaged(tell("reason.copy.gap", first=place, last=last))
         if not _is_bytes(row.data) or not isinstance(row.at, int | float):
-            raise Damaged(say("reason.copy.no_event", seq=row.seq))
+            raise Damaged(tell("reason.copy.no_event", seq=row.seq))
     return rows
 
 
@@ -300,7 +300,7 @@ class _Copy:
         if not state.revision:
             return await self._arrived(head)  # nobody can go on with it
         if not move:
-            return Copied(head.run, "open", reason=say("reason.copy.open", status=str(run_status(state))))
+            return Copied(head.run, "open", reason=tell("reason.copy.open", status=str(run_status(state))))
         over = head.fence if head.owner is not None else None
         self._held = await self._source.claim(head.run, this_process(), time.time(), over=over)
         try:
@@ -321,7 +321,7 @@ class _Copy:
         if not is_arriving(there) or to == self._target.url:
             return replace(head, seq=last)
         if there.seq == last:  # that of a move which died at its very end, perhaps, whose target has another name now
-            return Copied(head.run, "differs", last, reason=say("reason.copy.moved", to=to))
+            return Copied(head.run, "differs", last, reason=tell("reason.copy.moved", to=to))
         return head
 
     async def _arrived(self, head: Head, moving: State | None = None, by: str = "") -> Copied:
@@ -399,7 +399,7 @@ class _Copy:
         self._pieces = None
         seen = await _compared(source, target, head)
         if seen.outcome == "same" and wishes is None:
-            return Copied(head.run, "partial", after, contents, expired, say("reason.copy.wishes"))
+            return Copied(head.run, "partial", after, contents, expired, tell("reason.copy.wishes"))
         if seen.outcome == "same":
             return Copied(head.run, "copied", after, contents, expired)
         return replace(seen, contents=contents, expired=expired) if seen.outcome == "partial" else seen
@@ -447,7 +447,7 @@ async def _over(source: Store, state: State, lease: Lease, to: str, by: str) -> 
         calls = tuple(track.id for track in state.running.values())
         note(ev.Resumed(by, calls, reason="queued" if state.queued else "interrupted"))
         note(*lost(state))
-    note(ev.Cancelled(by, say("reason.copy.moved", to=to), to=to, after=seq))
+    note(ev.Cancelled(by, tell("reason.copy.moved", to=to), to=to, after=seq))
     while notes := closing(state, {}, now):
         note(*notes)
     rows = [(now, encode(event)) for event in events]
@@ -472,7 +472,7 @@ async def _compared(source: Store, target: Store, head: Head, most: int | None =
         ours = await _rows(source, head.run, after, page) if page else []
         theirs = await target.read(head.run, after, page) if page else []
         if ours != theirs:
-            return Copied(head.run, "differs", after, contents, reason=say("reason.copy.differs", seq=after + 1))
+            return Copied(head.run, "differs", after, contents, reason=tell("reason.copy.differs", seq=after + 1))
         if not ours:
             missing = dict.fromkeys(gone)
             outcome, reason = ("partial", _missing(missing)) if missing else ("same", "")
@@ -487,7 +487,7 @@ async def _compared(source: Store, target: Store, head: Head, most: int | None =
                 there = await target.blob(name)
                 arrived = there is not None and digest(there) == name
                 if not arrived and sound:
-                    return Copied(head.run, "differs", after, contents, reason=say("reason.copy.damaged", digest=name))
+                    return Copied(head.run, "differs", after, contents, reason=tell("reason.copy.damaged", digest=name))
                 contents += arrived
                 gone += [] if arrived else [name]
         after += len(ours)
@@ -495,7 +495,7 @@ async def _compared(source: Store, target: Store, head: Head, most: int | None =
 
 def _missing(gone: Iterable[str]) -> str:
     names = list(dict.fromkeys(gone))
-    return say("reason.copy.lost", n=len(names), digests=", ".join(names[:3]) + ("…" if len(names) > 3 else ""))
+    return tell("reason.copy.lost", n=len(names), digests=", ".join(names[:3]) + ("…" if len(names) > 3 else ""))
 
 
 def _named(rows: list[Row]) -> list[str]:

@@ -49,7 +49,7 @@ from rerail.engine.today import Today, fingerprints, pretend_mended, server_faul
 from rerail.engine.unsaid import refuse_secret, secrets_in
 from rerail.engine.wishes import Wish, encode_answer, raise_answer, refusals, storable
 from rerail.errors import PlanError, Refused, RerailError, StoreError
-from rerail.i18n import tell
+from rerail.i18n import as_text, tell
 from rerail.ports import Conflict, Head, Lease, Unavailable, Unusable
 
 INBOX_EVERY = 0.2
@@ -357,7 +357,7 @@ class Engine(Foreseer):
     async def _note_down(self, state: State, told: list[ev.Notified]) -> None:
         """Write down what came of a notice, through whoever has the run by now (T7, T10)."""
         run = state.run
-        wish = Wish("notified", value=msgspec.to_builtins(told))
+        wish = Wish("notified", value=msgspec.to_builtins(told, enc_hook=as_text))
         for _ in range(5):
             if run in self._live or self._driven_elsewhere(await self.head(run)):
                 if await self._handed_over(run, wish):

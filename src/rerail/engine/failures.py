@@ -11,9 +11,9 @@ from rerail.core.classify import Evidence, classify
 from rerail.core.codes import Category, category_of
 from rerail.core.events import Error
 from rerail.core.outcome import NEVER_SENT, Certainty, Errors, as_declared, certainty_of, status_of
-from rerail.core.values import NotJson, pack, unpack
+from rerail.core.values import NotJson, pack, plain_text, unpack
 from rerail.errors import NotDone
-from rerail.i18n import say
+from rerail.i18n import Told, clipped, say, tell, words_of
 
 MAX_MESSAGE = 4_000
 MAX_TRACEBACK = 8_000
@@ -87,7 +87,7 @@ def _storable(error: Error) -> Error:
 
 
 def _text(words: str) -> str:
-    return words.encode("utf-8", "replace").decode()
+    return plain_text(words, len(words))
 
 
 def from_returned(output: Mapping[str, Any], patterns: Patterns) -> Failure:
@@ -99,7 +99,7 @@ def from_returned(output: Mapping[str, Any], patterns: Patterns) -> Failure:
     inner = told if isinstance(told, Mapping) else {}
     message = _first_text(
         inner.get("message"), output.get("message"), told, output.get("reason"), output.get("errors"), _content(output)
-    ) or say("error.RETURNED_FAILURE")
+    ) or tell("error.RETURNED_FAILURE")
     code = inner.get("code", output.get("code"))
     code = code if isinstance(code, str) and code else None
     status = _number(inner.get("status", output.get("status_code", output.get("status"))))
@@ -114,7 +114,7 @@ def from_returned(output: Mapping[str, Any], patterns: Patterns) -> Failure:
         if isinstance(wait, int | float) and wait >= 0 and (code == "COOLDOWN_ACTIVE" or status in (429, 503))
         else None
     )
-    data = Error(code or "TOOL_FAILED", category, message[:MAX_MESSAGE], status=status, suggest=suggest)
+    data = Error(code or "TOOL_FAILED", category, clipped(message, MAX_MESSAGE), status=status, suggest=suggest)
     return Failure(_storable(data), Certainty.LOST, not_now)
 
 
@@ -146,17 +146,19 @@ def _first_text(*values: Any) -> str:
 
 def _message(error: BaseException) -> str:
     if isinstance(error, SystemExit):
-        return say("error.SYSTEM_EXIT", status=error.code)
+        return tell("error.SYSTEM_EXIT", status=error.code)
     try:
-        text = str(error)
+        text = words_of(error)
     except Exception:  # noqa: BLE001 - an exception whose __str__ fails must not become another one
         text = ""
+    if isinstance(text, Told):
+        return clipped(text, MAX_MESSAGE)
     text = text.strip()
     if isinstance(error, KeyError) and text:
         text = f"KeyError: {text}"  # the bare key says nothing to whoever reads it
     if len(text) > MAX_MESSAGE:
         text = text[: MAX_MESSAGE - 40] + f" … ({len(text):,} characters)"
-    return text or say("error.EMPTY", type=type(error).__name__)
+    return text or tell("error.EMPTY", type=type(error).__name__)
 
 
 def _type_names(error: BaseException) -> tuple[str, ...]:

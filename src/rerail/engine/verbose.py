@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from rerail.core import events as ev
-from rerail.i18n import say
+from rerail.i18n import tell
 
 LOG = logging.getLogger("rerail")
 
@@ -15,6 +15,6 @@ def log_event(record: ev.Record) -> None:
     run, event = record.run, record.event
     if isinstance(event, ev.RetryBegin):
         reasons = "; ".join(f"{step}: {event.reasons.get(step, '-')}" for step in event.roots)
-        LOG.info(say("log.chain", run=run, round=event.round, chain=" → ".join(event.chain), reasons=reasons))
+        LOG.info(tell("log.chain", run=run, round=event.round, chain=" → ".join(event.chain), reasons=reasons))
     elif isinstance(event, ev.StepSkipped):
-        LOG.info(say("log.skip", run=run, step=event.step, message=event.message, needs=", ".join(event.needs) or "-"))
+        LOG.info(tell("log.skip", run=run, step=event.step, message=event.message, needs=", ".join(event.needs) or "-"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,7 +22,7 @@ from rerail.core.values import NotJson, pack, plain_text, unpack
 from rerail.engine.files import media_of
 from rerail.engine.outputs import INLINE
 from rerail.errors import PlanError, Refused, RerailError
-from rerail.i18n import tell
+from rerail.i18n import Told, put_together, taken_apart, tell
 
 ODD = (
     msgspec.MsgspecError,
@@ -192,8 +192,26 @@ def refusals() -> Iterator[None]:
 
 
 def encode_answer(problem: RerailError | None) -> bytes:
-    """The answer to a wish as bytes."""
-    return msgspec.json.encode(problem.to_dict() if problem is not None else {"ok": True})
+    """The answer to a wish as bytes: its sentences in English, and what they were made of, for a reader elsewhere."""
+    if problem is None:
+        return msgspec.json.encode({"ok": True})
+    plain = problem.to_dict()
+    plain["error"]["texts"] = {"message": _apart(problem.message), "hint": _apart(problem.hint)}
+    if isinstance(problem, PlanError):
+        for row, fault in zip(plain["error"]["faults"], problem.faults, strict=True):
+            row["texts"] = {"message": _apart(fault.message)}
+    return msgspec.json.encode(plain)
+
+
+def _apart(text: str) -> dict[str, Any] | None:
+    return taken_apart(text) if isinstance(text, Told) else None
+
+
+def _whole(row: Mapping[str, Any], name: str) -> str:
+    """A sentence of an answer, knowing again what it was made of if the answer says so."""
+    texts, text = row.get("texts"), str(row.get(name, ""))
+    told = put_together(texts[name]) if isinstance(texts, dict) and texts.get(name) else None
+    return told.worded(text) if told is not None else text
 
 
 def raise_answer(data: bytes) -> None:
@@ -202,6 +220,6 @@ def raise_answer(data: bytes) -> None:
     if told is None:
         return
     if "faults" in told:
-        faults = [Fault(f["code"], f["message"], f.get("step") or "") for f in told["faults"]]
+        faults = [Fault(f["code"], _whole(f, "message"), f.get("step") or "") for f in told["faults"]]
         raise PlanError(tell("refuse.run.change_refused"), faults)
-    raise Refused(told["message"], told["code"], hint=told.get("hint", ""))
+    raise Refused(_whole(told, "message"), told["code"], hint=_whole(told, "hint"))

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from rerail.i18n.files import SOURCE, catalogue, languages
 
 __all__ = [
-    "SOURCE", "Language", "Told", "at_once", "catalogue", "has", "has_command", "languages", "nearest_language",
-    "reason_in", "retold", "say", "span", "tell",
+    "SOURCE", "Language", "Told", "about", "as_text", "at_once", "catalogue", "clipped", "error_told", "has",
+    "has_command", "languages", "nearest_language", "one_by_one", "put_together", "reason_in", "retold", "say", "span",
+    "taken_apart", "tell", "values_of", "words_of",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -61,43 +62,133 @@ def say(key: str, lang: str = SOURCE, /, **values: Any) -> str:
 
 
 class Told(str):
-    """A sentence in English that can be said again in another language."""
+    """A sentence in English that knows its key and values, so that it can be said in another language.
+
+    Events hold such sentences; the codec stores key and values beside the words (docs/decisions/0017).
+    """
 
     __slots__ = ("key", "values")
 
     key: str
     values: Mapping[str, Any]
 
+    def worded(self, sentence: str) -> Told:
+        """The same, in the words of a history: an older version may have said it otherwise."""
+        return self if sentence == self else _told(sentence, self.key, self.values)
+
 
 def tell(key: str, /, **values: Any) -> Told:
-    """The sentence for a key, for an exception: whoever shows it to people chooses the language."""
-    told = Told(say(key, **values))
+    """The sentence for a key, for events and exceptions: the reader chooses the language."""
+    return _told(say(key, **values), key, values)
+
+
+def _told(sentence: str, key: str, values: Mapping[str, Any]) -> Told:
+    told = Told(sentence)
     told.key, told.values = key, values
     return told
 
 
+def as_text(value: Any) -> str:
+    """For encoders: a sentence of the catalogue is a text like any other once it is written down."""
+    if isinstance(value, str):
+        return str(value)
+    raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")  # as the encoder says it
+
+
+def words_of(error: BaseException) -> str:
+    """What an exception says; a sentence of the catalogue stays one."""
+    said, told = str(error), error.args[0] if len(error.args) == 1 else ""
+    if not isinstance(told, Told) or not said.startswith(told):
+        return said
+    return told if said == told else tell("text.more", said=told, more=said[len(told) :])
+
+
+def one_by_one(sentences: Iterable[str], key: str = "text.then") -> str:
+    """Sentences one after the other, as one."""
+    *before, said = list(sentences) or [""]
+    for first in reversed(before):
+        told = tell(key, first=first, rest=said)
+        said = told if isinstance(first, Told) or isinstance(said, Told) else str(told)
+    return said
+
+
+def about(label: str, said: str) -> str:
+    """A sentence, and before it what it is about or who says it."""
+    return tell("text.about", label=label, said=said) if isinstance(said, Told) else f"{label}: {said}"
+
+
+def clipped(text: str, most: int) -> str:
+    """A text, cut to so many characters; a sentence of the catalogue that is no longer than that stays one."""
+    return text if len(text) <= most else text[:most]
+
+
+def values_of(text: str) -> Iterator[str]:
+    """The texts inside of a sentence of the catalogue, and those inside of its sentences."""
+    for value in text.values.values() if isinstance(text, Told) else ():
+        yield str(value)
+        if isinstance(value, str):
+            yield from values_of(value)
+
+
 def _spoken(value: Any, lang: str) -> Any:
     """A value of a sentence in its language: a sentence itself, or an exception that speaks one."""
-    if isinstance(value, BaseException) and len(value.args) == 1 and isinstance(value.args[0], Told):
-        return retold(value.args[0], lang)
+    value = words_of(value) if isinstance(value, BaseException) else value
     return retold(value, lang) if isinstance(value, Told) else value
 
 
 def retold(text: str, lang: str) -> str:
-    """A sentence in a language, as far as it came from the catalogue; as plain text in any case.
-
-    What came out of a history, or from another process, is only text any more: it is known by its shape.
-    """
-    if isinstance(text, Told):
-        if lang == SOURCE:
-            return str(text)
-        plain = {name: retold(value, lang) if isinstance(value, str) else value for name, value in text.values.items()}
-        return say(text.key, lang, **plain)
-    if lang == SOURCE:
+    """A sentence in a language, if it came from the catalogue; as plain text in any case."""
+    if not isinstance(text, Told) or lang == SOURCE:
         return str(text)
-    from rerail.i18n.recall import recalled
+    try:
+        return say(text.key, lang, **text.values)
+    except (KeyError, IndexError, ValueError, TypeError):
+        return str(text)  # told by a version that worded it otherwise
 
-    return recalled(str(text), lang)
+
+# -- Key and values as data ---------------------------------------------------------------------------------------
+
+_PLAIN = (str, int, float, bool, type(None))
+
+
+def taken_apart(told: Told) -> dict[str, Any] | None:
+    """A sentence as plain data, key and values; None if these would not say the same again."""
+    plain = _parts(told)
+    return plain if put_together(plain) == told else None
+
+
+def _parts(told: Told) -> dict[str, Any]:
+    values = {name: _part(value) for name, value in told.values.items() if name in _gaps(told.key)}
+    return {"key": told.key, "values": values}
+
+
+def _part(value: Any) -> Any:
+    value = words_of(value) if isinstance(value, BaseException) else value
+    if isinstance(value, Told):
+        return _parts(value)
+    return value if type(value) in _PLAIN else str(value)
+
+
+@cache
+def _gaps(key: str) -> frozenset[str]:
+    """The names of what a sentence is filled with; those of any language are among the English ones."""
+    return frozenset(name for _, name, _, _ in string.Formatter().parse(catalogue(SOURCE)[key]) if name)
+
+
+def put_together(plain: Mapping[str, Any]) -> Told | None:
+    """The sentence of a key and values; None if the catalogue cannot say it."""
+    try:
+        return _whole(plain)
+    except (KeyError, IndexError, ValueError, TypeError, AttributeError):
+        return None
+
+
+def _whole(plain: Mapping[str, Any]) -> Told:
+    values = {name: _whole(part) if isinstance(part, dict) else part for name, part in plain["values"].items()}
+    return tell(plain["key"], **values)
+
+
+# -- What else is said --------------------------------------------------------------------------------------------
 
 
 def has(key: str, lang: str = SOURCE) -> bool:
@@ -125,13 +216,17 @@ def span(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def reason_in(lang: str, code: str, message: str, data: Mapping[str, Any]) -> str:
-    """An error's message in a language, if it was made from the catalogue; tools' own words stay as they are."""
+def error_told(code: str, message: str, data: Mapping[str, Any]) -> str:
+    """An error's message as a sentence that knows its values, if its data has them; a tool's own words as they are."""
+    if isinstance(message, Told):
+        return message
     key = f"error.{data.get('text', code)}"
-    if lang == SOURCE or key not in catalogue(lang):
-        return retold(message, lang)
-    values = {name: retold(value, lang) if isinstance(value, str) else value for name, value in data.items()}
     try:
-        return say(key, lang, **values)
-    except (KeyError, IndexError, ValueError):
-        return retold(message, lang)  # an error of the same code, worded by its tool
+        return tell(key, **data).worded(message)
+    except (KeyError, IndexError, ValueError, TypeError):
+        return message  # no sentence of ours, or an error of the same code, worded by its tool
+
+
+def reason_in(lang: str, code: str, message: str, data: Mapping[str, Any]) -> str:
+    """An error's message in a language, if it was made from the catalogue."""
+    return str(message) if lang == SOURCE else retold(error_told(code, message, data), lang)

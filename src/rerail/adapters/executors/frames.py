@@ -22,7 +22,7 @@ import msgspec
 from rerail.core.codes import Category
 from rerail.core.outcome import Certainty, certainty_of, never_sent, status_of
 from rerail.errors import NotDone
-from rerail.i18n import tell
+from rerail.i18n import Told, put_together, taken_apart, tell, words_of
 
 # What the engine reads from an exception, if it is there.
 ATTRIBUTES = ("code", "category", "suggest", "retry_after", "status", "exit_code", "unanswered", "never_sent")
@@ -125,7 +125,8 @@ def describe(error: BaseException) -> dict[str, Any]:
         error = error.error
     return {
         "types": getattr(error, "type_names", None) or [_name(kind) for kind in type(error).__mro__[:-1]],
-        "message": _message(error),
+        "message": str(message := _message(error)),
+        "told": taken_apart(message) if isinstance(message, Told) else None,
         "traceback": "".join(traceback.format_exception(error)),
         "attributes": {name: value for name in ATTRIBUTES if _is_json(value := _attribute(error, name))},
         "certainty": certainty,
@@ -138,7 +139,7 @@ def _name(kind: type) -> str:
 
 def _message(error: BaseException) -> str:
     try:
-        return str(error)
+        return words_of(error)
     except Exception as broken:  # noqa: BLE001  # users' classes may fail at anything, and a failure must get through
         return tell("error.worker.message_unreadable", name=type(error).__name__, broken=type(broken).__name__)
 
@@ -161,7 +162,8 @@ def _is_json(value: object) -> bool:
 
 def revive(described: Mapping[str, Any]) -> Exception:
     """The exception that was described, raised elsewhere."""
-    names, message, text = described["types"], described["message"], described["traceback"]
+    names, text = described["types"], described["traceback"]
+    message = (put_together(described["told"]) if described.get("told") else None) or described["message"]
     error = _instance(names, message)
     attributes = {**described["attributes"], "message": message, "type_names": tuple(names), "traceback_text": text}
     if "category" in attributes:
