@@ -43,7 +43,7 @@ long: $(DEV) ## Run the tests that take minutes: kill -9, laws with many example
 SEEDS ?= 100000
 
 simulate: $(DEV) ## Live SEEDS (100000, or FIRST:LAST) simulated lives, and hold each against the laws
-	$(BIN)/python -m rerail.testing.simulation $(SEEDS) --jobs 2
+	$(BIN)/python -m tests.simulation $(SEEDS) --jobs 2
 
 SECONDS ?= 600
 TARGETS ?= plans references events settings answers schemas patterns outputs
@@ -79,7 +79,7 @@ wheel: $(DEV) ## Build the wheel twice, and see that both are the same to the by
 check: $(DEV) ## Everything that must hold before a change lands: format, lint, types, layers, tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy src $(wildcard benchmarks)
+	$(BIN)/mypy src $(wildcard benchmarks) tests/simulation
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python hatch_build.py check --if-possible
 	@$(MAKE) --no-print-directory test

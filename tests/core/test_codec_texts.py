@@ -74,12 +74,16 @@ def test_a_reader_that_does_not_know_it_finds_the_sentence() -> None:
     [
         b'"texts":[{"at":["reason"],"key":"no.such.key"}]',
         b'"texts":[{"at":["reason"],"key":"schema.at","values":{"place":"x"}}]',
-        b'"texts":[{"at":["nowhere"],"key":"reason.nobody"}]',
-        b'"texts":[{"at":["reason","deeper"],"key":"reason.nobody"}]',
-        b'"texts":[{"at":["late"],"key":"reason.nobody"}]',
-        b'"texts":[{"at":[0],"key":"reason.nobody"}]',
-        b'"texts":[{"key":"reason.nobody"}]',
+        b'"texts":[{"at":["nowhere"],"key":"reason.nobody","values":{}}]',
+        b'"texts":[{"at":["reason","deeper"],"key":"reason.nobody","values":{}}]',
+        b'"texts":[{"at":["late"],"key":"reason.nobody","values":{}}]',
+        b'"texts":[{"at":[0],"key":"reason.nobody","values":{}}]',
+        b'"texts":[{"key":"reason.nobody","values":{}}]',
         b'"texts":["reason.nobody"]',
+        b'"texts":[{"at":["reason"],"key":"reason.nobody"}]',
+        b'"texts":[{"at":[{}],"key":"reason.nobody","values":{}}]',
+        b'"texts":[{"at":"reason","key":"reason.nobody","values":{}}]',
+        b'"texts":[{"at":5,"key":"reason.nobody","values":{}}]',
         b'"texts":[]',
     ],
 )
@@ -92,27 +96,37 @@ def test_what_does_not_fit_is_passed_over(texts: bytes) -> None:
 @pytest.mark.parametrize("at", [b'["faults",7]', b'["faults",-1]', b'["faults","0"]'])
 def test_a_place_that_a_list_does_not_have_is_passed_over(at: bytes) -> None:
     """I1: as above."""
-    data = b'{"type":"plan_rejected","by":"m","faults":["x"],"texts":[{"at":' + at + b',"key":"reason.nobody"}]}'
+    data = (
+        b'{"type":"plan_rejected","by":"m","faults":["x"],"texts":[{"at":'
+        + at
+        + b',"key":"reason.nobody","values":{}}]}'
+    )
     assert decode(data) == ev.PlanRejected("m", ("x",))
 
 
 def test_words_of_an_earlier_version_stay_and_are_translated() -> None:
     """T12: English as it was said; another language as it is said today."""
     event = decode(
-        b'{"type":"declined","question":"x","reason":"once","texts":[{"at":["reason"],"key":"reason.nobody"}]}'
+        b'{"type":"declined","question":"x","reason":"once","texts":[{"at":["reason"],"key":"reason.nobody","values":{}}]}'
     )
     assert isinstance(event, ev.Declined) and event.reason == "once"
     assert retold(event.reason, "en") == "once" and retold(event.reason, "zh") == retold(tell("reason.nobody"), "zh")
 
 
-def test_what_cannot_be_kept_is_left_out() -> None:
-    """I1: too long, no text, or not what its sentence says; the words are kept in any case."""
+def test_what_is_too_long_is_left_out() -> None:
+    """I1: the words are kept in any case, and other sentences with what they were made of."""
     long = tell("reason.file.not_json", reason="x" * LONGEST_TEXT)
-    lone = tell("reason.no_tool", tool="\ud800")
-    other = tell("reason.no_tool", tool=object)
-    for told in (long, lone, other):
-        assert "texts" not in stored(ev.Declined("repair", "a", told))
-        assert decode(encode(ev.Declined("repair", "a", told))) == ev.Declined("repair", "a", str(told))
+    assert "texts" not in stored(ev.Declined("repair", "a", long))
+    assert decode(encode(ev.Declined("repair", "a", long))) == ev.Declined("repair", "a", str(long))
+    both = decode(encode(ev.PlanRejected("m", (long, MISFIT))))
+    assert [type(fault) for fault in flat(both)[1:3]] == [str, Told]
+
+
+def test_what_cannot_be_written_stops_nothing() -> None:
+    """I1: a sentence quotes what is no text; its value is replaced."""
+    told = tell("reason.no_tool", tool="\ud800")
+    back = decode(encode(ev.Declined("repair", "a", told)))
+    assert isinstance(back, ev.Declined) and back.reason == told and "?" in retold(back.reason, "zh")
 
 
 def test_secrets_are_blotted_out_of_what_a_sentence_was_made_of() -> None:

@@ -14,16 +14,17 @@ from rerail.errors import NotDone, RateLimited, ToolError
 DONE, NOT_DONE, LOST = Certainty.DONE, Certainty.NOT_DONE, Certainty.LOST
 LADDER, DOUBT, SUCCEED, SAME_KEY = Follows.LADDER, Follows.DOUBT, Follows.SUCCEED, Follows.SAME_KEY
 NONE, THERE, ABSENT, PARTIAL, UNKNOWN = Saw.NONE, Saw.THERE, Saw.ABSENT, Saw.PARTIAL, Saw.UNKNOWN
+DISBELIEVED = Saw.DISBELIEVED
 
 # The rows of V8's table for a `once` call: what it came to, what a look says, what else is known, and what follows.
 ROWS: list[tuple[Certainty, tuple[Saw, ...], dict[str, bool], Follows]] = [
     (DONE, (NONE, THERE, UNKNOWN), {}, SUCCEED),
     (DONE, (ABSENT,), {}, LADDER),
-    (DONE, (PARTIAL,), {}, DOUBT),
+    (DONE, (PARTIAL, DISBELIEVED), {}, DOUBT),
     (NOT_DONE, (PARTIAL,), {}, DOUBT),
     (LOST, (PARTIAL,), {}, DOUBT),
     (LOST, (PARTIAL,), {"covered": True}, DOUBT),
-    (NOT_DONE, (NONE, ABSENT, UNKNOWN), {}, LADDER),
+    (NOT_DONE, (NONE, ABSENT, UNKNOWN, DISBELIEVED), {}, LADDER),
     (NOT_DONE, (THERE,), {}, DOUBT),
     (NOT_DONE, (THERE,), {"probed": True}, SUCCEED),
     (LOST, (THERE,), {}, SUCCEED),
@@ -31,7 +32,7 @@ ROWS: list[tuple[Certainty, tuple[Saw, ...], dict[str, bool], Follows]] = [
     (LOST, (NONE, ABSENT, UNKNOWN), {"covered": True}, SAME_KEY),
     (LOST, (NONE, ABSENT, UNKNOWN), {"covered": True, "acting": True}, SAME_KEY),
     (LOST, (ABSENT,), {}, LADDER),
-    (LOST, (NONE, UNKNOWN), {}, DOUBT),
+    (LOST, (NONE, UNKNOWN, DISBELIEVED), {}, DOUBT),
     (LOST, (NONE, ABSENT, UNKNOWN), {"acting": True}, DOUBT),
     (NOT_DONE, (NONE, UNKNOWN), {"lost_before": True}, DOUBT),
     (NOT_DONE, (NONE, ABSENT, UNKNOWN), {"lost_before": True, "covered": True}, SAME_KEY),
@@ -55,6 +56,7 @@ def test_x4_what_may_be_repeated_is(effect: Effect) -> None:
     for certainty, saw, lost, acting in itertools.product((NOT_DONE, LOST), Saw, (False, True), (False, True)):
         case = Case(effect, certainty, saw, lost_before=lost, acting=acting)
         assert follows(case) is LADDER
+        assert follows(Case(effect, DONE, DISBELIEVED)) is LADDER
         assert follows(case._replace(output=True)) is (SUCCEED if saw is THERE else LADDER)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.mind.tales import Tale
 
 from rerail.core import events as ev
 from rerail.core.codes import Category
@@ -528,3 +529,15 @@ def test_steps_that_open_the_breaker_are_named() -> None:
     steps = (Step("a", "t"), Step("x", "t"))
     state = begun(*failed("x"), *failed("a"), steps=steps, policy=Policy(max_consecutive_failures=2))
     assert noted(state) == [ev.Stopped("BREAKER_OPEN", "x, a")]
+
+
+def test_a_step_that_is_looked_at_is_held_against_what_changes_above_it() -> None:
+    """R3, V8: it ended with a value that stands in, made from an input that a person had done again meanwhile."""
+    tale = Tale(Step("a", "t"), Step("b", "u", needs=(Need("a", When.SUCCESS),), fallback=Fallback(value="x")))
+    tale.succeed("a").tell(ev.StepStarted("b", 1, "u", verifiable=True))
+    error = Error("TOOL_FAILED", Category.TOOL, "odd")
+    tale.tell(ev.StepFailed("b", 1, error, look=True))
+    assert tale.state.tracks["b"].phase is Phase.DOUBT
+    tale.tell(ev.Acted("retry", "ann", "a", course=Course(("a",), automatic=False, fresh=("a",))))
+    tale.tell(ev.StepVerified("b", 1, "unknown", looks=1), ev.Recovered("b", 1, Rung.FALLBACK, output="x", digest="d"))
+    assert tale.state.tracks["b"].phase is Phase.PENDING, "it is made again once its need is"

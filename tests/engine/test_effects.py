@@ -79,6 +79,7 @@ def test_x4_an_exception_after_the_effect_is_called_once(error: BaseException, k
     [
         ({"rows": 97, "errors": 3}, "ok"),
         ({"success": 0, "failed": 5}, "doubt"),
+        ({"success": 0.0}, "doubt"),
         ({"paid": True, "error": "x"}, "doubt"),
     ],
 )

@@ -14,9 +14,9 @@ import pytest
 
 import rerail
 from rerail.adapters.stores.memory import MemoryStore
+from rerail.core.command import Confirm
 from rerail.core.events import FileMade
 from rerail.engine.owner import process_start
-from rerail.engine.wishes import Wish
 from rerail.errors import Refused
 from rerail.ports import Batch, Owner, Unusable
 from rerail.testing import VirtualClock, virtual_run
@@ -235,7 +235,7 @@ def test_drafts_of_all_generations_are_kept(world: World) -> None:
     async def main() -> None:
         async with world.engine() as engine:
             first, _, third = await line(engine, await engine.start(PLAN))
-            wish = Wish("confirm", "me", "c", files=(FileMade("x", "", "c", ".rerail/edit/y/x"),))
+            wish = Confirm(by="me", step="c", files=(FileMade("x", "", "c", ".rerail/edit/y/x"),))
             await engine._host.store.post(third, msgspec.json.encode(wish))
             assert ".rerail/edit/y/x" in await engine._drafts_of(first)
 

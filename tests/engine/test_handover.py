@@ -10,10 +10,10 @@ import pytest
 
 import rerail
 from rerail.adapters.stores.memory import MemoryStore
+from rerail.core.command import Pause, Resume
 from rerail.engine import engine as facade
 from rerail.engine.copying import copy_runs
 from rerail.engine.owner import this_process
-from rerail.engine.wishes import Wish
 from rerail.errors import Refused, RerailError, StoreError, ToolError
 from rerail.ports import Owner
 from rerail.testing.scripted import ScriptedMind, Took, World
@@ -81,7 +81,7 @@ def test_a_wish_whose_owner_lets_go_is_granted_by_who_asks() -> None:
 def test_a_wish_that_was_granted_before_a_crash_is_not_granted_again() -> None:
     """T7: only its answer was lost; its number in the history tells."""
     world, store = World(a=[Took(3, {"v": 1})]), MemoryStore()
-    wish = msgspec.json.encode(Wish("pause", "ann"))
+    wish = msgspec.json.encode(Pause(by="ann"))
 
     async def main() -> list[Any]:
         async with world.engine(ONE, store=store) as engine:
@@ -90,7 +90,7 @@ def test_a_wish_that_was_granted_before_a_crash_is_not_granted_again() -> None:
             await asyncio.sleep(1)
             number = await store.post(run, wish)
             await engine._serve(run, live)
-            await store.post(run, msgspec.json.encode(Wish("resume", "ann")))
+            await store.post(run, msgspec.json.encode(Resume(by="ann")))
             await engine._serve(run, live)
             store._open[run] = {number: wish}  # as if the crash had come before its answer was written
             await engine._serve(run, live)
@@ -104,15 +104,15 @@ def test_a_wish_that_was_granted_before_a_crash_is_not_granted_again() -> None:
 def test_wishes_are_heard_in_a_store_that_counts_anew() -> None:
     """T7: a copied history knows its wishes by name; the target's first is heard, and none is granted twice."""
     world, source, target = World(a=[Took(3, ToolError("no")), Took(3, {"v": 1})]), MemoryStore(), MemoryStore()
-    granted = msgspec.json.encode(Wish("pause", "ann", key="k1"))
+    granted = msgspec.json.encode(Pause(by="ann", key="k1"))
 
     async def main() -> list[Any]:
         async with world.engine(ONE, store=source, settings=PLAIN) as engine:
             run = await engine.start(ONE)
             live = engine._live[run]
             await asyncio.sleep(1)
-            for action, key in (("pause", "k1"), ("resume", "k2"), ("pause", "k3"), ("resume", "k4")):
-                await source.post(run, msgspec.json.encode(Wish(action, "ann", key=key)))
+            for wish, key in ((Pause, "k1"), (Resume, "k2"), (Pause, "k3"), (Resume, "k4")):
+                await source.post(run, msgspec.json.encode(wish(by="ann", key=key)))
                 await engine._serve(run, live)
             assert (await engine.wait(run)).status == "failed"
         source._open[run] = {1: granted}  # as if a crash had come before its answer was written
@@ -123,7 +123,7 @@ def test_wishes_are_heard_in_a_store_that_counts_anew() -> None:
             await asyncio.sleep(1)
             await engine._serve(run, live)
             assert await target.inbox(run) == [], "the one that travelled is answered, as granted before"
-            assert await target.post(run, msgspec.json.encode(Wish("pause", "bob", key="k5"))) < 4
+            assert await target.post(run, msgspec.json.encode(Pause(by="bob", key="k5"))) < 4
             await engine._serve(run, live)
             assert (await engine.wait(run)).status == "waiting"
             return await engine.events(run)
@@ -401,7 +401,7 @@ def test_a_tool_error_in_between_does_not_stop_the_attendant() -> None:
         async with world.engine(ONE, store=store, settings=PLAIN) as engine:
             first, second = await engine.start(ONE), await engine.start(ONE)
             await store.post(first, b"\xff not JSON")
-            await store.post(second, msgspec.json.encode(Wish("pause", "ann")))
+            await store.post(second, msgspec.json.encode(Pause(by="ann")))
             for run in (first, second):
                 await engine._serve(run, engine._live[run])
             assert await store.inbox(first) == []

@@ -11,14 +11,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 import rerail
 from rerail.adapters.stores.memory import MemoryStore
 from rerail.core import events as ev
+from rerail.core.command import Notified
 from rerail.core.fold import fold
-from rerail.engine.wishes import Wish
 from rerail.errors import SettingsError, ToolError
 from rerail.ports import Batch, Delivery, Notice, Unusable
 from rerail.settings import Settings, describe
@@ -322,8 +321,8 @@ def test_what_is_written_down_of_a_notice_is_no_reason_for_another() -> None:
         async with engine_of(world, ONE, told) as engine:
             run = (await engine.run(ONE)).run_id
             await asyncio.sleep(1)
-            late = msgspec.to_builtins([ev.Notified("command", "x", True)])
-            assert await engine._handed_over(run, Wish("notified", value=late))
+            late = [ev.Notified("command", "x", True)]
+            assert await engine._handed_over(run, Notified(value=late))
             await engine.wait(run)
             await asyncio.sleep(5)
             return await engine.events(run)

@@ -14,12 +14,12 @@ import msgspec
 import pytest
 
 import rerail
+from rerail.core.command import Confirm
 from rerail.core.commands import Edits, confirm
 from rerail.core.events import FileMade, RetryBegin, StepSucceeded
 from rerail.core.fold import evolve
 from rerail.core.track import Phase
 from rerail.engine.files import damaged, files_of
-from rerail.engine.wishes import Wish
 from rerail.errors import PlanError, Refused, StoreError
 from rerail.ports import Batch, Lease, Unusable
 from rerail.testing import VirtualClock, virtual_run
@@ -223,7 +223,7 @@ def test_several_damaged_files_are_made_again_together(world: World) -> None:
                 await engine.confirm(result.run_id)
             assert refused.value.code == "FILE_DAMAGED"
             assert "--edit" in refused.value.hint
-            await engine._act(result.run_id, Wish("confirm", "somebody else, a moment earlier"))
+            await engine._act(result.run_id, Confirm(by="somebody else, a moment earlier"))
             return await engine.wait(result.run_id)
 
     assert virtual_run(main).success
@@ -541,7 +541,7 @@ def test_edits_that_nobody_agreed_to_are_swept(world: World) -> None:
             loop.note(*confirm(loop.state, "c", "me", edits=Edits(files=[recorded])))
             await loop.commit()
             await engine._let_go(loop.lease)
-            wish = Wish("confirm", "me", "c", files=(drafted("posted"),))
+            wish = Confirm(by="me", step="c", files=(drafted("posted"),))
             await engine._host.store.post(run, msgspec.json.encode(wish))
             assert (await engine.resume(run)).success
             assert (folder / "a.json").read_bytes() == b"[2]"

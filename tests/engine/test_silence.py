@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
+from tests.simulation.chance import Dice
+from tests.simulation.shared_store import SharedStore, Way
 
 import rerail
 from rerail.core.track import Phase
@@ -19,8 +21,6 @@ from rerail.errors import Refused, StoreError
 from rerail.i18n import Told
 from rerail.ports import Head, Owner
 from rerail.testing import virtual_run
-from rerail.testing.simulation.dice import Dice
-from rerail.testing.simulation.places import SharedStore, Way
 from rerail.testing.virtual import VirtualClock
 
 ONE = {"steps": [{"id": "a", "tool": "slow"}]}

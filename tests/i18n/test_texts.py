@@ -6,16 +6,17 @@ from typing import Any
 
 import pytest
 
+from rerail.core.codes import Category
+from rerail.core.events import Error
 from rerail.errors import Refused
 from rerail.i18n import (
+    UNSAYABLE,
     Told,
     about,
     clipped,
-    error_told,
     has_command,
     one_by_one,
     put_together,
-    reason_in,
     retold,
     span,
     taken_apart,
@@ -35,26 +36,32 @@ def test_a_duration_as_people_say_it(seconds: float, words: str) -> None:
     assert span(seconds) == words
 
 
+def error(code: str, message: str, data: dict[str, Any]) -> Error:
+    """An error as a history has it."""
+    return Error(code, Category.TRANSIENT, message, data=data)
+
+
 def test_an_error_in_the_readers_language() -> None:
     """T12: made anew where it came from the catalogue; a tool's own words stay, and so does what lacks a part."""
-    assert reason_in("en", "TIMEOUT", "english", {"seconds": 3}) == "english"
-    assert reason_in("zh", "TIMEOUT", "english", {"seconds": 3.0}) == "超时：3 秒内没有完成"
-    assert reason_in("zh", "TIMEOUT", "its own words", {}) == "its own words"
-    assert reason_in("zh", "NO_SUCH_CODE", "its own words", {}) == "its own words"
+    assert retold(error("TIMEOUT", "english", {"seconds": 3}).told, "en") == "english"
+    assert retold(error("TIMEOUT", "english", {"seconds": 3.0}).told, "zh") == "超时：3 秒内没有完成"
+    assert type(error("TIMEOUT", "its own words", {}).told) is str
+    assert type(error("NO_SUCH_CODE", "its own words", {}).told) is str
+    assert type(error("TIMEOUT", "its own words", {"seconds": "3"}).told) is str
     inside = {"step": "a", "reason": tell("reason.notify.no_connection", why="x"), "producer": "a"}
-    assert "无法连接" in reason_in("zh", "ARTIFACT_GONE", "english", inside)
-    assert "no connection" in reason_in("zh", "ARTIFACT_GONE", "english", {**inside, "reason": str(inside["reason"])})
+    assert "无法连接" in retold(error("ARTIFACT_GONE", "english", inside).told, "zh")
+    plain = {**inside, "reason": str(inside["reason"])}
+    assert "no connection" in retold(error("ARTIFACT_GONE", "english", plain).told, "zh")
 
 
 def test_an_error_as_a_sentence_inside_of_another() -> None:
-    """T12: made of its data, worded as it was; other words, and errors that are sentences already, as they are."""
-    told = error_told("TIMEOUT", "timed out after 3 s, as it was said once", {"seconds": 3.0, "args": {"x": 1}})
-    assert isinstance(told, Told) and told == "timed out after 3 s, as it was said once"
-    assert retold(tell("skip.SKIP_OPTIONAL", retries=2, reason=told), "zh") == (
-        "可选步骤在重试 2 次后跳过：超时：3 秒内没有完成"
-    )
-    assert type(error_told("TIMEOUT", "its own words", {})) is str
-    assert error_told("X", told, {}) is told
+    """T12: made of its data, worded as it was; one that is a sentence already as it is."""
+    told = error("TIMEOUT", "timed out, as it was said once", {"seconds": 3.0, "args": {"x": 1}}).told
+    assert isinstance(told, Told) and told == "timed out, as it was said once"
+    skipped = tell("skip.SKIP_OPTIONAL", retries=2, reason=told)
+    assert retold(skipped, "zh") == "可选步骤在重试 2 次后跳过：超时：3 秒内没有完成"
+    assert taken_apart(skipped)["values"]["reason"] == {"key": "error.TIMEOUT", "values": {"seconds": 3.0}}
+    assert error("X", told, {}).told is told
 
 
 def test_sentences_one_after_the_other() -> None:
@@ -105,17 +112,16 @@ def test_a_sentence_is_taken_apart_and_put_together() -> None:
         "values": {"id": 1, "reason": {"key": "reason.notify.no_connection", "values": {"why": "x"}}},
     }
     again = put_together(plain)
-    assert again == told and again is not None and retold(again, "zh") == retold(told, "zh")
+    assert again == told and retold(again, "zh") == retold(told, "zh")
     assert list(values_of(told))[:2] == ["1", str(inner)] and list(values_of("plain")) == []
     assert list(values_of(tell("summary.of", id="a", reason=inner))) == ["a", str(inner), "x"]
 
 
-def test_what_would_not_say_the_same_again_is_not_kept() -> None:
-    """T12: values become texts, and a text may read otherwise in its gap."""
-    assert taken_apart(tell("summary.of", id=Odd(), reason="y")) == {
-        "key": "summary.of", "values": {"id": "odd", "reason": "y"},
-    }  # fmt: skip
-    assert taken_apart(tell("reason.no_tool", tool=Odd())) is None, "quoted in its sentence"
+def test_values_that_are_no_data_are_kept_as_texts() -> None:
+    """T12: numbers stay numbers; what cannot be written is replaced."""
+    told = tell("summary.of", id=Odd(), reason="\ud800")
+    assert taken_apart(told) == {"key": "summary.of", "values": {"id": "odd", "reason": "?"}}
+    assert [taken_apart(value) for value in (1, 2.5, True, None, "x")] == [1, 2.5, True, None, "x"]
 
 
 @pytest.mark.parametrize(
@@ -132,13 +138,15 @@ def test_what_would_not_say_the_same_again_is_not_kept() -> None:
 )
 def test_what_the_catalogue_cannot_say_is_nothing(plain: dict[str, Any]) -> None:
     """T12: another version's keys, and what was tampered with."""
-    assert put_together(plain) is None
+    with pytest.raises(UNSAYABLE):
+        put_together(plain)
 
 
 def test_a_sentence_that_is_worded_otherwise_today_is_shown_as_it_was() -> None:
     """T12: its key is gone, or has another gap."""
     told = tell("summary.of", id="a", reason="b").worded("as it was")
-    assert told == "as it was" and retold(told, "zh") == "a (b)" and retold(told, "en") == "as it was"
+    assert told.worded("as it was") is told
+    assert told == retold(told, "en") == "as it was" and retold(told, "zh") == "a (b)"
     told.values = {"id": "a"}
     assert retold(told, "zh") == "as it was"
     told.key = "no.such.key"

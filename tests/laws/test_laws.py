@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.laws.worlds import SCALE, Chaos, Died, plans, tools_for
+from tests.simulation.invariants import check_history, check_rest, once_repeats, snapshot
 
 from rerail.adapters.stores.memory import MemoryStore
 from rerail.core import events as ev
@@ -17,7 +18,6 @@ from rerail.core.fold import fold
 from rerail.core.plan import Plan
 from rerail.core.policy import Policy
 from rerail.ports import Batch
-from rerail.testing.simulation.laws import check_history, check_rest, once_repeats, snapshot
 from rerail.testing.virtual import VirtualClock, virtual_run
 from rerail.wiring import Engine
 

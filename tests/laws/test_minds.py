@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from tests.laws.adversary import JUNK, NUMBERS, UNKNOWN_TOOL, Adversary, AsMind, Outcomes
 from tests.laws.test_laws import settle
 from tests.laws.worlds import SCALE, plans
+from tests.simulation.invariants import check_history, check_rest, snapshot
+from tests.simulation.world import tool_names
 
 import rerail
 from rerail.adapters.models.mind import ModelMind
@@ -25,8 +27,6 @@ from rerail.core.policy import Policy, Rung
 from rerail.core.state import State
 from rerail.core.track import Phase
 from rerail.mind.restraint import KEPT_IN_A_RUN
-from rerail.testing.simulation.laws import check_history, check_rest, snapshot
-from rerail.testing.simulation.world import tool_names
 from rerail.testing.virtual import VirtualClock, virtual_run
 from rerail.wiring import Engine
 

@@ -16,6 +16,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.laws.worlds import SCALE, plans
+from tests.simulation.invariants import check_history, check_indexes, check_rest, once_repeats, snapshot
+from tests.simulation.world import tool_names
 
 from rerail.adapters.stores.memory import MemoryStore
 from rerail.adapters.tools.functions import tool
@@ -24,8 +26,6 @@ from rerail.core.plan import Plan
 from rerail.core.policy import Policy
 from rerail.errors import PlanError, Refused, ToolError
 from rerail.testing import VirtualClock, VirtualLoop
-from rerail.testing.simulation.laws import check_history, check_indexes, check_rest, once_repeats, snapshot
-from rerail.testing.simulation.world import tool_names
 from rerail.wiring import Engine
 
 T = TypeVar("T")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.laws.adversary import JUNK, NUMBERS, Adversary, Outcomes
 from tests.laws.test_laws import settle
 from tests.laws.worlds import SCALE, Chaos, plans, tools_for
+from tests.simulation.world import tool_names
 
 from rerail.adapters.tools.functions import tool
 from rerail.context import Context
@@ -24,7 +25,6 @@ from rerail.core.tool_messages import ARTIFACT, COMPLETE, START, UPDATE, ToolMes
 from rerail.core.tries import revisions, tries
 from rerail.core.values import pack
 from rerail.errors import PlanError, Refused
-from rerail.testing.simulation.world import tool_names
 from rerail.testing.virtual import VirtualClock, virtual_run
 from rerail.wiring import Engine
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hypothesis import strategies as st
+from tests.simulation.world import tool_names
 
 from rerail.core.plan import Effect, Fallback, Need, Plan, Step, When
 from rerail.errors import RateLimited, ToolError
-from rerail.testing.simulation.world import tool_names
 
 SCALE = int(os.environ.get("RERAIL_LAWS", "1"))  # `make long` looks at ten times as many examples
 

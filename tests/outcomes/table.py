@@ -27,10 +27,22 @@ FOLLOWS = {
 COLUMNS: tuple[tuple[str, Saw, dict[str, bool]], ...] = (
     ("no look", Saw.NONE, {}),
     ("there", Saw.THERE, {}),
+    ("there, with `probe`", Saw.THERE, {"probed": True}),
     ("not there, settled", Saw.ABSENT, {}),
+    ("not there, `settle: never`", Saw.DISBELIEVED, {}),
     ("cannot tell", Saw.UNKNOWN, {}),
     ("partly done", Saw.PARTIAL, {}),
     ("within `idempotent_for`", Saw.NONE, {"covered": True}),
+)
+
+# Rows that no single way to end makes: what came before, and what may still come.
+BESIDES: tuple[tuple[str, Certainty, dict[str, bool]], ...] = (
+    ("*not done*, after an attempt that was lost", Certainty.NOT_DONE, {"lost_before": True}),
+    (
+        "a call that may still act: its owner fell silent, or it runs on past twice its timeout",
+        Certainty.LOST,
+        {"acting": True},
+    ),
 )
 
 
@@ -46,9 +58,9 @@ def repeated(certainty: Certainty) -> str:
     return FOLLOWS[found]
 
 
-def row(group: str, certainty: Certainty) -> str:
+def row(group: str, certainty: Certainty, **known: bool) -> str:
     """One row."""
-    cells = [FOLLOWS[follows(Case(Effect.ONCE, certainty, saw, **more))] for _, saw, more in COLUMNS]
+    cells = [FOLLOWS[follows(Case(Effect.ONCE, certainty, saw, **more, **known))] for _, saw, more in COLUMNS]
     return f"| {group} | **{CAME_TO[certainty]}** | {repeated(certainty)} | {' | '.join(cells)} |"
 
 
@@ -57,6 +69,7 @@ def table() -> str:
     heads = ["how the call ended", "it came to", "`read`, `repeatable`", *(f"`once`: {head}" for head, *_ in COLUMNS)]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     lines += [row(group, certainty_of(group)) for group in GROUPS]
+    lines += [row(group, certainty, **known) for group, certainty, known in BESIDES]
     return "\n".join(lines) + "\n"
 
 

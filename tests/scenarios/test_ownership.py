@@ -15,6 +15,7 @@ import pytest
 
 import rerail
 from rerail.adapters.stores.memory import MemoryStore
+from rerail.core.command import Pause
 from rerail.engine.owner import end_residual, process_start, this_process
 from rerail.errors import Refused, StoreError, ToolError
 from rerail.ports import Lease, Owner
@@ -92,7 +93,7 @@ def test_stale_lock() -> None:
             events = await second.events(run)
         world.script["b"] = [{"n": 3}]
         with pytest.raises(StoreError) as refused:
-            await old.loop.wish(rerail.engine.wishes.Wish("pause", "thawed"))
+            await old.loop.command(Pause(by="thawed"))
         assert refused.value.code in ("LEASE_LOST", "SEQ_CONFLICT", "STORE_FAILED")
         assert isinstance(lease, Lease)
         assert await second_events(store, world, run) == events

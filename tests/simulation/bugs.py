@@ -20,8 +20,8 @@ from rerail.core.outcome import Certainty, Saw
 from rerail.core.plan import Effect
 from rerail.core.reserve import Need
 from rerail.core.state import State
-from rerail.core.track import Phase
-from rerail.engine import engine, files, loop, outputs, perform, today
+from rerail.core.track import READY, Phase, Place
+from rerail.engine import engine, failures, files, loop, outputs, perform, taking, today
 from rerail.engine.calls import Calls
 from rerail.engine.lease_term import LeaseTerm
 from rerail.engine.looks import Patience
@@ -49,7 +49,7 @@ def calls_before_the_intent_is_durable(patch: Patch) -> None:
 
 @bug
 def a_lost_answer_is_taken_for_a_failure(patch: Patch) -> None:
-    found = perform.from_exception
+    found = failures.from_exception
 
     def explicit(error: Any, patterns: Any, errors: Any = "") -> Any:
         return replace(found(error, patterns, errors), certainty=Certainty.NOT_DONE)
@@ -112,7 +112,7 @@ def waits_end_at_once(patch: Patch) -> None:
 @bug
 def needs_are_not_waited_for(patch: Patch) -> None:
     def now(self: State, track: Any) -> Any:
-        return state.Place.GATES if track.step.confirm and not track.agreed else state.READY
+        return Place.GATES if track.step.confirm and not track.agreed else READY
 
     patch.setattr(State, "_place_of", now)
 
@@ -339,7 +339,7 @@ def a_gate_goes_on_showing_what_was(patch: Patch) -> None:
     """Its inputs are others by now (X10)."""
 
     def never(self: State, track: Any) -> None:
-        if track.place is state.Place.GATES and track.gate is None:
+        if track.place is Place.GATES and track.gate is None:
             self.unshown[track.n] = track
 
     patch.setattr(State, "unshow", never)
@@ -367,8 +367,8 @@ def a_later_refusal_settles_what_was_lost(patch: Patch) -> None:
 @bug
 def who_is_silent_is_dead(patch: Patch) -> None:
     """A frozen process goes on with its calls (E11)."""
-    lost = today.Today._lost
-    patch.setattr(today.Today, "_lost", lambda self, track, _: lost(self, track, Predecessor.DEAD))
+    lost = today._lost_call
+    patch.setattr(today, "_lost_call", lambda track, _, host: lost(track, Predecessor.DEAD, host))
 
 
 @bug
@@ -467,3 +467,10 @@ class _AnyDigest(str):
 
 
 ANY_DIGEST = _AnyDigest("x")
+
+
+@bug
+def a_lost_call_is_its_last_owners(patch: Patch) -> None:
+    """What was known of a silent owner is forgotten when its successor gives the run back (E11)."""
+    patch.setattr(taking, "_known_of", lambda state, lease, before: before)
+    patch.setattr(taking.Taker, "_give_back", lambda self, lease, before: self._let_go(lease))

@@ -9,15 +9,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.simulation import LAWS, Report, replay, simulate
 from tests.simulation.bugs import BUGS
-
-from rerail.testing import simulate
-from rerail.testing.simulation import LAWS, Report, replay
-from rerail.testing.simulation.dice import Dice
-from rerail.testing.simulation.lags import measure
-from rerail.testing.simulation.laws import Broken
-from rerail.testing.simulation.life import live
-from rerail.testing.simulation.shrink import shrunk
+from tests.simulation.chance import Dice
+from tests.simulation.invariants import Broken
+from tests.simulation.lags import measure
+from tests.simulation.scenario import live
+from tests.simulation.shrink import shrunk
 
 LIVES = int(os.environ.get("RERAIL_LIVES", "1200"))
 PARTS = 8
@@ -70,7 +68,7 @@ RARE = (
     "what_a_call_may_have_cost_dies_with_its_process", "a_yes_is_good_for_every_time", "a_yes_ahead_is_good_for_hints",
     "a_later_refusal_settles_what_was_lost", "who_is_silent_is_dead", "a_fence_refuses_nothing",
     "a_thread_ends_with_its_timeout", "the_latest_probe_is_the_baseline",
-    "a_part_after_a_success_is_repeated_under_the_key",
+    "a_part_after_a_success_is_repeated_under_the_key", "a_lost_call_is_its_last_owners",
 )  # fmt: skip
 
 
@@ -149,9 +147,9 @@ def test_a_plan_of_ones_own() -> None:
 
 
 def test_the_command_tells_what_was_looked_at() -> None:
-    """`python -m rerail.testing.simulation`: counts, laws, and an exit code."""
+    """`python -m tests.simulation`: counts, laws, and an exit code."""
     done = subprocess.run(
-        [sys.executable, "-m", "rerail.testing.simulation", "40:90", "--jobs", "2"],
+        [sys.executable, "-m", "tests.simulation", "40:90", "--jobs", "2"],
         capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

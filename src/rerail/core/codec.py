@@ -10,42 +10,25 @@ Rules of this file:
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from rerail.core.events import Event
-from rerail.i18n import Told, as_text, put_together, taken_apart, tell
+from rerail.i18n import UNSAYABLE, Told, as_text, put_together, taken_apart, tell
 
 FORMAT = 1  # an event of a later one says so in `v`
 LONGEST_TEXT = 16_000  # bytes of key and values; what a longer sentence was made of is not kept
 
 
-class _Text(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """What a sentence of an event was made of, and where it stands: fields, members and places."""
-
-    at: list[str | int]
-    key: str
-    values: dict[str, Any] = {}  # an object among them is a sentence itself
-
-
 class _Texts(msgspec.Struct, frozen=True, gc=False):
-    texts: list[_Text] = []
+    """What sentences of an event were made of, and where they stand: `at` names fields, members and places."""
+
+    texts: list[dict[str, Any]] = []
 
 
-class _HasTexts(Exception):
-    """The event holds a sentence of the catalogue."""
-
-
-def _notice(value: Any) -> str:
-    if isinstance(value, Told):
-        raise _HasTexts
-    return as_text(value)
-
-
-_plain = msgspec.json.Encoder(enc_hook=_notice)
-_encoder = msgspec.json.Encoder(enc_hook=as_text)
 _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 _texts = msgspec.json.Decoder(_Texts)
 _MARK = b'"texts":['
@@ -65,12 +48,14 @@ class Damaged(ValueError):
 
 def encode(event: Event) -> bytes:
     """An event as JSON bytes."""
-    try:
-        return _plain.encode(event)
-    except _HasTexts:
-        kept = [data for at, told in _sentences(event, ()) if (data := _apart(at, told))]
-        data = _encoder.encode(event)
-        return data[:-1] + b"," + _MARK + b",".join(kept) + b"]}" if kept else data
+    odd: list[Any] = []
+    data = msgspec.json.encode(event, enc_hook=odd.append)
+    if not odd:
+        return data
+    data = msgspec.json.encode(event, enc_hook=str if all(isinstance(one, str) for one in odd) else as_text)
+    texts = [msgspec.json.encode({"at": at, **taken_apart(one)}) for at, one in _sentences(event, ())]
+    kept = b",".join(text for text in texts if len(text) <= LONGEST_TEXT)
+    return data[:-1] + b"," + _MARK + kept + b"]}" if kept else data
 
 
 def decode(data: bytes) -> Event:
@@ -79,7 +64,12 @@ def decode(data: bytes) -> Event:
         event = _decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return _decode_other(data, error)
-    return _with_texts(event, data) if _MARK in data else event
+    if _MARK in data:  # else there is nothing to be read twice
+        with contextlib.suppress(msgspec.DecodeError):  # an output may hold what looks like it
+            for text in _texts.decode(data).texts:
+                with contextlib.suppress(*UNSAYABLE):
+                    _put(event, text["at"], put_together(text))
+    return event
 
 
 # -- Sentences ----------------------------------------------------------------------------------------------------
@@ -100,33 +90,10 @@ def _sentences(value: Any, at: tuple[str | int, ...]) -> Iterator[tuple[tuple[st
             yield from _sentences(one, (*at, place))
 
 
-def _apart(at: tuple[str | int, ...], told: Told) -> bytes:
-    """Where a sentence stands and what it was made of; nothing if that cannot be written, or is too long."""
-    plain = taken_apart(told)
-    try:
-        data = _encoder.encode(_Text(list(at), plain["key"], plain["values"])) if plain is not None else b""
-    except (ValueError, OverflowError, RecursionError):
-        return b""
-    return data if len(data) <= LONGEST_TEXT else b""
-
-
-def _with_texts(event: Event, data: bytes) -> Event:
-    """The event, its sentences knowing again what they were made of."""
-    try:
-        texts = _texts.decode(data).texts
-    except msgspec.DecodeError:
-        return event  # somebody's own words, not ours
-    for text in texts:
-        told = put_together({"key": text.key, "values": text.values})
-        if told is not None:
-            _put(event, text.at, told)
-    return event
-
-
 def _put(value: Any, at: list[str | int], told: Told) -> Any:
     """The value with a sentence at a place, worded as it stood there; unchanged where there is none."""
     if not at:
-        return told.worded(value) if isinstance(value, str) else value
+        return (told if told == value else told.worded(value)) if isinstance(value, str) else value
     name, rest = at[0], at[1:]
     if isinstance(value, msgspec.Struct) and name in value.__struct_fields__:
         msgspec.structs.force_setattr(value, str(name), _put(getattr(value, str(name)), rest, told))

@@ -29,7 +29,7 @@ from rerail.core.verdict import (
     round_statistics,
     skip_told,
     statistics,
-    summary_told,
+    summary,
     verdict,
     waiting_on,
 )
@@ -392,5 +392,5 @@ def _done(state: State, found: Verdict, now: float) -> Event:
     return ev.Done(
         str(status), found.success, found.complete, found.degraded,
         statistics(state, found, now),
-        found.failed_steps, summary_told(state, found), state.stopped,
+        found.failed_steps, summary(state, found), state.stopped,
     )  # fmt: skip

@@ -30,7 +30,8 @@ class Saw(StrEnum):
     THERE = "there"
     ABSENT = "absent"
     PARTIAL = "partial"
-    UNKNOWN = "unknown"  # it raised, timed out, said "not yet", or its absence is never believed
+    UNKNOWN = "unknown"  # it raised, timed out, or said "not yet"
+    DISBELIEVED = "disbelieved"  # not there, and its absence is never believed; recorded as unknown
 
 
 class Follows(StrEnum):
@@ -164,7 +165,9 @@ def follows(case: Case) -> Follows:
     if saw is Saw.PARTIAL:
         return Follows.DOUBT if once else Follows.LADDER
     if certainty is Certainty.DONE:
-        return Follows.LADDER if saw is Saw.ABSENT else Follows.SUCCEED
+        if saw is Saw.DISBELIEVED and once:
+            return Follows.DOUBT
+        return Follows.LADDER if saw in (Saw.ABSENT, Saw.DISBELIEVED) else Follows.SUCCEED
     if not once:
         return Follows.SUCCEED if saw is Saw.THERE and output else Follows.LADDER
     lost = certainty is Certainty.LOST or lost_before

@@ -15,6 +15,11 @@ from rerail.core.verdict import run_status
 
 AWAITING_CONFIRM, PAUSED, IN_DOUBT = "awaiting_confirm", "paused", "in_doubt"
 
+MEDIA = {
+    ".json": "application/json", ".yaml": "application/yaml", ".yml": "application/yaml", ".txt": "text/plain",
+    ".md": "text/markdown", ".csv": "text/csv", ".html": "text/html",
+}  # fmt: skip
+
 
 def stages(state: State) -> list[str]:
     """The stages of the plan, in its order."""
@@ -124,3 +129,9 @@ def _feedback(state: State | None, otherwise: str | None) -> dict[str, Any]:
         "feedback_error": str(failed.error.message) if failed is not None and failed.error is not None else None,
         "feedback_retry_count": state.retries,
     }
+
+
+def media_of(path: str) -> str:
+    """The media type of a file, as far as its name tells."""
+    name, dot, ending = path.rpartition("/")[2].rpartition(".")
+    return MEDIA.get(f"{dot}{ending}".lower(), "application/octet-stream") if name else "application/octet-stream"

@@ -576,11 +576,11 @@ class State:
         if track.phase is SKIPPED:
             # Accepted skips stay, except that a person's retry gives optional steps another chance.
             return not automatic and track.skip is not None and track.skip.code == "SKIP_OPTIONAL"
-        return track.phase is not Phase.DOUBT
+        return True
 
     def _reset(self, track: Track, *, root: bool, automatic: bool, new_round: bool) -> None:
         lost = track.effects is not None and track.effects.lost
-        if (track.phase is RUNNING or lost) and not root:
+        if (track.phase in (RUNNING, Phase.DOUBT) or lost) and not root:
             track.redo, track.automatic = True, automatic  # let it end; then it is checked against the new inputs
             return
         if automatic and (track.phase is Phase.DOUBT or lost):

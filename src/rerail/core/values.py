@@ -14,6 +14,8 @@ from rerail.i18n import as_text, tell, words_of
 # A digest must not depend on the order of keys.
 _encoder = msgspec.json.Encoder(order="deterministic", enc_hook=as_text)
 
+INLINE = 1024  # bytes of JSON that still travel in the event itself
+
 
 class Packed(NamedTuple):
     """A JSON value ready to be stored: its bytes and their digest ("" for null)."""

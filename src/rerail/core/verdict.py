@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rerail.core.events import Done, Error, Evaluation, GateOpened, Shown
+from rerail.core.events import Done, Evaluation, GateOpened, Shown
 from rerail.core.plan import When
 from rerail.core.state import State
 from rerail.core.track import DEAD, DEAD_OPEN, WORTH, Phase, RunStatus, Standing, Status, Track
-from rerail.i18n import Told, clipped, has, one_by_one, reason_in, retold, tell
+from rerail.i18n import Told, clipped, has, one_by_one, retold, tell
 
 ENDED_WELL = frozenset({Status.SUCCEEDED, Status.DEGRADED})
 ACCEPTED = frozenset({"SKIP_OPTIONAL", "SKIP_USER", "SKIP_CONDITION"})
@@ -107,10 +107,6 @@ def skip_told(state: State, track: Track, code: str) -> str:
     return tell(f"begun.{code}" if begun else f"skip.{code}")
 
 
-def _reason(error: Error, lang: str) -> str:
-    return reason_in(lang, error.code, error.message, error.data)
-
-
 def _tool(track: Track) -> str:
     return track.call.tool if track.call is not None else track.step.tool
 
@@ -128,7 +124,7 @@ def error_of(state: State, track: Track, status: Status, code: str, lang: str = 
     ):
         if track.error is None:
             return None
-        return {**track.error.to_dict(), "message": _reason(track.error, lang)}
+        return {**track.error.to_dict(), "message": retold(track.error.told, lang)}
     if status in (Status.SKIPPED, Status.CANCELLED):
         return {"code": code, "category": None, "message": skip_message(state, track, code, lang)}
     return None
@@ -230,7 +226,7 @@ def _failed_row(track: Track, code: str) -> dict[str, Any]:
     return {"id": track.id, "tool": _tool(track), "code": code, "reason": reason}
 
 
-def reason_told(state: State, row: Mapping[str, Any]) -> str:
+def reason_of(state: State, row: Mapping[str, Any]) -> str:
     """Why a step of a verdict failed, as a sentence that can be said in another language."""
     track = state.tracks[row["id"]]
     return track.error.told if track.error is not None else str(row["code"])
@@ -294,12 +290,7 @@ def round_statistics(state: State) -> dict[str, Any]:
     }
 
 
-def summary(state: State, found: Verdict, lang: str = "en") -> str:
-    """One sentence made from the verdict, in a language."""
-    return retold(summary_told(state, found), lang)
-
-
-def summary_told(state: State, found: Verdict) -> Told:
+def summary(state: State, found: Verdict) -> Told:
     """One sentence made from the verdict (V7), what is in doubt, and what another tool than the plan's did."""
     said = _summary(state, found)
     passed = [name for name in found.in_doubt if state.tracks[name].phase is not Phase.DOUBT]
@@ -326,8 +317,10 @@ def _by_call(track: Track) -> bool:
 def _summary(state: State, found: Verdict) -> Told:
     total, counts = len(state.tracks), found.counts
     done = counts[Status.SUCCEEDED] + counts[Status.DEGRADED]
-    failed = ((row["id"], clipped(reason_told(state, row), 120)) for row in found.failed_steps[:5])
-    names = one_by_one((tell("summary.of", id=name, reason=reason) for name, reason in failed), "text.and")
+    names = ""
+    if found.failed_steps:
+        said = [(row["id"], clipped(reason_of(state, row), 120)) for row in found.failed_steps[:5]]
+        names = one_by_one([tell("summary.of", id=name, reason=reason) for name, reason in said], "text.and")
     if len(found.failed_steps) > 5:
         names = tell("text.more", said=names, more=f" … (+{len(found.failed_steps) - 5})")
     if state.waiting:
@@ -367,7 +360,7 @@ def done_summary(state: State, done: Done, lang: str = "en") -> str:
     """The summary that a run came to rest with; of a history that holds its words alone, it is made anew if it can."""
     if lang == "en" or isinstance(done.summary, Told) or state.rest is None or state.rest.summary != done.summary:
         return retold(done.summary, lang)
-    return summary(state, verdict(state), lang)
+    return retold(summary(state, verdict(state)), lang)
 
 
 def waiting_on(state: State) -> list[dict[str, Any]]:
@@ -410,5 +403,5 @@ def evaluation(state: State, found: Verdict, judge: str = "none", reason: str = 
     """The computed verdict as an event, with no judge's word in it."""
     return Evaluation(
         found.success, found.success, found.degraded, found.failed_steps, found.consequences,
-        judge=judge, reason=reason, summary=summary_told(state, found),
+        judge=judge, reason=reason, summary=summary(state, found),
     )  # fmt: skip

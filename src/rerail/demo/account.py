@@ -113,7 +113,7 @@ class Account:
         count = Counter(_counted(record) for record in records)
         extra = ", ".join(self._out.say(f"demo.extra.{kind}", count=count[kind]) for kind in EXTRA if count[kind])
         spent = result.exec["seconds"]
-        self._say("verdict", summary_of(state, verdict(state), self._out.lang))
+        self._say("verdict", self._out.told(summary_of(state, verdict(state))))
         for track in state.tracks.values():
             if degraded := degraded_said(track, self._out.lang):
                 self._say("", f"{track.id}: {degraded}")

@@ -12,10 +12,10 @@ from rerail.core.refs import HOLE, MissingPath, Template, resolve
 from rerail.core.state import State
 from rerail.core.tools import ToolSpec
 from rerail.core.track import Phase, Track, call_digest, signature
-from rerail.core.values import pack, unpack
+from rerail.core.values import INLINE, pack, unpack
 from rerail.engine.failures import from_code
 from rerail.engine.files import told
-from rerail.engine.outputs import INLINE, Contents
+from rerail.engine.outputs import Contents
 
 
 class InputsNotLoaded(Exception):

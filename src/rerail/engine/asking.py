@@ -21,9 +21,9 @@ from rerail.core.recover import failed_blob
 from rerail.core.state import State
 from rerail.core.tools import ToolSpec
 from rerail.core.track import Track
-from rerail.core.values import pack, unpack
+from rerail.core.values import INLINE, pack, unpack
 from rerail.core.views import attempts_of, question_table
-from rerail.engine.outputs import INLINE, Gone
+from rerail.engine.outputs import Gone
 from rerail.i18n import tell
 from rerail.mind import judge, reflect, repair, replan
 from rerail.ports import Answer, Question, Sample

@@ -25,13 +25,13 @@ from rerail.core.refs import MissingPath, Template, compile_args, resolve
 from rerail.core.state import State
 from rerail.core.tools import ToolSpec
 from rerail.core.track import Track, signature
-from rerail.core.values import pack, unpack
+from rerail.core.values import INLINE, pack, unpack
 from rerail.engine.arguments import Before, InputsNotLoaded, Lookup, check_holes, kept_args, path_missing, with_args
 from rerail.engine.failures import from_code
 from rerail.engine.files import declared
 from rerail.engine.lease_term import LeaseTerm
 from rerail.engine.looks import Patience
-from rerail.engine.outputs import INLINE, Contents
+from rerail.engine.outputs import Contents
 from rerail.engine.perform import Launch, Performer
 from rerail.i18n import one_by_one
 from rerail.ports import Clock, Tool

@@ -8,14 +8,16 @@ import logging
 import secrets
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
+from rerail.core import command as cmd
 from rerail.core import commands
 from rerail.core import events as ev
 from rerail.core.assumed import acts, assumed, said
+from rerail.core.command import Command, storable
 from rerail.core.commands import Preview
 from rerail.core.decide import Call, decide
 from rerail.core.memory import preferred
@@ -26,17 +28,14 @@ from rerail.core.state import State
 from rerail.core.track import RunStatus
 from rerail.core.views import RunResult
 from rerail.engine.family import follow_up_id
-from rerail.engine.foreseeing import Foreseer, refuse_without_plan
+from rerail.engine.foreseeing import Aim, Foreseer, refuse_without_plan
 from rerail.engine.keeping import (
     Snapshot,
     backed_up,
     cleared,
-    damage_above,
-    damage_of,
     discard,
     drafted,
     left_behind,
-    to_back_up,
 )
 from rerail.engine.loop import Ended, Host, RunLoop
 from rerail.engine.notices import Notices
@@ -44,10 +43,10 @@ from rerail.engine.owner import RENEW_EVERY, is_arriving
 from rerail.engine.pace import Pace
 from rerail.engine.planning import Planned, planned_for
 from rerail.engine.reading import AT_REST, FORGOTTEN, Live, store_errors
+from rerail.engine.refusals import encode_answer, raise_answer, refusals
 from rerail.engine.taking import reaching, unheard
-from rerail.engine.today import Today, fingerprints, pretend_mended, server_faults, without_servers
+from rerail.engine.today import Today, fingerprints, server_faults, without_servers
 from rerail.engine.unsaid import refuse_secret, secrets_in
-from rerail.engine.wishes import Wish, encode_answer, raise_answer, refusals, storable
 from rerail.errors import PlanError, Refused, RerailError, StoreError
 from rerail.i18n import as_text, tell
 from rerail.ports import Conflict, Head, Lease, Unavailable, Unusable
@@ -56,21 +55,11 @@ INBOX_EVERY = 0.2
 ANSWER_WITHIN = 30.0
 WITHDRAWN = b'{"withdrawn":true}'
 MOST_WAITING = 10_000  # runs that are found in one go
-CALLS_NOTHING = frozenset({"cancel", "pause", "notified"})  # actions that may be done whoever else is at work
+CALLS_NOTHING = (cmd.Cancel, cmd.Pause, cmd.Notified)  # commands that may be done whatever other process is at work
 MAX_RUN_ID = 160  # bytes: it names a folder, and what follows it has a longer one
 
 
 LOG = logging.getLogger("rerail")
-
-
-@dataclass(frozen=True, slots=True)
-class Aim:
-    """What a retry is about: the run as it was seen, the one that it follows, and what was asked for."""
-
-    head: Head
-    state: State
-    above: State | None
-    asked: dict[str, Any]
 
 
 class Engine(Foreseer):
@@ -160,9 +149,9 @@ class Engine(Foreseer):
             if live.loop.ended:
                 return  # whoever asked will see that nobody drives the run, and apply the action
             try:
-                wish = msgspec.json.decode(data, type=Wish)
-                if not live.loop.state.has_granted(wish.key, number):  # else only its answer was lost
-                    await live.loop.wish(msgspec.structs.replace(wish, number=number))
+                command: Command = msgspec.json.decode(data, type=Command)
+                if not live.loop.state.has_granted(command.key, number):  # else only its answer was lost
+                    await live.loop.command(msgspec.structs.replace(command, number=number))
             except Ended:
                 return
             except RerailError as error:
@@ -357,10 +346,10 @@ class Engine(Foreseer):
     async def _note_down(self, state: State, told: list[ev.Notified]) -> None:
         """Write down what came of a notice, through whoever has the run by now (T7, T10)."""
         run = state.run
-        wish = Wish("notified", value=msgspec.to_builtins(told, enc_hook=as_text))
+        command = cmd.Notified(value=told)
         for _ in range(5):
             if run in self._live or self._driven_elsewhere(await self.head(run)):
-                if await self._handed_over(run, wish):
+                if await self._handed_over(run, command):
                     return
                 continue
             self._noting.add(run)
@@ -394,19 +383,44 @@ class Engine(Foreseer):
 
     # -- Acting ---------------------------------------------------------------------------------------------------
 
+    async def do(self, run: str, command: Command, *, dry_run: bool = False) -> tuple[str, Preview | None]:
+        """Do what a command says; the run that it is done to, and what it leads to if that is asked or known.
+
+        With `dry_run` nothing is done. The methods below say the same in words.
+        """
+        command = msgspec.structs.replace(command, by=command.by or self._by)
+        if isinstance(command, cmd.Retry):
+            return await self._retry(run, command, dry_run=dry_run)
+        if isinstance(command, cmd.Resume):
+            return await self._resume(run, command), None
+        run = await self.find(run)
+        return run, await self._do(run, command, dry_run=dry_run)
+
+    async def _do(self, run: str, command: Command, *, dry_run: bool = False) -> Preview | None:
+        if isinstance(command, cmd.Confirm | cmd.Refuse):
+            await self._refuse_superseded(run)
+        if isinstance(command, cmd.Confirm) and not command.ahead:
+            return await self._confirm(run, command, dry_run=dry_run)
+        if isinstance(command, cmd.Confirm) and command.edit:
+            raise Refused(tell("refuse.run.ahead_edits"), "USAGE")
+        if isinstance(command, cmd.Resolve) and command.outcome == "succeeded":
+            files = await self._files_of(run, command.step, dry_run=dry_run)
+            command = msgspec.structs.replace(command, files=files)
+        return await self._act(run, command, dry_run=dry_run)
+
     async def pause(self, run: str, *, by: str | None = None) -> None:
-        """Start nothing more until somebody resumes the run."""
-        await self._act(run, Wish("pause", by or self._by))
+        """Start nothing more until the run is resumed."""
+        await self.do(run, cmd.Pause(by=by or ""))
 
     async def cancel(self, run: str, *, by: str | None = None, reason: str = "") -> None:
         """End the run: calls under way are cancelled, nothing more starts."""
-        await self._act(run, Wish("cancel", by or self._by, reason=reason))
+        await self.do(run, cmd.Cancel(by=by or "", reason=reason))
 
     async def skip(
         self, run: str, step: str, *, by: str | None = None, reason: str = "", dry_run: bool = False
     ) -> Preview | None:
         """Do without a step; with `dry_run`, as for the actions below, only tell what that would lead to."""
-        return await self._act(run, Wish("skip", by or self._by, step, reason=reason), dry_run=dry_run)
+        return (await self.do(run, cmd.Skip(by=by or "", step=step, reason=reason), dry_run=dry_run))[1]
 
     async def confirm(
         self,
@@ -427,24 +441,29 @@ class Engine(Foreseer):
         is that of the call which the person saw: if the gate shows another one by now, nothing is agreed to. ``ahead``
         agrees to the plan's own call before its arguments are known.
         """
-        wish = Wish("refuse" if refuse else "confirm", by or self._by, step, ahead=ahead, args=dict(args or {}))
-        run = await self.find(run)
-        await self._refuse_superseded(run)
-        if refuse or ahead:
-            if edit or (args and refuse):
-                key = "refuse.run.ahead_edits" if ahead else "cli.confirm.edit_or_refuse"
-                raise Refused(tell(key), "USAGE")
-            return await self._act(run, wish, dry_run=dry_run)
+        if refuse:
+            if edit or args:
+                raise Refused(tell("cli.confirm.edit_or_refuse"), "USAGE")
+            return (await self.do(run, cmd.Refuse(by=by or "", step=step), dry_run=dry_run))[1]
+        command = cmd.Confirm(
+            by=by or "", step=step, digest=digest or "", ahead=ahead, args=dict(args or {}), edit=dict(edit or {})
+        )
+        return (await self.do(run, command, dry_run=dry_run))[1]
+
+    async def _confirm(self, run: str, command: cmd.Confirm, *, dry_run: bool) -> Preview | None:
+        """Agree to the call that is shown, with the files that the person edited in their place."""
         state = await self.state(run) if dry_run else await self._with_gates_shown(run)
         with refusals():
-            gate = commands.gate(state, step)
+            gate = commands.gate(state, command.step)
             shown = commands.shown_call(state, gate)
-        wish = msgspec.structs.replace(wish, step=gate.id, digest=digest or shown.digest)
-        if args and shown.args is None:
-            wish = msgspec.structs.replace(wish, value=await self._kept(run, gate, shown.args_blob))
-        async with drafted(self._host, state, gate, edit or {}, dry_run=dry_run) as files:
+        kept = await self._kept(run, gate, shown.args_blob) if command.args and shown.args is None else None
+        edit = command.edit
+        command = msgspec.structs.replace(
+            command, step=gate.id, digest=command.digest or shown.digest, value=kept, edit={}
+        )
+        async with drafted(self._host, state, gate, edit, dry_run=dry_run) as files:
             # The owner puts them in their place, once it is on record that they are what was agreed to.
-            return await self._act(run, msgspec.structs.replace(wish, files=files), dry_run=dry_run)
+            return await self._act(run, msgspec.structs.replace(command, files=files), dry_run=dry_run)
 
     async def _with_gates_shown(self, run: str) -> State:
         """A run whose gates show their calls; one that nobody drives goes on to there first."""
@@ -487,14 +506,15 @@ class Engine(Foreseer):
         if len(chosen) != 1:
             raise Refused(tell("refuse.run.resolve_how"), "STEP_NOT_WAITING")
         value = succeeded if succeeded is not ... else None
-        files = await self._files_of(run, step, dry_run=dry_run) if chosen[0] == "succeeded" else ()
-        wish = Wish("resolve", by or self._by, step, outcome=chosen[0], value=value, files=files)
-        return await self._act(run, wish, dry_run=dry_run)
+        outcome: Any = chosen[0]
+        return (await self.do(run, cmd.Resolve(by=by or "", step=step, outcome=outcome, value=value), dry_run=dry_run))[
+            1
+        ]
 
     async def add(self, run: str, steps: Sequence[Any], *, by: str | None = None) -> None:
         """Add steps to a live run; a bad change is refused and the old plan stays."""
         plain = tuple(msgspec.to_builtins(step) if isinstance(step, Step) else step for step in steps)
-        await self._act(run, Wish("add", by or self._by, steps=plain))
+        await self.do(run, cmd.Add(by=by or "", steps=plain))
 
     async def repair(
         self, run: str, step: str, *, by: str | None = None, dry_run: bool = False, **changes: Any
@@ -503,29 +523,28 @@ class Engine(Foreseer):
 
         Arguments are given one by one and the others stay; `remove` names those to do without.
         """
-        return await self._act(run, Wish("repair", by or self._by, step, value=changes), dry_run=dry_run)
+        return (await self.do(run, cmd.Repair(by=by or "", step=step, more=changes), dry_run=dry_run))[1]
 
-    async def _act(self, run: str, wish: Wish, *, dry_run: bool = False) -> Preview | None:
-        """Bring a wish to the run's owner; with no living owner, apply it here (T7)."""
-        run = await self.find(run)
+    async def _act(self, run: str, command: Command, *, dry_run: bool = False) -> Preview | None:
+        """Bring a command to the run's owner; with no living owner, apply it here (T7)."""
         with refusals():
-            wish = storable(wish)
-        refuse_secret(wish, self._host.performer.scrub)
-        if self.lends_only and wish.action in ("add", "repair"):
-            await self._refuse_foreign(run, wish)
+            command = storable(command)
+        refuse_secret(command, self._host.performer.scrub)
+        if self.lends_only and isinstance(command, cmd.Add | cmd.Repair):
+            await self._refuse_foreign(run, command)
         if dry_run:
-            return await self._outlook(run, wish)
+            return await self._preview(run, command)
         for _ in range(5):  # the owner may let go while we knock
-            if await self._handed_over(run, wish):
+            if await self._handed_over(run, command):
                 return None
         raise StoreError(tell("refuse.run.changes_hands", run=run))
 
-    async def _handed_over(self, run: str, wish: Wish) -> bool:
-        """Whether the wish was granted, by whoever has the run now; False if that one let go meanwhile."""
+    async def _handed_over(self, run: str, command: Command) -> bool:
+        """Whether the run's owner took the command; False if it let go of the run meanwhile."""
         live = self._live.get(run)
         if live is not None:
             try:
-                await live.loop.wish(wish)
+                await live.loop.command(command)
             except Ended:
                 await asyncio.wait([live.task])
                 return False
@@ -534,27 +553,27 @@ class Engine(Foreseer):
         if is_arriving(head):
             raise self._is_live(head, "")
         if self._driven_elsewhere(head):
-            return await self._post(run, wish)
-        if wish.action not in CALLS_NOTHING:
+            return await self._post(run, command)
+        if not isinstance(command, CALLS_NOTHING):
             await self._kin_settled(run)
         try:
             loop = await self._take(run)
         except Refused as refused:
             await self._found_alive(run, refused)
             return False
-        await self._apply(run, loop, wish)
+        await self._apply(run, loop, command)
         return True
 
-    async def _apply(self, run: str, loop: RunLoop, wish: Wish) -> None:
-        """Grant a wish on a run that nobody drove, and drive it on if its tools are here."""
+    async def _apply(self, run: str, loop: RunLoop, command: Command) -> None:
+        """Apply a command to a run without an owner, and drive it on if its tools are here."""
         try:
             refuse_without_plan(loop.state)
-            if wish.action not in CALLS_NOTHING:
+            if not isinstance(command, CALLS_NOTHING):
                 await self._refuse_kin(run, outlived=True)
             await cleared(self._host, loop.state)  # whoever was to do it may have been killed before
             loop.note(*self._today.mending(loop.state, self._by, loop.predecessor))
             with refusals():
-                loop.apply(wish)
+                loop.apply(command)
             await loop.commit()  # what was granted is there, whatever dies next
             if self._today.can_drive(loop.state):
                 self._drive(run, loop, await self._above(loop.state))
@@ -566,11 +585,13 @@ class Engine(Foreseer):
             raise
         await self._let_go(loop.lease)
 
-    async def _post(self, run: str, wish: Wish) -> bool:
-        """Leave a wish in the inbox of a run that another process drives; False if that one let go of the run."""
+    async def _post(self, run: str, command: Command) -> bool:
+        """Leave a command in the inbox of a run that another process drives; False if that one let go of the run."""
         store, key = self._host.store, secrets.token_hex(8)
         with store_errors():
-            number = await store.post(run, msgspec.json.encode(msgspec.structs.replace(wish, key=key)))
+            number = await store.post(
+                run, msgspec.json.encode(msgspec.structs.replace(command, key=key), enc_hook=as_text)
+            )
             waited = 0.0
             while (answer := await store.answered(run, number)) is None:
                 gone = not self._driven_elsewhere(await self.head(run))
@@ -624,19 +645,27 @@ class Engine(Foreseer):
 
         ``take_over`` takes the run away from a process that is stopped or has fallen silent; see `begin_resume`.
         """
+        command = cmd.Retry(
+            by=by or "", steps=tuple(steps or ()), stage=stage, clean=clean, force=force, take_over=take_over
+        )
+        return await self.do(run, command, dry_run=dry_run)
+
+    async def _retry(self, run: str, command: cmd.Retry, *, dry_run: bool) -> tuple[str, Preview | None]:
         run = await self.find(run)
-        if not dry_run and not (steps or stage or clean or force) and (started := await self._late_follow_up(run)):
+        steps, take_over, who = list(command.steps) or None, command.take_over, command.by
+        narrowed = steps or command.stage or command.clean or command.force
+        if not dry_run and not narrowed and (started := await self._late_follow_up(run)):
             return started, None
-        run = await self._retry_target(run, steps, stage)
+        run = await self._retry_target(run, steps, command.stage)
         await self._refuse_superseded(run)
-        who, head = by or self._by, await self.head(run)
-        asked: dict[str, Any] = {"steps": steps, "stage": stage, "clean": clean, "force": force}
+        head = await self.head(run)
         if run in self._live or self._driven_elsewhere(head, take_over=take_over):
-            return run, await self._retry_live(run, head, asked, dry_run=dry_run, by=who)
+            return run, await self._retry_live(run, head, command, dry_run=dry_run)
+        asked = {"steps": steps, "stage": command.stage, "clean": command.clean, "force": command.force}
         # All that takes its time comes before the run is taken: whoever holds one is either driving it or about to go.
         aim = await self._aimed(run, asked, take_over=take_over)
         again = await self._effects_below(aim.state)
-        if dry_run or clean:
+        if dry_run or command.clean:
             preview = await self._pretended(aim, who)
         if not dry_run:
             try:
@@ -644,35 +673,12 @@ class Engine(Foreseer):
             except Refused as refused:
                 if steps and refused.code == "RUN_LIVE":
                     head = await self._found_alive(run, refused)
-                    return run, await self._retry_live(run, head, asked, dry_run=False, by=who)
+                    return run, await self._retry_live(run, head, command, dry_run=False)
                 if refused.code != "NOTHING_TO_RETRY" or aim.state.rest is not None or aim.state.waiting:
                     raise
                 # Every step is done, and whoever was to say so died before: there is only that left to do.
-                return await self.begin_resume(aim.state.run, take_over=take_over, by=by), None
+                return await self.begin_resume(aim.state.run, take_over=take_over, by=who), None
         return aim.state.run, replace(preview, once=(*preview.once, *again))
-
-    async def _aimed(self, run: str, asked: dict[str, Any], *, take_over: bool) -> Aim:
-        """What a retry is about: the run, or the one that it follows if that is spoilt, and what cannot be kept."""
-        clean, state = asked.get("clean", False), await self.state(run)
-        refuse_without_plan(state)
-        await self._refuse_below(run)
-        above = await self._above(state)
-        if above is not None and not clean and await damage_above(self._host, state, above):
-            # What it follows is spoilt: that is made again first, and then this is started anew (T3, T6).
-            return await self._aimed(above.run, {"mending": True, "force": asked["force"]}, take_over=take_over)
-        if self._driven_elsewhere(head := await self.head(run), take_over=take_over):
-            raise self._is_live(head, tell("hint.run.run_live", run=run))  # somebody took it while we looked
-        damage = [] if clean else await damage_of(self._host, state)
-        return Aim(head, state, above, {**asked, "damage": damage})
-
-    async def _pretended(self, aim: Aim, who: str) -> Preview:
-        """What a retry would do, found out on a state of its own."""
-        state = await self.state(aim.state.run)
-        pretend_mended(state)
-        preview = self._foreseen(state, who, aim.asked)
-        if not self.looks_only:
-            self._need_tools(state, preview)
-        return replace(preview, backs_up=await to_back_up(self._host, state)) if aim.asked.get("clean") else preview
 
     async def _set_going(self, aim: Aim, who: str, *, take_over: bool) -> Preview:
         """Keep what has to be kept, take the run, write the retry down, and let it go on."""
@@ -711,22 +717,14 @@ class Engine(Foreseer):
             raise
         return loop, preview
 
-    def _foreseen(self, state: State, who: str, asked: Mapping[str, Any]) -> Preview:
-        """What a retry would do to a run."""
-        with refusals():
-            return commands.retry(state, who, **asked, **self._today.changes(state))
-
-    async def _retry_live(
-        self, run: str, head: Head, asked: Mapping[str, Any], *, dry_run: bool, by: str
-    ) -> Preview | None:
-        steps, force = asked["steps"], asked["force"]
-        if not steps or asked["clean"] or asked["stage"] is not None:  # to start over takes the whole run
+    async def _retry_live(self, run: str, head: Head, command: cmd.Retry, *, dry_run: bool) -> Preview | None:
+        if not command.steps or command.clean or command.stage is not None:  # to start over takes the whole run
             raise self._is_live(head, tell("hint.run.driven_by", run=run))
         if dry_run:
             state = await self.state(run)
             with refusals():
-                return commands.retry(state, by, steps=steps, force=force)
-        await self._act(run, Wish("retry", by, steps=tuple(steps), force=force))
+                return commands.retry(state, command.by, steps=command.steps, force=command.force)
+        await self._act(run, command)
         return None
 
     async def _late_follow_up(self, run: str) -> str | None:
@@ -752,19 +750,22 @@ class Engine(Foreseer):
         ``take_over`` takes it away from a living process of this machine that is stopped, or has not been heard of for
         long: that one can write nothing any more, and makes no further call. One that is at work keeps its run.
         """
+        return (await self.do(run, cmd.Resume(by=by or "", take_over=take_over)))[0]
+
+    async def _resume(self, run: str, command: cmd.Resume) -> str:
         run = await self.find(run)
         await self._refuse_superseded(run)
         head = await self.head(run)
-        if run in self._live or self._driven_elsewhere(head, take_over=take_over):
-            return await self._resume_live(run, head, by or self._by)
+        if run in self._live or self._driven_elsewhere(head, take_over=command.take_over):
+            return await self._resume_live(run, head, command)
         try:
-            loop = await self._take_alone(run, head, take_over=take_over)
+            loop = await self._take_alone(run, head, take_over=command.take_over)
         except Refused as refused:
-            return await self._resume_live(run, await self._found_alive(run, refused), by or self._by)
+            return await self._resume_live(run, await self._found_alive(run, refused), command)
         try:
             self._refuse_resume(loop.state)
             self._need_tools(loop.state)
-            loop.note(*self._today.mending(loop.state, by or self._by, loop.predecessor, resumed=True))
+            loop.note(*self._today.mending(loop.state, command.by, loop.predecessor, resumed=True))
             await loop.commit()
             await cleared(self._host, loop.state)  # whoever was to do it may have been killed before
             above = await self._above(loop.state)
@@ -774,11 +775,11 @@ class Engine(Foreseer):
         self._drive(run, loop, above)
         return run
 
-    async def _resume_live(self, run: str, head: Head, by: str) -> str:
+    async def _resume_live(self, run: str, head: Head, command: cmd.Resume) -> str:
         """Let a run go on that its owner keeps paused, with calls still under way."""
         if not (await self.state(run)).paused:
             raise self._is_live(head, tell("hint.run.run_live", run=run))
-        await self._act(run, Wish("resume", by))
+        await self._act(run, command)
         return run
 
     # -- Runs that wait for somebody --------------------------------------------------------------------------------
@@ -863,9 +864,6 @@ class Engine(Foreseer):
                 commands.refuse_doubt(state)
 
     # -- What a run needs -----------------------------------------------------------------------------------------
-
-    def _need_tools(self, state: State, preview: Preview | None = None) -> None:
-        self._today.need_tools(state, {row["step"] for row in preview.rerun} if preview is not None else ())
 
 
 def _usable_id(run: str) -> str:

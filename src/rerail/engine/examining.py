@@ -24,7 +24,7 @@ from rerail.core.values import digest
 from rerail.engine.owner import as_driven, is_arriving, is_dead, this_process
 from rerail.engine.pruning import ALL
 from rerail.engine.reading import AT_REST, FORGOTTEN
-from rerail.engine.wishes import encode_answer
+from rerail.engine.refusals import encode_answer
 from rerail.errors import Refused
 from rerail.i18n import tell, words_of
 from rerail.ports import Flaw, Head, Store, Taken, Unusable

@@ -11,7 +11,7 @@ from rerail.core.classify import Evidence, classify
 from rerail.core.codes import Category, category_of
 from rerail.core.events import Error
 from rerail.core.outcome import NEVER_SENT, Certainty, Errors, as_declared, certainty_of, status_of
-from rerail.core.values import NotJson, pack, plain_text, unpack
+from rerail.core.values import NotJson, pack, unpack
 from rerail.errors import NotDone
 from rerail.i18n import Told, clipped, say, tell, words_of
 
@@ -87,7 +87,8 @@ def _storable(error: Error) -> Error:
 
 
 def _text(words: str) -> str:
-    return plain_text(words, len(words))
+    plain = words.encode("utf-8", "replace").decode()
+    return words if plain == words else plain  # a sentence of the catalogue stays one
 
 
 def from_returned(output: Mapping[str, Any], patterns: Patterns) -> Failure:
@@ -125,7 +126,7 @@ def says_failed(output: Any) -> bool:
     if output.get("isError") is True:
         return True
     success = output.get("success", True)
-    return success is False or (success == 0 and isinstance(success, int))
+    return success is False or (success == 0 and isinstance(success, int | float))
 
 
 def _content(output: Mapping[str, Any]) -> str:

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import msgspec
 
 from rerail.core import commands
+from rerail.core.command import Command
 from rerail.core.state import State
 from rerail.core.track import RunStatus
 from rerail.engine.keeping import old_drafts, sweep
@@ -25,7 +26,6 @@ from rerail.engine.loop import RunLoop
 from rerail.engine.owner import is_silent
 from rerail.engine.reading import AT_REST, Heads, RunRows, store_errors
 from rerail.engine.taking import LETTING_GO, Taker, reaching
-from rerail.engine.wishes import Wish
 from rerail.errors import Refused
 from rerail.i18n import tell
 from rerail.ports import Head
@@ -69,7 +69,7 @@ class Family(Taker):
                 asked = [data for _, data in await self._host.store.inbox(run)]
             for data in asked:
                 with contextlib.suppress(msgspec.MsgspecError):
-                    named.update(file.draft for file in msgspec.json.decode(data, type=Wish).files)
+                    named.update(file.draft for file in msgspec.json.decode(data, type=Command).files)
         return named
 
     async def _sweep_drafts(self, state: State) -> None:

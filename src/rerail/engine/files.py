@@ -38,17 +38,8 @@ from rerail.workspace import (
 )
 
 NO_DRAFTS: Mapping[str, FileMade] = {}
-MEDIA = {
-    ".json": "application/json", ".yaml": "application/yaml", ".yml": "application/yaml", ".txt": "text/plain",
-    ".md": "text/markdown", ".csv": "text/csv", ".html": "text/html",
-}  # fmt: skip
 MAX_PARSED = 64 * 1024 * 1024  # bytes of a file that is read as data
 MAX_NODES = 1_000_000  # values of a YAML file that has aliases, each counted as often as it is named
-
-
-def media_of(path: str) -> str:
-    """The media type of a file, as far as its name tells."""
-    return MEDIA.get(Path(path).suffix.lower(), "application/octet-stream")
 
 
 def unmet(check: Check | Produced, output: Any) -> list[str]:

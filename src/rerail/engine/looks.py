@@ -70,7 +70,6 @@ class Sight:
     reason: str = ""
     looks: int = 1
     waited: float = 0.0
-    disbelieved: bool = False  # it was not there, and its absence is never believed
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +101,7 @@ class Looker:
             await asyncio.sleep(max(min(delay, left), SHORTEST_DELAY))
             delay = min(delay * 2, LONGEST_DELAY)
         if absent and not patience.believed:
-            sight = Sight(Saw.UNKNOWN, reason=tell("reason.verify_never"), disbelieved=True)
+            sight = Sight(Saw.DISBELIEVED, reason=tell("reason.verify_never"))
         elif sight.reason == "not_yet":
             sight = Sight(Saw.UNKNOWN, reason=tell("reason.verify_not_yet"))
         return replace(sight, looks=looks, waited=round(waited, 3))

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 from rerail.core import events as ev
 from rerail.core.codec import decode, encode
+from rerail.core.command import Command, handle
 from rerail.core.commands import Faulty, FileDamage, Refusal
 from rerail.core.decide import Action, Ask, Call, Look, Note, Show, decide, gated_call
 from rerail.core.events import Event, Record
@@ -44,8 +45,8 @@ from rerail.engine.limits import Limits, wanted
 from rerail.engine.outputs import Contents, Gone
 from rerail.engine.pace import EXECUTOR, REFLECTOR, Pace
 from rerail.engine.perform import GRACE, Launch, Outcome, Performer
+from rerail.engine.refusals import error_for
 from rerail.engine.unswept import MANY, unswept
-from rerail.engine.wishes import Wish, error_for, grant
 from rerail.errors import RerailError, StoreError
 from rerail.i18n import clipped, tell, words_of
 from rerail.mind.questions import consulted
@@ -113,7 +114,7 @@ class Predecessor(StrEnum):
 
 
 class Ended(StoreError):
-    """The loop ended before it could take a wish; somebody else has to."""
+    """The loop ended before it could take a command; the next owner has to."""
 
 
 class RunLoop:
@@ -137,8 +138,8 @@ class RunLoop:
         self._status = ""
         self._wake = asyncio.Event()
         self._outcomes: deque[Outcome | Answered] = deque()
-        self._wishes: deque[tuple[Wish, asyncio.Future[None]]] = deque()
-        self._granted: list[tuple[asyncio.Future[None], RerailError | None]] = []
+        self._commands: deque[tuple[Command, asyncio.Future[None]]] = deque()
+        self._answers: list[tuple[asyncio.Future[None], RerailError | None]] = []
         self._launched: dict[str, Launch] = {}
         self._tasks: dict[tuple[str, str, int], asyncio.Task[None]] = {}
         self._ledgers: dict[tuple[str, str, int], Ledger] = {}  # of the questions under way
@@ -166,20 +167,20 @@ class RunLoop:
             for event in events:
                 self._record(event, now)
 
-    async def wish(self, wish: Wish) -> None:
-        """Put a person's wish before the loop; returns once it is durable, raises if it is refused."""
+    async def command(self, command: Command) -> None:
+        """Put a command before the loop; returns once it is durable, raises if it is refused."""
         if self.ended:
             raise Ended(tell("refuse.run.not_driven", run=self.state.run))
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._wishes.append((wish, future))
+        self._commands.append((command, future))
         self._wake.set()
         await future
 
-    def apply(self, wish: Wish) -> None:
-        """Grant a wish before the loop starts; `Refusal` or `Faulty` if the state does not allow it."""
-        granted = grant(self.state, self.specs, wish)
-        self.calls.blobs.update(granted.blobs)
-        self.note(*granted.events)
+    def apply(self, command: Command) -> None:
+        """Apply a command before the loop starts; `Refusal` or `Faulty` if the state does not allow it."""
+        handled = handle(self.state, self.specs, command)
+        self.calls.blobs.update(handled.blobs)
+        self.note(*handled.events)
 
     @property
     def workspace(self) -> Path:
@@ -253,9 +254,9 @@ class RunLoop:
                         self.host.performer.launch(launch, self._deliver)
                 if self._check_launched:
                     self._cancel_unwanted()
-                if (self.state.rest is not None or self.state.waiting) and not self._wishes:
+                if (self.state.rest is not None or self.state.waiting) and not self._commands:
                     return
-                if not self._outcomes and not self._wishes:
+                if not self._outcomes and not self._commands:
                     await self._sleep()
                 if self.pace is not None:
                     await self._after_calls(self.pace)
@@ -271,7 +272,7 @@ class RunLoop:
                 task.cancel()  # the next owner looks; it may take as long as a call does
         if not self._launched and not self._tasks:
             return True
-        if not self._outcomes and not self._wishes:
+        if not self._outcomes and not self._commands:
             await self._sleep()
         return False
 
@@ -297,10 +298,10 @@ class RunLoop:
                 launch.ctx.cancelled.set()
             if launch.task is not None:
                 launch.task.cancel()
-        for _, future in self._wishes:
+        for _, future in self._commands:
             if not future.done():
                 future.set_exception(Ended(tell("refuse.run.stopped_before")))
-        self._settle_wishes(StoreError(tell("refuse.run.action_not_recorded")))
+        self._settle_commands(StoreError(tell("refuse.run.action_not_recorded")))
 
     async def drained(self) -> None:
         """Wait, a little, until cancelled calls are really over."""
@@ -342,8 +343,8 @@ class RunLoop:
                 break
             await self._wake.wait()
             self._wake.clear()
-            if self._wishes:
-                self._obey()
+            if self._commands:
+                self._apply_commands()
                 await self._commit()
                 if self._check_launched:
                     self._cancel_unwanted()
@@ -355,7 +356,7 @@ class RunLoop:
     async def _take_in(self) -> None:
         """Write down what happened and what people want."""
         self._absorb()
-        self._obey()
+        self._apply_commands()
         if self._made:  # on record first, then in place, and only then whatever follows
             await self._commit()
             await place(self.host.clock, self.state, self.workspace, self._made, just_made=True)
@@ -407,23 +408,23 @@ class RunLoop:
             self.host.limits.give_back(launch.counts)
             launch.counts = None
 
-    def _obey(self) -> None:
-        while self._wishes:
-            wish, future = self._wishes.popleft()
+    def _apply_commands(self) -> None:
+        while self._commands:
+            command, future = self._commands.popleft()
             try:
-                granted = grant(self.state, self.specs, wish)
+                handled = handle(self.state, self.specs, command)
             except Refusal as refusal:
-                self._granted.append((future, error_for(refusal)))
+                self._answers.append((future, error_for(refusal)))
                 continue
             except Faulty as faulty:
                 said = tuple(clipped(fault.told, 1000) for fault in faulty.faults[:MAX_FAULTS])
-                self._record(ev.PlanRejected(wish.by, said, wish.action), self.host.clock.now())
-                self._granted.append((future, error_for(faulty)))
+                self._record(ev.PlanRejected(command.by, said, command.action), self.host.clock.now())
+                self._answers.append((future, error_for(faulty)))
                 continue
-            self.calls.blobs.update(granted.blobs)
-            self.note(*granted.events)
-            self._to_place([file.path for file in wish.files])
-            self._granted.append((future, None))
+            self.calls.blobs.update(handled.blobs)
+            self.note(*handled.events)
+            self._to_place([file.path for file in command.files])
+            self._answers.append((future, None))
             self._check_launched = True
 
     def _advance(self) -> list[Launch]:
@@ -490,8 +491,8 @@ class RunLoop:
                 seen, self._unseen = self._unseen, []
                 for record in seen:
                     self.host.observe(record)
-        if self._granted:
-            self._settle_wishes(None)
+        if self._answers:
+            self._settle_commands(None)
 
     async def _append(self, batch: Batch) -> None:
         asked = self.term.asked()
@@ -535,18 +536,18 @@ class RunLoop:
                 await asyncio.sleep(min(delay, max(0.0, deadline - now)))
                 delay = min(delay * 2, 2.0)
 
-    def _settle_wishes(self, problem: RerailError | None) -> None:
-        for future, refusal in self._granted:
+    def _settle_commands(self, problem: RerailError | None) -> None:
+        for future, refusal in self._answers:
             if future.done():
                 continue
             if problem is not None or refusal is not None:
                 future.set_exception(problem or refusal or StoreError(tell("refuse.run.not_recorded")))
             else:
                 future.set_result(None)
-        self._granted = []
+        self._answers = []
 
     async def _sleep(self) -> None:
-        """Wait for an outcome, a wish, or the end of a backoff."""
+        """Wait for an outcome, a command, or the end of a backoff."""
         timer, due = None, self.state.next_timer()
         if due is not None and not self.state.paused:
             seconds = due - self.host.clock.now()

@@ -14,8 +14,6 @@ from rerail.core.values import digest, unpack
 from rerail.i18n import tell
 from rerail.ports import Store
 
-INLINE = 1024  # bytes of JSON that still travel in the event itself
-
 
 class Gone(LookupError):
     """A content that expired, or no longer matches its digest."""

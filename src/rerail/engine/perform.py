@@ -21,19 +21,19 @@ import msgspec
 from rerail.core import events as ev
 from rerail.core.codes import NO_ANSWER, Category
 from rerail.core.events import Error, Event
-from rerail.core.outcome import Certainty, Saw, as_declared
+from rerail.core.outcome import Case, Certainty, Follows, Saw, as_declared, follows
+from rerail.core.pipeline import media_of
 from rerail.core.plan import Effect, Produced, Step, Trust
 from rerail.core.reserve import FREE, Need
 from rerail.core.scrub import Scrub
 from rerail.core.suspect import suspect
 from rerail.core.tools import Runs, ToolSpec
 from rerail.core.upstream import singled
-from rerail.core.values import NotJson, Packed, pack, unpack
+from rerail.core.values import INLINE, NotJson, Packed, pack, unpack
 from rerail.engine.failures import Failure, Patterns, from_code, from_exception, from_returned, says_failed
-from rerail.engine.files import Seen, look, media_of, unmet, written_to
+from rerail.engine.files import Seen, look, unmet, written_to
 from rerail.engine.lease_term import LeaseTerm
 from rerail.engine.looks import LOOK_TIMEOUT, NOT_KNOWN, Looker, Patience, Sight
-from rerail.engine.outputs import INLINE
 from rerail.errors import NotDone, RerailError, ToolError
 from rerail.i18n import about, clipped, one_by_one, say, tell
 from rerail.mind import words
@@ -399,13 +399,13 @@ class Performer:
         sight = await self.looks.look(launch, output, launch.patience)
         if sight.saw is Saw.THERE and output is None and sight.output is not NOT_KNOWN:
             output, packed = self._supplied(launch, sight)
+        if follows(Case(launch.effect, Certainty.DONE, sight.saw)) is Follows.SUCCEED:
+            return self._succeeded(launch, output, packed, unverified=sight.saw is Saw.UNKNOWN, sight=sight)
         if sight.saw is Saw.ABSENT:
             return self._failed(launch, Failure(from_code("VERIFY_FAILED"), Certainty.DONE), sight=sight)
-        if sight.saw is Saw.PARTIAL or sight.disbelieved:
-            text = "VERIFY_PARTIAL" if sight.saw is Saw.PARTIAL else "VERIFY_DISBELIEVED"
-            error = from_code("VERIFY_FAILED", text, what=sight.reason)
-            return self._failed(launch, Failure(error, Certainty.LOST), sight=sight)
-        return self._succeeded(launch, output, packed, unverified=sight.saw is Saw.UNKNOWN, sight=sight)
+        text = "VERIFY_PARTIAL" if sight.saw is Saw.PARTIAL else "VERIFY_DISBELIEVED"
+        error = from_code("VERIFY_FAILED", text, what=sight.reason)
+        return self._failed(launch, Failure(error, Certainty.LOST), sight=sight)
 
     def _supplied(self, launch: Launch, sight: Sight) -> tuple[Any, Packed]:
         """The output that a look brought; null if there is none, or if it does not pass the step's own checks (V6)."""
@@ -507,7 +507,8 @@ class Performer:
             if isinstance(failed, ev.StepFailed):
                 sight, reason = Sight(Saw.UNKNOWN), failed.error.told
         if sight.saw is not Saw.THERE:
-            event = ev.StepVerified(step, attempt, str(sight.saw), reason=reason, looks=looks, waited=waited)
+            saw = Saw.UNKNOWN if sight.saw is Saw.DISBELIEVED else sight.saw
+            event = ev.StepVerified(step, attempt, str(saw), reason=reason, looks=looks, waited=waited)
             return Outcome(step, attempt, [event], look=True)
         output, packed = self._supplied(launch, sight)
         # A null that was supplied is what the tool answers, and no hole.

@@ -34,9 +34,9 @@ from rerail.engine.owner import (
     this_process,
 )
 from rerail.engine.reading import AT_REST, Live, Reader, store_errors
+from rerail.engine.refusals import refusals
 from rerail.engine.silence import WATCH_EVERY, Watch
 from rerail.engine.today import lost_calls
-from rerail.engine.wishes import refusals
 from rerail.errors import Refused, RerailError, StoreError
 from rerail.i18n import Told, tell
 from rerail.ports import TERM, Fenced, Head, Lease, Owner, Taken, Unavailable, Unusable

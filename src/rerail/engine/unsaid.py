@@ -1,14 +1,14 @@
-"""Plans and wishes that hold a secret are refused: it would be kept for all to read, and the tool would not get it."""
+"""Plans and commands that hold a secret are refused: it would be kept, and the tool would not get it."""
 
 from __future__ import annotations
 
 import msgspec
 
+from rerail.core.command import Command
 from rerail.core.plan import Fault, Plan
 from rerail.core.scrub import Scrub
-from rerail.engine.wishes import Wish
 from rerail.errors import Refused
-from rerail.i18n import Told, tell
+from rerail.i18n import Told, as_text, tell
 
 
 def secrets_in(plan: Plan, scrub: Scrub) -> list[Fault]:
@@ -21,9 +21,9 @@ def secrets_in(plan: Plan, scrub: Scrub) -> list[Fault]:
     return [Fault("SECRET_IN_PLAN", words, step) for step, words in found if words is not None]
 
 
-def refuse_secret(wish: Wish, scrub: Scrub) -> None:
-    """Refuse a wish that holds a secret."""
-    words = _words(msgspec.json.encode(wish), scrub)
+def refuse_secret(command: Command, scrub: Scrub) -> None:
+    """Refuse a command that holds a secret."""
+    words = _words(msgspec.json.encode(command, enc_hook=as_text), scrub)
     if words is not None:
         raise Refused(words, "SECRET_GIVEN")
 

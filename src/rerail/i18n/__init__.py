@@ -17,10 +17,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from rerail.i18n.files import SOURCE, catalogue, languages
 
 __all__ = [
-    "SOURCE", "Language", "Told", "about", "as_text", "at_once", "catalogue", "clipped", "error_told", "has",
-    "has_command", "languages", "nearest_language", "one_by_one", "put_together", "reason_in", "retold", "say", "span",
+    "SOURCE", "UNSAYABLE", "Language", "Told", "about", "as_text", "at_once", "catalogue", "clipped", "has",
+    "has_command", "languages", "nearest_language", "one_by_one", "put_together", "retold", "say", "span",
     "taken_apart", "tell", "values_of", "words_of",
 ]  # fmt: skip
+
+# What is raised for a key that is not there, and for values that do not fit its sentence.
+UNSAYABLE = (KeyError, IndexError, ValueError, TypeError, AttributeError)
 
 if TYPE_CHECKING:
     Language: TypeAlias = str
@@ -74,16 +77,16 @@ class Told(str):
 
     def worded(self, sentence: str) -> Told:
         """The same, in the words of a history: an older version may have said it otherwise."""
-        return self if sentence == self else _told(sentence, self.key, self.values)
+        if sentence == self:
+            return self
+        told = Told(sentence)
+        told.key, told.values = self.key, self.values
+        return told
 
 
 def tell(key: str, /, **values: Any) -> Told:
     """The sentence for a key, for events and exceptions: the reader chooses the language."""
-    return _told(say(key, **values), key, values)
-
-
-def _told(sentence: str, key: str, values: Mapping[str, Any]) -> Told:
-    told = Told(sentence)
+    told = Told(say(key, **values))
     told.key, told.values = key, values
     return told
 
@@ -142,49 +145,29 @@ def retold(text: str, lang: str) -> str:
         return str(text)
     try:
         return say(text.key, lang, **text.values)
-    except (KeyError, IndexError, ValueError, TypeError):
+    except UNSAYABLE:
         return str(text)  # told by a version that worded it otherwise
 
 
 # -- Key and values as data ---------------------------------------------------------------------------------------
 
-_PLAIN = (str, int, float, bool, type(None))
+_PLAIN = (int, float, bool, type(None))
 
 
-def taken_apart(told: Told) -> dict[str, Any] | None:
-    """A sentence as plain data, key and values; None if these would not say the same again."""
-    plain = _parts(told)
-    return plain if put_together(plain) == told else None
-
-
-def _parts(told: Told) -> dict[str, Any]:
-    values = {name: _part(value) for name, value in told.values.items() if name in _gaps(told.key)}
-    return {"key": told.key, "values": values}
-
-
-def _part(value: Any) -> Any:
+def taken_apart(value: Any) -> Any:
+    """A sentence as plain data, key and values, sentences among these likewise; another value as it is or as a text."""
     value = words_of(value) if isinstance(value, BaseException) else value
     if isinstance(value, Told):
-        return _parts(value)
-    return value if type(value) in _PLAIN else str(value)
+        sentence = catalogue(SOURCE)[value.key]  # what it does not name, no language does
+        values = {name: taken_apart(part) for name, part in value.values.items() if "{" + name in sentence}
+        return {"key": value.key, "values": values}
+    # Lone surrogates cannot be written.
+    return value if type(value) in _PLAIN else str(value).encode("utf-8", "replace").decode()
 
 
-@cache
-def _gaps(key: str) -> frozenset[str]:
-    """The names of what a sentence is filled with; those of any language are among the English ones."""
-    return frozenset(name for _, name, _, _ in string.Formatter().parse(catalogue(SOURCE)[key]) if name)
-
-
-def put_together(plain: Mapping[str, Any]) -> Told | None:
-    """The sentence of a key and values; None if the catalogue cannot say it."""
-    try:
-        return _whole(plain)
-    except (KeyError, IndexError, ValueError, TypeError, AttributeError):
-        return None
-
-
-def _whole(plain: Mapping[str, Any]) -> Told:
-    values = {name: _whole(part) if isinstance(part, dict) else part for name, part in plain["values"].items()}
+def put_together(plain: Mapping[str, Any]) -> Told:
+    """The sentence of a key and values; UNSAYABLE if the catalogue cannot say it."""
+    values = {name: put_together(part) if isinstance(part, dict) else part for name, part in plain["values"].items()}
     return tell(plain["key"], **values)
 
 
@@ -214,19 +197,3 @@ def span(seconds: float) -> str:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest} s" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
-
-
-def error_told(code: str, message: str, data: Mapping[str, Any]) -> str:
-    """An error's message as a sentence that knows its values, if its data has them; a tool's own words as they are."""
-    if isinstance(message, Told):
-        return message
-    key = f"error.{data.get('text', code)}"
-    try:
-        return tell(key, **data).worded(message)
-    except (KeyError, IndexError, ValueError, TypeError):
-        return message  # no sentence of ours, or an error of the same code, worded by its tool
-
-
-def reason_in(lang: str, code: str, message: str, data: Mapping[str, Any]) -> str:
-    """An error's message in a language, if it was made from the catalogue."""
-    return str(message) if lang == SOURCE else retold(error_told(code, message, data), lang)

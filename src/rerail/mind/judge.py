@@ -10,7 +10,7 @@ from rerail.core.plan import Effect
 from rerail.core.state import State
 from rerail.core.track import Status, Track
 from rerail.core.values import plain_text
-from rerail.core.verdict import ENDED_WELL, evaluation, status_of, summary_told, verdict
+from rerail.core.verdict import ENDED_WELL, evaluation, status_of, summary, verdict
 from rerail.i18n import tell
 from rerail.mind import words
 from rerail.ports import Prompt, Question
@@ -65,7 +65,7 @@ def read(state: State, answer: Any, by: str) -> ev.Evaluation:
     return ev.Evaluation(
         found.success, found.success and not lowered, found.degraded, found.failed_steps, found.consequences,
         disputed, poor, lacks, by, evidence or plain_text(str(answer.get("reason", "")), 1000),
-        summary_told(state, found),
+        summary(state, found),
     )  # fmt: skip
 
 

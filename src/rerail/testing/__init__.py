@@ -1,4 +1,4 @@
-"""Testing as a feature: scripted tools, minds and models, virtual time, simulated lives, crash tests, store contract.
+"""Testing as a feature: scripted tools, minds and models, virtual time, crash tests, store contract.
 
 from rerail.testing import World, virtual_run
 """
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from rerail.testing.model_server import Answer, Asked, ModelServer
     from rerail.testing.models import ScriptedModel, Stall
     from rerail.testing.scripted import Called, ScriptedMind, Took, World
-    from rerail.testing.simulation import simulate
     from rerail.testing.store_contract import StoreContract
     from rerail.testing.virtual import VirtualClock, VirtualLoop, virtual_run
 
@@ -32,7 +31,6 @@ __all__ = [
     "World",
     "crash_in_process",
     "crashtest",
-    "simulate",
     "virtual_run",
 ]
 
@@ -49,7 +47,6 @@ _HOMES = {
     "VirtualLoop": "virtual",
     "crash_in_process": "crashes",
     "crashtest": "crashes",
-    "simulate": "simulation",
     "virtual_run": "virtual",
 }
 

@@ -256,9 +256,10 @@ def _short(text: str | None) -> str:
 
 def live(seed: int) -> None:
     """Write the history of a simulated life down."""
-    from rerail.testing.simulation.dice import Dice
-    from rerail.testing.simulation.drawn import draw_plan
-    from rerail.testing.simulation.life import FAR, Life
+    from tests.simulation.chance import Dice
+    from tests.simulation.generators import draw_plan
+    from tests.simulation.scenario import FAR, Life
+
     from rerail.testing.virtual import VirtualLoop
 
     async def whole() -> tuple[list[Record], dict[str, Any]]:

@@ -163,7 +163,7 @@ def _is_json(value: object) -> bool:
 def revive(described: Mapping[str, Any]) -> Exception:
     """The exception that was described, raised elsewhere."""
     names, text = described["types"], described["traceback"]
-    message = (put_together(described["told"]) if described.get("told") else None) or described["message"]
+    message = put_together(described["told"]) if described["told"] else described["message"]
     error = _instance(names, message)
     attributes = {**described["attributes"], "message": message, "type_names": tuple(names), "traceback_text": text}
     if "category" in attributes:

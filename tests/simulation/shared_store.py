@@ -15,12 +15,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from tests.simulation.chance import Dice
+from tests.simulation.invariants import ROTTEN
+
 from rerail.adapters.stores.memory import MemoryStore
 from rerail.core import events as ev
 from rerail.core.codec import decode
 from rerail.ports import Batch, Flaw, Head, Lease, Owner, Row, Taken, Unavailable
-from rerail.testing.simulation.dice import Dice
-from rerail.testing.simulation.laws import ROTTEN
 from rerail.testing.virtual import VirtualClock
 
 T = TypeVar("T")

@@ -16,18 +16,19 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.simulation.chance import Dice
+from tests.simulation.generators import EXTRA, DrawnMind, draw_plan, draw_prices, draw_settings
+from tests.simulation.invariants import Broken, check_life
+from tests.simulation.natures import draw_nature
+from tests.simulation.shared_store import SharedStore, Way
+from tests.simulation.world import World, tool_names
+
 from rerail.core import events as ev
 from rerail.core.codec import decode
 from rerail.core.fold import fold
 from rerail.core.plan import Plan, When
 from rerail.errors import PlanError, Refused, RerailError
 from rerail.settings import Settings
-from rerail.testing.simulation.dice import Dice
-from rerail.testing.simulation.drawn import EXTRA, DrawnMind, draw_plan, draw_prices, draw_settings
-from rerail.testing.simulation.laws import Broken, check_life
-from rerail.testing.simulation.natures import draw_nature
-from rerail.testing.simulation.places import SharedStore, Way
-from rerail.testing.simulation.world import World, tool_names
 from rerail.testing.virtual import VirtualClock, VirtualLoop
 from rerail.wiring import Engine
 
@@ -37,7 +38,7 @@ ROUNDS = 200  # of looking after a run once it is calm
 AT_REST = ("completed", "failed", "cancelled")
 BEFALLS = (
     "nothing", "person", "person", "person", "person", "dies_now", "dies_before", "dies_after", "stops", "naps",
-    "outage", "unsure", "jump", "rots", "taken", "visitor", "upstream", "upstream", "cut_short",
+    "outage", "unsure", "jump", "rots", "taken", "visitor", "upstream", "upstream", "cut_short", "toolless",
 )  # fmt: skip
 
 WISHES = (
@@ -111,14 +112,15 @@ class Life:
 
     # -- Processes ------------------------------------------------------------------------------------------------
 
-    def begin_process(self) -> Process:
-        """A new process, with tools and an engine of its own."""
+    def begin_process(self, *, toolless: bool = False) -> Process:
+        """A new process, with tools and an engine of its own; or one that was started where there are no tools."""
         number = len(self.processes) + 1
         clock = SimulatedClock()
         clock.start += sum(one.clock.start - 1_700_000_000.0 for one in self.processes[-1:])
         way = Way(self.store, number, self.dice, lambda: self.kill(process), lambda s: self.stop(process, s), clock)
         way.calm = self.world.calm
         tools = self.world.tools(self.plan, number, lambda: not way.faults.dead)
+        tools = [] if toolless else tools
         process = Process(number, Engine(way, tools, self.settings, self.mind, clock=clock), way, clock)
         self.processes.append(process)
         return process
@@ -172,6 +174,8 @@ class Life:
             await self.within(first, first.engine.start(self.plan, run_id=RUN))
         if RUN not in self.store._runs:
             return  # it died before the run was there: nobody was told of it
+        if first.able and self.dice.chance(4):
+            await self.agree_ahead(first)
         for _ in range(number):
             await asyncio.sleep(self.dice.pick(0.0, 0.3, 1.0, 3.0, 8.0, 50.0))
             await self.befall(self.dice.pick(*BEFALLS))
@@ -219,6 +223,13 @@ class Life:
             visitor = self.begin_process()
             await self.within(visitor, visitor.engine.open())
             await self.act(visitor)
+        elif what == "toolless":
+            if process is not None:
+                self.stop(process, self.dice.pick(5.0, 400.0, 4000.0))
+            lost = self.begin_process(toolless=True)
+            await self.within(lost, lost.engine.open())
+            await self.ask(lost, lost.engine.begin_resume(RUN))
+            self.kill(lost)
         elif process is None:
             return
         else:
@@ -338,6 +349,13 @@ class Life:
         need = self.dice.pick(*track.needs)[0]
         if await self.ask(process, process.engine.begin_retry(RUN, [need.id], force=True)):
             self.facts["renewed above a gate"] += 1
+
+    async def agree_ahead(self, process: Process) -> None:
+        """A person agrees to a gate before its call is known."""
+        gated = [step.id for step in self.plan.steps if step.confirm]
+        if gated:
+            self.asked = True
+            await self.ask(process, process.engine.confirm(RUN, self.dice.pick(*gated), ahead=True))
 
     async def cut_short(self, process: Process) -> None:
         """A person cancels the run while it cleans up after a failure."""

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tests.simulation.chance import Dice
+
 from rerail.core.plan import Check, Effect, Fallback, Need, Plan, Step, When
 from rerail.ports import Answer, Consultation
-from rerail.testing.simulation.dice import Dice
 
 STAND_IN = "stand-in"
 EXTRA = "extra"  # a tool of no step; minds and people may use it

@@ -16,12 +16,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.simulation.chance import Dice
+from tests.simulation.generators import EXTRA, Price
+
 from rerail.core.plan import Plan
 from rerail.core.tools import Runs, ToolSpec
 from rerail.engine.looks import NotYet, Partial
 from rerail.errors import RateLimited, ToolError
-from rerail.testing.simulation.dice import Dice
-from rerail.testing.simulation.drawn import EXTRA, Price
 
 LATER = 250.0  # seconds that a tool asks for
 UNSEEN = 1.0  # seconds between the record of a call and the call in which losing the run goes unnoticed

@@ -31,7 +31,9 @@ class Watched:
     partial: bool = False  # a look found a part of the effect
     doubt: bool = False  # the run went on without an answer, or waits for one
     word: bool = False  # a person wants the same call again
+    own: Any = None  # the arguments that the plan gives the step by now
     call: ev.StepStarted | None = None  # the latest
+    made: Any = None  # what it called
     began: float = 0.0  # when its key was first used
     running: bool = False
     succeeded: int = 0  # the latest attempt that did: what it had done counts as there before
@@ -53,10 +55,9 @@ def watched(records: list[ev.Record]) -> Iterator[tuple[ev.Record, Watched]]:
             yield record, known
         if isinstance(event, ev.StepStarted):
             before = known.call
-            same = before is not None and (before.tool, _args(before)) == (event.tool, _args(event))
-            if not same or (before is not None and before.attempt == known.succeeded):
+            if known.made != _called(known, event) or (before is not None and before.attempt == known.succeeded):
                 known.began = record.at
-            known.call, known.running, known.word = event, True, False
+            known.call, known.made, known.running, known.word = event, _called(known, event), True, False
         elif isinstance(event, ev.StepFailed) and event.called:
             known.running = False
             _failed(known, event, record.at)
@@ -77,8 +78,11 @@ def watched(records: list[ev.Record]) -> Iterator[tuple[ev.Record, Watched]]:
             if event.outcome == "succeeded" and known.call is not None:
                 known.succeeded = known.call.attempt
             known.settle() if event.outcome != "rerun" else _wanted(known)
-        for anew in getattr(getattr(event, "course", None), "fresh", ()):
-            steps.pop(anew, None)
+        course = getattr(event, "course", None)
+        for anew in getattr(course, "fresh", ()):
+            steps[anew] = Watched(own=steps[anew].own if anew in steps else None)
+        for defined in event.plan.steps if isinstance(event, ev.PlanAccepted) else getattr(course, "steps", ()):
+            steps.setdefault(defined.id, Watched()).own = dict(defined.args)
 
 
 def _failed(known: Watched, event: ev.StepFailed, at: float) -> None:
@@ -103,14 +107,15 @@ def _wanted(known: Watched) -> None:
     known.word, known.doubt, known.partial = True, False, False
 
 
-def _args(call: ev.StepStarted) -> Any:
-    return call.args_blob or call.args or {}
+def _called(known: Watched, call: ev.StepStarted) -> Any:
+    """Tool and arguments of a call, as they are written."""
+    return call.tool, call.args_blob or (known.own if call.args is None else call.args) or {}
 
 
 def _in_time(known: Watched, call: ev.StepStarted, at: float) -> bool:
     """Whether a call repeats a lost one under its key while the service knows it (E2)."""
     before = known.call
-    same = before is not None and (before.tool, _args(before)) == (call.tool, _args(call))
+    same = before is call or known.made == _called(known, call)
     return same and before is not None and 0 <= at - known.began < before.idempotent_for
 
 

@@ -1,4 +1,4 @@
-"""`python -m rerail.testing.simulation.lags`: how many effects are doubled where a look lags longer than `settle`.
+"""`python -m tests.simulation.lags`: how many effects are doubled where a look lags longer than `settle`.
 
 Each cell is one run of many `once` steps on virtual time. Every other step loses its answer after the effect; the rest
 answer, and their effect does not show at once. A look reads what was done `lag` seconds ago.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rerail.testing.simulation.dice import Dice
-from rerail.testing.simulation.world import Nature
+from tests.simulation.chance import Dice
+from tests.simulation.world import Nature
 
 
 def draw_nature(dice: Dice) -> Nature:

@@ -1,4 +1,4 @@
-"""`python -m rerail.testing.simulation [FIRST:LAST]`: simulate, tell how far it is, and fail if a law is broken."""
+"""`python -m tests.simulation [FIRST:LAST]`: simulate, tell how far it is, and fail if a law is broken."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
-from rerail.testing.simulation import LAWS, Report, simulate
+from tests.simulation import LAWS, Report, simulate
 
 CHUNK = 250
 
@@ -20,7 +20,7 @@ def _lives(first: int, last: int, plan: Any) -> Report:
 
 def main() -> int:
     """Simulate; the exit code says whether every law held."""
-    parser = argparse.ArgumentParser(prog="python -m rerail.testing.simulation", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("seeds", nargs="?", default="0:2000", help="FIRST:LAST, or how many")
     parser.add_argument("--plan", type=Path, help="a plan of your own, in place of plans by chance")
     parser.add_argument("--jobs", type=int, default=1, help="processes")

@@ -19,7 +19,7 @@ class Dice:
     """Draws from a seed, or from choices that were made before."""
 
     def __init__(self, seed: int = 0, given: Sequence[int] | None = None) -> None:
-        self._random = random.Random(seed)  # noqa: S311 - the same for the same seed is the point
+        self._random = random.Random(seed)
         self._given = None if given is None else list(given)
         self.drawn: list[int] = []
 

@@ -1,7 +1,7 @@
 """Simulation: thousands of lives of a run on virtual time, each from one seed, held against laws and the truth.
 
-    report = rerail.testing.simulate(range(1000))          # plans by chance
-    report = rerail.testing.simulate(range(1000), plan)    # a plan of your own, its tools simulated
+    report = simulate(range(1000))          # plans by chance
+    report = simulate(range(1000), plan)    # a plan of your own, its tools simulated
     assert not report.broken, report.broken[0]
 
 A seed draws the plan, the tools' answers, durations and effects, what minds say, what people do, when processes die,
@@ -16,12 +16,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.simulation.chance import Dice
+from tests.simulation.invariants import LAWS, Broken
+from tests.simulation.scenario import Lived, live
+from tests.simulation.shrink import shrunk
+
 from rerail.core.plan import Plan
 from rerail.plans import Plan as AnyPlan
-from rerail.testing.simulation.dice import Dice
-from rerail.testing.simulation.laws import LAWS, Broken
-from rerail.testing.simulation.life import Lived, live
-from rerail.testing.simulation.shrink import shrunk
 
 __all__ = ["LAWS", "BrokenLife", "Report", "replay", "simulate"]
 

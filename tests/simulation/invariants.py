@@ -6,6 +6,8 @@ import math
 from collections import Counter
 from typing import Any
 
+from tests.simulation import effects
+
 from rerail.core import events as ev
 from rerail.core.fold import evolve, fold
 from rerail.core.plan import Effect, When
@@ -13,7 +15,6 @@ from rerail.core.policy import Policy, Rung
 from rerail.core.state import State
 from rerail.core.track import MET, WORTH, Phase, Standing, Track, same_inputs, signature
 from rerail.core.verdict import statistics, status_of, verdict
-from rerail.testing.simulation import effects
 
 ROTTEN = "not what it was"  # what a content says that went bad
 NEAR = 1e-6  # sums of costs that differ by less are the same

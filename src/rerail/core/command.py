@@ -1,0 +1,258 @@
+"""What people and programs ask of a run: one struct a command, the same in every interface (X7, I7, T7).
+
+Rules of this file:
+- A command is data. The CLI, HTTP, MCP, the inbox of a run and its worker encode these structs and nothing else.
+- `handle` turns one into events, or refuses it; `preview` tells what those would lead to. Neither changes a run.
+- The tag of a command, and the names of its fields, are written into inboxes: they stay.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, get_args
+
+import msgspec
+from msgspec import Meta
+
+from rerail.core import commands
+from rerail.core import events as ev
+from rerail.core.commands import Preview, Refusal
+from rerail.core.dialects import read_steps
+from rerail.core.events import Event
+from rerail.core.outlook import outlook
+from rerail.core.pipeline import media_of
+from rerail.core.plan import Fault
+from rerail.core.state import State
+from rerail.core.tools import Tools
+from rerail.core.values import INLINE, NotJson, pack, plain_text, unpack
+from rerail.i18n import tell
+
+# What odd input can cause.
+ODD = (
+    msgspec.MsgspecError, TypeError, ValueError, KeyError, AttributeError, IndexError, RecursionError,
+)  # fmt: skip
+NUMBERED = (ev.Acted, ev.Cancelled, ev.Resumed)
+
+StepId = Annotated[str, Meta(min_length=1, max_length=1000, description="The id of the step.")]
+OneStep = Annotated[str | None, Meta(description="The step; may be left out if only one waits.")]
+Reason = Annotated[str, Meta(max_length=2000, description="Why, for the history.")]
+TakeOver = Annotated[bool, Meta(description="Take it from a process that fell silent.")]
+Arguments = Annotated[dict[str, Any], Meta(description="Arguments to change first; the others stay.")]
+
+
+class _Command(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="action", tag=str.lower):
+    by: str = ""
+    files: tuple[ev.FileMade, ...] = ()  # given another content, or left by the step: found by the engine
+    number: int = 0  # its place in the inbox, if it came that way
+    key: str = ""  # its name, which stays when its run is copied to a store that counts otherwise
+
+    @property
+    def action(self) -> str:
+        """What it is called, in histories too."""
+        return str(self.__struct_config__.tag)
+
+
+class Pause(_Command, frozen=True):
+    """Start nothing more until the run is resumed; calls under way end."""
+
+
+class Resume(_Command, frozen=True):
+    """Go on with an interrupted or paused run; nothing that is done is called again."""
+
+    take_over: TakeOver = False
+
+
+class Cancel(_Command, frozen=True):
+    """End a run: calls under way are cancelled, nothing more starts."""
+
+    reason: Reason = ""
+
+
+class Skip(_Command, frozen=True):
+    """Do without a step: those that need it go on, with nothing in its place."""
+
+    step: StepId
+    reason: Reason = ""
+
+
+class Confirm(_Command, frozen=True):
+    """Agree to the call of a step that waits for a person, as it is shown or edited."""
+
+    step: OneStep = None
+    digest: Annotated[str, Meta(max_length=64, description="Of the call that was shown; another one is refused.")] = ""
+    ahead: Annotated[bool, Meta(description="Agree to the plan's own call before its arguments are known.")] = False
+    args: Arguments = {}
+    edit: dict[str, bytes] = {}  # files that the call reads → what they should say; the engine makes `files` of them
+    value: Any = None  # large arguments as they are shown
+
+
+class Refuse(_Command, frozen=True):
+    """Refuse the call of a step that waits for a person: the step fails."""
+
+    step: OneStep = None
+
+
+class Resolve(_Command, frozen=True):
+    """Say what became of a step whose effect is in doubt, or give its output by hand."""
+
+    step: StepId
+    outcome: Annotated[
+        Literal["succeeded", "failed", "rerun"],
+        Meta(description="succeeded: value is its output; failed: it did not happen; rerun: call it again."),
+    ]
+    value: Annotated[Any, Meta(description="The step's output, with succeeded: any JSON value.")] = None
+
+
+class Repair(_Command, frozen=True):
+    """Change a step that did not succeed, and do it and what depends on it again."""
+
+    step: StepId
+    tool: Annotated[str | None, Meta(description="Another tool; with args, it gets those and no others.")] = None
+    args: Annotated[dict[str, Any] | None, Meta(description="Arguments to change; the others stay.")] = None
+    remove: Annotated[list[str] | None, Meta(description="Arguments to do without.")] = None
+    needs: Annotated[list[str | dict[str, Any]] | None, Meta(description="The new needs, all of them.")] = None
+    more: dict[str, Any] = {}  # any other member of the step
+
+
+class Retry(_Command, frozen=True):
+    """Do again exactly what failed and what depends on it."""
+
+    steps: Annotated[tuple[str, ...], Meta(max_length=100_000, description="Only these, and what follows.")] = ()
+    stage: Annotated[str | None, Meta(description="Go on from this stage.")] = None
+    clean: Annotated[bool, Meta(description="Start over: everything runs again.")] = False
+    force: Annotated[bool, Meta(description="Pass the retry limit, a permanent error, a success.")] = False
+    take_over: TakeOver = False
+
+
+class Add(_Command, frozen=True):
+    """Add steps to a run that is not at rest; a change with faults is refused, and the plan stays as it was."""
+
+    steps: Annotated[tuple[Any, ...], Meta(min_length=1, max_length=100_000, description="Steps as in a plan.")]
+
+
+class Notified(_Command, frozen=True):
+    """What came of notices about a run, told by the process that sent them."""
+
+    value: list[ev.Notified]
+
+
+Command = Pause | Resume | Cancel | Skip | Confirm | Refuse | Resolve | Repair | Retry | Add | Notified
+COMMANDS: tuple[type[Command], ...] = get_args(Command)
+
+
+@dataclass(slots=True)
+class Handled:
+    """The events of a command, and the contents that they name."""
+
+    events: list[Event]
+    blobs: dict[str, bytes] = field(default_factory=dict)
+
+
+def handle(state: State, tools: Tools, command: Command) -> Handled:
+    """The events of a command; `Refusal` or `Faulty` if the state does not allow it."""
+    try:
+        handled = _handled(state, tools, command)
+    except ODD as odd:
+        # Odd input is its sender's to hear of; the run, and its lease, must not suffer from it.
+        message = tell("refuse.run.action_unreadable", error=f"{type(odd).__name__}: {odd}"[:300])
+        raise Refusal("VALUE_INVALID", message) from odd
+    if command.number or command.key:
+        told = {"wish": command.key} if command.key else {"number": command.number}
+        handled.events = [
+            msgspec.structs.replace(event, **told) if isinstance(event, NUMBERED) else event for event in handled.events
+        ]
+    return handled
+
+
+def preview(state: State, tools: Tools, command: Command, now: float) -> Preview:
+    """What a command would lead to; refused as the command would be. The state is used up."""
+    events = handle(state, tools, command).events
+    step = next((event.step for event in events if isinstance(event, ev.Acted) and event.step), "")
+    return outlook(state, tools, step, events, now)
+
+
+def storable(command: Command) -> Command:
+    """The command in words that can be written down; `Refusal` if what it brings along is no JSON."""
+    try:
+        pack([getattr(command, name, None) for name in ("value", "steps", "args", "needs", "more")])
+    except NotJson as error:
+        raise Refusal("VALUE_INVALID", tell("refuse.run.value_invalid", error=error)) from error
+    told = {"by": plain_text(command.by, 200)}
+    if isinstance(command, Cancel | Skip):
+        told["reason"] = plain_text(command.reason, 2000)
+    return msgspec.structs.replace(command, **told)
+
+
+def _handled(state: State, tools: Tools, command: Command) -> Handled:
+    match command:
+        case Pause():
+            return Handled(commands.pause(state, command.by))
+        case Resume():
+            return Handled(commands.resume(state, command.by))
+        case Cancel():
+            return Handled(commands.cancel(state, command.by, command.reason))
+        case Skip():
+            return Handled(commands.skip(state, command.step, command.by, command.reason))
+        case Confirm():
+            return _confirm(state, tools, command)
+        case Refuse():
+            return Handled(commands.refuse(state, command.step, command.by))
+        case Retry():
+            return Handled(commands.retry_live(state, list(command.steps), command.by, force=command.force))
+        case Resolve():
+            return _resolve(state, command)
+        case Add():
+            faults: list[Fault] = []
+            steps = read_steps(list(command.steps), faults, known=list(state.tracks))
+            return Handled(commands.add(state, steps, tools, command.by, faults))
+        case Repair():
+            given = {name: getattr(command, name) for name in ("tool", "args", "remove", "needs")}
+            changes = {**command.more, **{name: value for name, value in given.items() if value is not None}}
+            return Handled(commands.repair(state, command.step, changes, tools, command.by))
+        case Notified():
+            return Handled(list(command.value))
+
+
+def _confirm(state: State, tools: Tools, command: Confirm) -> Handled:
+    edits = commands.Edits(command.args, command.files, command.value)
+    events = commands.confirm(
+        state, command.step, command.by, digest=command.digest, ahead=command.ahead, edits=edits, tools=tools
+    )
+    acted, blobs = events[-1], dict[str, bytes]()
+    call = acted.call if isinstance(acted, ev.Acted) else None
+    if call is not None and call.args is not None:
+        packed = pack(call.args)
+        if len(packed.data) > INLINE:
+            blobs[packed.digest] = packed.data
+            call = msgspec.structs.replace(call, args=None, args_blob=packed.digest)
+            events = [msgspec.structs.replace(acted, call=call)]
+    return Handled([*_artifacts(state, command), *events], blobs)
+
+
+def _resolve(state: State, command: Resolve) -> Handled:
+    step = command.step
+    if command.outcome == "failed":
+        return Handled(commands.resolve_failed(state, step, command.by))
+    if command.outcome == "rerun":
+        return Handled(commands.resolve_rerun(state, step, command.by))
+    packed = pack(command.value)
+    blob = len(packed.data) > INLINE
+    output = unpack(packed.data)
+    events = commands.resolve_succeeded(state, step, command.by, output, packed, blob=blob, files=command.files)
+    if packed.digest:
+        track = state.tracks[step]
+        events.insert(0, ev.ArtifactCreated(step, step, track.attempt, packed.digest, len(packed.data)))
+    return Handled([*_artifacts(state, command), *events], {packed.digest: packed.data} if blob else {})
+
+
+def _artifacts(state: State, command: Confirm | Resolve) -> list[Event]:
+    """The files that a command gives another content, or declares to be what a step made."""
+    made: list[Event] = []
+    for file in command.files:
+        track = state.tracks.get(file.step)
+        if track is not None:
+            kept = track.result is not None and isinstance(command, Confirm)
+            attempt = track.result.attempt if kept and track.result is not None else track.attempt
+            artifact = (file.path, file.step, attempt, file.digest, file.size, media_of(file.path), file.path)
+            made.append(ev.ArtifactCreated(*artifact))
+    return made

@@ -1,0 +1,66 @@
+"""Refusals of the kernel as the exceptions that callers catch, and on their way through an inbox (T7, X7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from rerail.core.commands import Faulty, Refusal
+from rerail.core.plan import Fault
+from rerail.errors import PlanError, Refused, RerailError
+from rerail.i18n import UNSAYABLE, Told, put_together, taken_apart, tell
+
+
+def error_for(problem: Refusal | Faulty) -> RerailError:
+    """A refusal as the exception that callers catch."""
+    if isinstance(problem, Faulty):
+        return PlanError(tell("refuse.run.change_refused"), problem.faults)
+    return Refused(problem.message, problem.code, hint=problem.hint)
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """What the kernel refuses, as the exception that callers catch."""
+    try:
+        yield
+    except (Refusal, Faulty) as problem:
+        raise error_for(problem) from None
+
+
+def encode_answer(problem: RerailError | None) -> bytes:
+    """The answer to a command as bytes: sentences in English, and what they were made of, for a reader elsewhere."""
+    if problem is None:
+        return msgspec.json.encode({"ok": True})
+    plain = problem.to_dict()
+    plain["error"]["texts"] = {"message": _apart(problem.message), "hint": _apart(problem.hint)}
+    if isinstance(problem, PlanError):
+        for row, fault in zip(plain["error"]["faults"], problem.faults, strict=True):
+            row["texts"] = {"message": _apart(fault.message)}
+    return msgspec.json.encode(plain)
+
+
+def _apart(text: str) -> dict[str, Any] | None:
+    return taken_apart(text) if isinstance(text, Told) else None
+
+
+def _whole(row: Mapping[str, Any], name: str) -> str:
+    """A sentence of an answer, knowing again what it was made of if the answer says so."""
+    text = str(row.get(name, ""))
+    try:
+        return put_together(row["texts"][name]).worded(text)
+    except UNSAYABLE:
+        return text
+
+
+def raise_answer(data: bytes) -> None:
+    """Raise the refusal that an answer holds, if it does."""
+    told = msgspec.json.decode(data).get("error")
+    if told is None:
+        return
+    if "faults" in told:
+        faults = [Fault(f["code"], _whole(f, "message"), f.get("step") or "") for f in told["faults"]]
+        raise PlanError(tell("refuse.run.change_refused"), faults)
+    raise Refused(_whole(told, "message"), told["code"], hint=_whole(told, "hint"))
