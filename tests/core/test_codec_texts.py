@@ -139,3 +139,16 @@ def test_secrets_are_blotted_out_of_what_a_sentence_was_made_of() -> None:
     event = decode(clean)
     assert b"hunter2" not in clean and isinstance(event, ev.Declined)
     assert event.reason == "***: no connection (at ***)" and retold(event.reason, "zh").count("***") == 2
+
+
+def test_a_text_that_is_shown_loses_its_values_if_one_is_secret() -> None:
+    """M4: its words may be clean while what they were cut from is not."""
+    scrub = Scrub({"hunter2hunter2": "KEY"})
+    told = tell("reason.notify.no_connection", why="x")
+    assert scrub.message(told) is told and scrub.text(told) is told
+    for value in ("hunter2hunter2", "Bearer abcdefgh12345"):
+        hidden = tell("text.about", label=value, said=told).worded("clean")
+        clean = scrub.message(hidden)
+        assert clean == "clean" and type(clean) is str
+        shown = scrub.message(tell("text.about", label=value, said=told))
+        assert "***" in shown and value not in shown and type(shown) is str
