@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from rerail.core.codes import Category
-from rerail.i18n import say, tell
+from rerail.i18n import tell
 from rerail.workspace import Outside, copy_whole, inside, make_home, plain_name, write_whole
 
 # Takes "log" or "progress" and what was said; called from the tool's thread, so it must be safe to call from any.
@@ -35,7 +35,7 @@ class FileOutside(ValueError):
     code, category = "FILE_OUTSIDE", Category.PERMANENT
 
     def __init__(self, path: str) -> None:
-        super().__init__(say("error.FILE_OUTSIDE", path=path))
+        super().__init__(tell("error.FILE_OUTSIDE", path=path))
         self.path = path
 
 

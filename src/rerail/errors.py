@@ -20,7 +20,7 @@ from rerail.core.codes import Category
 from rerail.core.foreign import handled_lost
 from rerail.core.outcome import Certainty
 from rerail.core.plan import Fault
-from rerail.i18n import retold, say
+from rerail.i18n import retold, say, tell
 
 
 class RerailError(Exception):
@@ -140,5 +140,5 @@ class RateLimited(ToolError):
     lost = False
 
     def __init__(self, message: str = "", retry_after: float = 1.0, code: str = "RATE_LIMITED") -> None:
-        super().__init__(message or say("error.rate_limited", retry_after=retry_after), code, Category.TRANSIENT)
+        super().__init__(message or tell("error.rate_limited", retry_after=retry_after), code, Category.TRANSIENT)
         self.retry_after = float(retry_after)

@@ -21,7 +21,7 @@ from rerail.core.nearest import nearest
 from rerail.core.patterns import why_not
 from rerail.core.policy import Policy
 from rerail.errors import SettingsError
-from rerail.i18n import say, tell
+from rerail.i18n import tell
 
 
 class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -262,12 +262,12 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for name in self.__struct_fields__:
             value = getattr(self, name)
             if isinstance(value, Mapping):
-                msgspec.structs.force_setattr(self, name, _table(name, value, say("source.caller")))
+                msgspec.structs.force_setattr(self, name, _table(name, value, tell("source.caller")))
 
     @classmethod
     def load(cls, data: Mapping[str, Any] | None = None) -> Settings:
         """Settings from a nested mapping, and nothing else."""
-        return _build([(data or {}, say("source.caller"))])[0]
+        return _build([(data or {}, tell("source.caller"))])[0]
 
     @classmethod
     def discover(
@@ -283,7 +283,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             layers.append((_read(path), str(path)))
         layers += _environment(os.environ if environ is None else environ)
         if overrides:
-            layers.append((overrides, say("source.command_line")))
+            layers.append((overrides, tell("source.command_line")))
         return _build(layers)
 
     def policy(self, minds: tuple[str, ...] = ()) -> Policy:
@@ -496,7 +496,7 @@ def _environment(environ: Mapping[str, str]) -> list[tuple[Mapping[str, Any], st
         if table in Settings.__struct_fields__ and key:
             inner = next((part for part in _parts(_kind(table)) if key.startswith(f"{part}_")), None)
             key = key if inner is None else f"{inner}.{key[len(inner) + 1 :]}"
-            layers.append(({table: {key: _parsed(text)}}, say("source.environment", name=name)))
+            layers.append(({table: {key: _parsed(text)}}, tell("source.environment", name=name)))
     return layers
 
 
@@ -557,7 +557,7 @@ def describe(settings: Settings, sources: Mapping[str, str]) -> list[dict[str, A
         {
             "key": name,
             "value": _shown(name, value),
-            "source": sources.get(name, say("source.default")),
+            "source": sources.get(name, tell("source.default")),
         }
         for table in settings.__struct_fields__
         for name, value in _rows(table, getattr(settings, table))

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 import pytest
 
 from rerail.adapters.stores.memory import MemoryStore
+from rerail.core.codec import encode
 from rerail.errors import RateLimited, ToolError
 from rerail.ports import Answer, Consultation, Sample
 from rerail.testing.models import ScriptedModel, Stall
@@ -641,7 +641,7 @@ def test_a_mind_changes_one_of_many_large_arguments() -> None:
     (taken,) = of(events, "recovered")
     assert taken.args == {"source": "ds_001"} and taken.args_blob
     assert of(events, "reflected")[0].suggestion == {"source": "ds_001"}
-    assert max(len(msgspec.json.encode(event.event)) for event in events) < 5000
+    assert max(len(encode(event.event)) for event in events) < 5000
     assert result.steps["a"].args == {"text": LARGE, "source": "ds_001", "count": 1}
     assert "ds_001" in story
 

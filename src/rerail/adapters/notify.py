@@ -24,7 +24,7 @@ from rerail.adapters.executors.threads import THREADS
 from rerail.adapters.tools.http import AnswerUnreadable, ConnectionLost, Exchange, Request, Unreachable
 from rerail.adapters.tools.shell import Process
 from rerail.errors import ToolError
-from rerail.i18n import say
+from rerail.i18n import as_text, tell, words_of
 from rerail.ports import Delivery, Notice
 
 BACKOFF, MOST_BACKOFF = 1.0, 30.0  # seconds between attempts: doubled each time, up to the second
@@ -88,7 +88,7 @@ class Notifiers:
                 await target.tell(notice, self.timeout)
             except _NotTold as problem:
                 if not problem.again or attempt > self.retries:
-                    return Delivery(target.kind, target.name, False, attempt, str(problem))
+                    return Delivery(target.kind, target.name, False, attempt, words_of(problem))
                 await asyncio.sleep(_backoff(attempt))
             else:
                 return Delivery(target.kind, target.name, True, attempt)
@@ -128,16 +128,16 @@ class Command:
         try:
             if cancelled:
                 raise asyncio.CancelledError
-            process.feed(msgspec.json.encode(notice.document).decode())
+            process.feed(msgspec.json.encode(notice.document, enc_hook=as_text).decode())
             async with asyncio.timeout(seconds):
                 await process.ended()
         except TimeoutError:
-            raise _NotTold(say("reason.notify.not_ended", seconds=seconds), again=True) from None
+            raise _NotTold(tell("reason.notify.not_ended", seconds=seconds), again=True) from None
         finally:
             await finished(process.stop())
         if process.status:
             key = "reason.notify.status" if process.status > 0 else "reason.notify.killed"
-            how = say(key, number=abs(process.status))
+            how = tell(key, number=abs(process.status))
             said = " ".join(self._masked(process.stderr.decode("utf-8", "replace")).split())[-MOST_SAID:]
             raise _NotTold(f"{how}: {said}" if said else how, again=True)
 
@@ -159,7 +159,7 @@ class Command:
             )
         except (OSError, ValueError) as error:
             why = (error.strerror if isinstance(error, OSError) else None) or str(error)
-            raise _NotTold(say("reason.notify.not_started", why=why), again=False) from None
+            raise _NotTold(tell("reason.notify.not_started", why=why), again=False) from None
         return process
 
 
@@ -204,14 +204,14 @@ class Webhook:
 
     async def tell(self, notice: Notice, seconds: float) -> None:
         """One POST; a redirect is not followed, for it may lead anywhere."""
-        request = self._request(msgspec.json.encode(notice.document), notice.id)
+        request = self._request(msgspec.json.encode(notice.document, enc_hook=as_text), notice.id)
         exchange = Exchange(request, self.hosts or (request.host,), seconds, MOST_ANSWER)
         try:
             async with asyncio.timeout(seconds):
                 await THREADS.run(exchange.run)
         except TimeoutError:
             exchange.abort()
-            raise _NotTold(say("reason.no_answer", seconds=seconds), again=True) from None
+            raise _NotTold(tell("reason.no_answer", seconds=seconds), again=True) from None
         except asyncio.CancelledError:
             exchange.abort()
             raise
@@ -235,13 +235,13 @@ def _refusal(error: ToolError) -> _NotTold:
     """What went wrong in words that hold nothing of the address, nor of what the other side said."""
     status = error.status
     if status is not None:
-        return _NotTold(say("reason.notify.http", number=status), again=status >= 500 or status in AGAIN)
+        return _NotTold(tell("reason.notify.http", number=status), again=status >= 500 or status in AGAIN)
     cause = error.__cause__
     said = cause.strerror if isinstance(cause, OSError) else None
     why = said or (type(cause).__name__ if cause is not None else error.code)
     if isinstance(error, ConnectionLost):
         late = isinstance(cause, TimeoutError)
-        return _NotTold(say("reason.notify.late" if late else "reason.notify.broke", why=why), again=True)
+        return _NotTold(tell("reason.notify.late" if late else "reason.notify.broke", why=why), again=True)
     if isinstance(error, Unreachable):
-        return _NotTold(say("reason.notify.no_connection", why=why), again=True)
-    return _NotTold(say("reason.notify.refused", code=error.code), again=False)
+        return _NotTold(tell("reason.notify.no_connection", why=why), again=True)
+    return _NotTold(tell("reason.notify.refused", code=error.code), again=False)

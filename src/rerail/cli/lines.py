@@ -14,7 +14,7 @@ from rerail.core.state import State
 from rerail.core.track import Track
 from rerail.core.verdict import status_of
 from rerail.core.why import Moments
-from rerail.i18n import reason_in, span
+from rerail.i18n import span
 
 # What people do not care about while a run is under way; `logs` shows it too.
 QUIET = (ev.PlanAccepted, ev.StepKept, ev.StepRenewed, ev.ArtifactCreated, ev.Evaluation, ev.RetryDone)
@@ -91,7 +91,7 @@ class Teller(Lines):
     def _state_of(self, need: Track) -> dict[str, str]:
         status, code = status_of(self._state, need)
         error = need.error
-        reason = reason_in(self._out.lang, error.code, error.message, error.data) if error is not None else code
+        reason = self._out.told(error.told) if error is not None else code
         return {"tool": need.step.tool, "status": self._out.say(f"status.{status}"), "reason": reason}
 
     def _padding(self) -> int:

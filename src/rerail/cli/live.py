@@ -24,7 +24,7 @@ from rerail.core.plan import When
 from rerail.core.track import OPEN, WORTH, Phase, Status, Track
 from rerail.core.verdict import gate_row, skip_message, status_of
 from rerail.core.views import degraded_said
-from rerail.i18n import reason_in, span
+from rerail.i18n import span
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -237,7 +237,7 @@ def note_of(out: Output, picture: Picture, track: Track, status: Status, code: s
     """What there is to say about a step: why it failed, what it waits for, how it was healed."""
     state = picture.state
     if status in (Status.FAILED, Status.IN_DOUBT) and track.error is not None:
-        return reason_in(out.lang, track.error.code, track.error.message, track.error.data)
+        return out.told(track.error.told)
     if status in (Status.SKIPPED, Status.CANCELLED):
         return skip_message(state, track, code, out.lang)
     if status is Status.WAITING:
@@ -260,7 +260,7 @@ def _waits(out: Output, track: Track, code: str, now: float) -> str:
         shown = track.gate.shown if track.gate is not None else None
         call = f"  {gate_said(gate_row(shown), out.lang)}" if shown is not None else ""
         return out.say("cli.live.confirm") + (f": {question}" if question else "") + call
-    message = reason_in(out.lang, track.error.code, track.error.message, track.error.data) if track.error else ""
+    message = out.told(track.error.told) if track.error else ""
     if track.phase is Phase.BACKOFF:
         return out.say("cli.live.backoff", delay=span(max(0.0, track.until - now)), reason=message)
     return message

@@ -25,7 +25,7 @@ from rich.text import Text
 from rerail.cli.catalogue import COMMANDS
 from rerail.core.lines import clean, one_line
 from rerail.errors import PlanError, RerailError, StoreError
-from rerail.i18n import Told, has_command, retold, say, tell
+from rerail.i18n import Told, as_text, has_command, retold, say, tell
 
 USAGE = 2
 STORELESS = ("check", "config", "crashtest", "demo", "plan", "prompts", "tools")
@@ -51,13 +51,6 @@ class _Screen(Console):
         self.quiet = True
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
-
-
-def _in_english(value: Any) -> str:
-    """A sentence as a document holds it: JSON never changes with the language."""
-    if isinstance(value, Told):
-        return str(value)
-    raise NotImplementedError(type(value).__name__)
 
 
 def _knows_all(stream: Any) -> bool:
@@ -181,7 +174,7 @@ class Output:
         if self._told:
             return
         self._told = True
-        data = msgspec.json.format(msgspec.json.encode(value, enc_hook=_in_english), indent=2) + b"\n"
+        data = msgspec.json.format(msgspec.json.encode(value, enc_hook=as_text), indent=2) + b"\n"
         with contextlib.suppress(BrokenPipeError):
             while data:
                 data = data[os.write(self._document, data) :]

@@ -34,7 +34,7 @@ from rerail.cli.worker_log import Scribe
 from rerail.core.commands import Preview
 from rerail.engine.printed import log_file
 from rerail.errors import PlanError, Refused, RerailError
-from rerail.i18n import Told, retold
+from rerail.i18n import Told, as_text, retold
 from rerail.plans import Plan
 from rerail.wiring import Engine
 
@@ -241,7 +241,7 @@ class Worker:
 
     def _reply(self, reply: Reply) -> None:
         """Tell whoever started this process, if anybody still listens."""
-        data = msgspec.json.encode(reply) + b"\n"
+        data = msgspec.json.encode(reply, enc_hook=as_text) + b"\n"
         with contextlib.suppress(OSError):
             while data:
                 data = data[os.write(self._replies, data) :]

@@ -12,7 +12,7 @@ from rerail.core.plan import Effect
 from rerail.core.reserve import FREE, Need
 from rerail.core.state import State
 from rerail.core.tools import Tools
-from rerail.i18n import say
+from rerail.i18n import tell
 
 SLACK = 1e-9  # share of a cap: three calls of 0.1 fit a cap of 0.3
 LEAST_TIME = 0.001  # seconds that any call gets, however little of the run's time is left
@@ -91,10 +91,10 @@ class Allowance:
         )
         told = {"name": name, "spent": spent, "limit": limit}
         if not own:
-            return say("reason.used", **told)
+            return tell("reason.used", **told)
         if step:
-            return say("reason.step_needs", **told, step=step, need=own)
-        return say("reason.question_needs", **told, question=question, need=own)
+            return tell("reason.step_needs", **told, step=step, need=own)
+        return tell("reason.question_needs", **told, question=question, need=own)
 
 
 def in_time(state: State, timeout: float, effect: Effect, now: float) -> float:

@@ -3,30 +3,35 @@
 Rules of this file:
 - A history of an older format is upcast while it is read; one of a newer format is refused by name, never guessed at.
 - Unknown fields are ignored and missing ones have defaults, so most changes need no new format at all.
+- In memory a sentence of the catalogue is a text that knows its key and values (``Told``). Stored, it is the English
+  text, and ``texts`` of the event says where which key and values belong: readers choose the language, and readers that
+  do not know ``texts`` find the sentence (docs/decisions/0017).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from rerail.core.events import Event
-from rerail.i18n import tell
+from rerail.i18n import UNSAYABLE, Told, as_text, put_together, taken_apart, tell
 
-FORMAT = 1
-
-
-def _as_text(value: Any) -> str:
-    """A sentence of the catalogue is a text like any other once it is written down."""
-    if isinstance(value, str):
-        return str(value)
-    raise TypeError(f"{type(value).__name__} is no part of an event")
+FORMAT = 1  # an event of a later one says so in `v`
+LONGEST_TEXT = 16_000  # bytes of key and values; what a longer sentence was made of is not kept
 
 
-_encoder = msgspec.json.Encoder(enc_hook=_as_text)
+class _Texts(msgspec.Struct, frozen=True, gc=False):
+    """What sentences of an event were made of, and where they stand: `at` names fields, members and places."""
+
+    texts: list[dict[str, Any]] = []
+
+
 _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
+_texts = msgspec.json.Decoder(_Texts)
+_MARK = b'"texts":['
 
 # From which format → how its plain data becomes the next format's.
 Upcasts = Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]]
@@ -42,16 +47,61 @@ class Damaged(ValueError):
 
 
 def encode(event: Event) -> bytes:
-    """An event as JSON bytes; the format is noted once it is not the first."""
-    return _encoder.encode(event) if FORMAT == 1 else _encoder.encode({"v": FORMAT, **msgspec.to_builtins(event)})
+    """An event as JSON bytes."""
+    odd: list[Any] = []
+    data = msgspec.json.encode(event, enc_hook=odd.append)
+    if not odd:
+        return data
+    data = msgspec.json.encode(event, enc_hook=str if all(isinstance(one, str) for one in odd) else as_text)
+    texts = [msgspec.json.encode({"at": at, **taken_apart(one)}) for at, one in _sentences(event, ())]
+    kept = b",".join(text for text in texts if len(text) <= LONGEST_TEXT)
+    return data[:-1] + b"," + _MARK + kept + b"]}" if kept else data
 
 
 def decode(data: bytes) -> Event:
     """The event that the bytes hold."""
     try:
-        return _decoder.decode(data)
+        event = _decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return _decode_other(data, error)
+    if _MARK in data:  # else there is nothing to be read twice
+        with contextlib.suppress(msgspec.DecodeError):  # an output may hold what looks like it
+            for text in _texts.decode(data).texts:
+                with contextlib.suppress(*UNSAYABLE):
+                    _put(event, text["at"], put_together(text))
+    return event
+
+
+# -- Sentences ----------------------------------------------------------------------------------------------------
+
+
+def _sentences(value: Any, at: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Told]]:
+    """The sentences of the catalogue inside of a value, each with its place."""
+    if isinstance(value, Told):
+        yield at, value
+    elif isinstance(value, msgspec.Struct):
+        for name in value.__struct_fields__:
+            yield from _sentences(getattr(value, name), (*at, name))
+    elif isinstance(value, dict):
+        for name, one in value.items():
+            yield from _sentences(one, (*at, str(name)))
+    elif isinstance(value, list | tuple):
+        for place, one in enumerate(value):
+            yield from _sentences(one, (*at, place))
+
+
+def _put(value: Any, at: list[str | int], told: Told) -> Any:
+    """The value with a sentence at a place, worded as it stood there; unchanged where there is none."""
+    if not at:
+        return (told if told == value else told.worded(value)) if isinstance(value, str) else value
+    name, rest = at[0], at[1:]
+    if isinstance(value, msgspec.Struct) and name in value.__struct_fields__:
+        msgspec.structs.force_setattr(value, str(name), _put(getattr(value, str(name)), rest, told))
+    elif isinstance(value, dict) and name in value:
+        value[name] = _put(value[name], rest, told)
+    elif isinstance(value, list | tuple) and isinstance(name, int) and 0 <= name < len(value):
+        return type(value)(_put(one, rest, told) if place == name else one for place, one in enumerate(value))
+    return value
 
 
 def _decode_other(data: bytes, error: Exception, newest: int = FORMAT, upcasts: Upcasts = UPCASTS) -> Event:

@@ -29,7 +29,7 @@ from rerail.core.tools import Tools
 from rerail.core.track import Phase, RunStatus, Standing, Status, Track, call_digest, signature
 from rerail.core.values import Packed
 from rerail.core.verdict import ENDED_WELL, run_status, stale_of, status_of, waiting_on
-from rerail.i18n import say, tell
+from rerail.i18n import about, one_by_one, tell
 
 
 class Refusal(Exception):
@@ -44,7 +44,7 @@ class Faulty(Exception):
     """The change would make the plan invalid; the old plan stays."""
 
     def __init__(self, faults: Sequence[Fault]) -> None:
-        super().__init__("; ".join(map(str, faults)))
+        super().__init__(one_by_one(fault.told for fault in faults))
         self.faults = tuple(faults)
 
 
@@ -117,7 +117,7 @@ def skip(state: State, step: str, by: str, reason: str = "") -> list[Event]:
     status, _ = status_of(state, track)
     if status in (Status.SUCCEEDED, Status.DEGRADED) or track.phase is Phase.SKIPPED:
         raise Refusal("STEP_ENDED", tell("refuse.run.step_ended", step=step, status=tell(f"status.{status}")))
-    message = reason or say("skip.SKIP_USER", by=by or "a person")
+    message = reason or tell("skip.SKIP_USER", by=by or "a person")
     # What ran although this one had failed looks again at what it ran without (R3); nobody else has run yet.
     over = track.standing is not Standing.OPEN
     course = Course(below=(step,)) if over else Course()
@@ -256,7 +256,7 @@ def gate(state: State, step: str | None) -> Track:
 
 def _said_no(code: str, by: str) -> Error:
     name = by or "a person"
-    return Error(code, Category.PERMANENT, say(f"error.{code}", by=name), data={"by": name})
+    return Error(code, Category.PERMANENT, tell(f"error.{code}", by=name), data={"by": name})
 
 
 def resolve_succeeded(
@@ -486,7 +486,7 @@ def retry(
         passed.append("RETRY_LIMIT")
     if not (clean or completed or cancelled) and _all_permanent(state, roots):
         if not force:
-            reason = "; ".join(reasons_of(state, roots).values())
+            reason = one_by_one(reasons_of(state, roots).values())
             raise Refusal(
                 "NOT_RETRYABLE",
                 tell("refuse.run.not_retryable", reason=reason),
@@ -722,18 +722,18 @@ def _preview(
 ) -> Preview:
     rerun, once = [], []
     acted = acted_once(state)
-    spoilt = {item.step: f"{item.path}: {item.reason}" for item in reversed(damage)}
+    spoilt = {item.step: about(item.path, item.reason) for item in reversed(damage)}
     named = set(roots)
     for step_id in chain:
         track = state.tracks[step_id]
         if track.error is not None and (step_id in named or track.result is None):
-            why = track.error.message
+            why = track.error.told
         elif step_id in named and (step_id in spoilt or track.result is not None):
-            why = spoilt.get(step_id) or say("reason.asked_for")
+            why = spoilt.get(step_id) or tell("reason.asked_for")
         elif track.result is not None:
-            why = say("reason.if_inputs_change")
+            why = tell("reason.if_inputs_change")
         else:
-            why = say("reason.has_not_run")
+            why = tell("reason.has_not_run")
         rerun.append({"step": step_id, "why": why})
         if step_id in acted:
             once.append(step_id)

@@ -27,13 +27,13 @@ from rerail.core.verdict import (
     Verdict,
     evaluation,
     round_statistics,
-    skip_message,
+    skip_told,
     statistics,
     summary,
     verdict,
     waiting_on,
 )
-from rerail.i18n import say
+from rerail.i18n import clipped, tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def _notes(state: State, tools: Tools, now: float) -> list[Event]:
     for track in state.announce.values():
         code = "SKIP_UPSTREAM_FAILED" if track.dead else "SKIP_CONDITION"
         needs = tuple(need.id for need, _ in track.needs if need.standing not in (Standing.OPEN, Standing.OK))
-        notes.append(ev.StepSkipped(track.id, code, skip_message(state, track, code), needs=needs))
+        notes.append(ev.StepSkipped(track.id, code, skip_told(state, track, code), needs=needs))
     if notes or state.stopped:
         return notes
     for track in list(state.keepers.values()):
@@ -280,7 +280,7 @@ def _over_budget(state: State, now: float, *, asking: bool = False) -> str:
     )
     for name, spent, limit in used:
         if limit is not None and spent >= limit:
-            return say("reason.used", name=name, spent=spent, limit=limit)
+            return tell("reason.used", name=name, spent=spent, limit=limit)
     return ""
 
 
@@ -381,7 +381,7 @@ def retry_chain(state: State, roots: list[str]) -> tuple[str, ...]:
 def reasons_of(state: State, roots: list[str]) -> dict[str, str]:
     """Why each root is one."""
     errors = {step_id: state.tracks[step_id].error for step_id in roots}
-    return {step_id: error.message[:500] for step_id, error in errors.items() if error is not None}
+    return {step_id: clipped(error.told, 500) for step_id, error in errors.items() if error is not None}
 
 
 def _done(state: State, found: Verdict, now: float) -> Event:

@@ -72,7 +72,7 @@ def read_plan(data: Any, deep: int = 0) -> Plan:
             follow_up = read_plan(fields["follow_up"], deep + 1)
         except Unreadable as error:
             faults.append(Fault("BAD_VALUE", tell("refuse.plan.follow_up_unreadable", error=error)))
-    mcp = _read_servers(fields.get("mcp"), faults)
+    mcp = _read_servers(fields["mcp"], faults) if fields.get("mcp") is not None else {}
     return Plan(objective, tuple(read_steps(raw, faults)), follow_up, tuple(faults), mcp)
 
 
@@ -80,8 +80,7 @@ def _read_servers(data: Any, faults: list[Fault]) -> dict[str, Any]:
     """Servers by name, as they were written; the plan's check refuses them."""
     if isinstance(data, Mapping):
         return {str(name): server for name, server in data.items()}
-    if data is not None:
-        faults.append(Fault("MCP_NOT_ALLOWED", tell("refuse.plan.mcp", names=_kind(data))))
+    faults.append(Fault("MCP_NOT_ALLOWED", tell("refuse.plan.mcp", names=_kind(data))))
     return {}
 
 

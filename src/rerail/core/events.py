@@ -16,6 +16,7 @@ import msgspec
 from rerail.core.codes import Category
 from rerail.core.plan import Effect, Plan, Step
 from rerail.core.policy import Policy, Rung
+from rerail.i18n import UNSAYABLE, Told, as_text, tell
 
 
 class Error(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -30,9 +31,19 @@ class Error(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     suggest: dict[str, Any] | None = None
     data: dict[str, Any] = {}  # what the message was made of, so that it can be said in another language
 
+    @property
+    def told(self) -> str:
+        """The message, as a sentence that knows its values if it is one of ours and `data` has them."""
+        if isinstance(self.message, Told):
+            return self.message
+        try:
+            return tell(f"error.{self.data.get('text', self.code)}", **self.data).worded(self.message)
+        except UNSAYABLE:
+            return self.message  # no sentence of ours, or an error of the same code, worded by its tool
+
     def to_dict(self) -> dict[str, Any]:
         """The error as plain data."""
-        plain: dict[str, Any] = msgspec.to_builtins(self)
+        plain: dict[str, Any] = msgspec.to_builtins(self, enc_hook=as_text)
         return plain
 
 
@@ -517,5 +528,7 @@ class Record:
         """The event as flat JSON data."""
         # Field by field, so that defaults, which storage leaves out, are there for readers.
         event = self.event
-        payload = {name: msgspec.to_builtins(getattr(event, name)) for name in event.__struct_fields__}
+        payload = {
+            name: msgspec.to_builtins(getattr(event, name), enc_hook=as_text) for name in event.__struct_fields__
+        }
         return {"seq": self.seq, "run": self.run, "at": self.at, "type": self.type, **payload}

@@ -158,7 +158,7 @@ def _step_succeeded(state: State, event: ev.StepSucceeded, at: float) -> None:
         state.drafts.pop(path, None)  # what a person gave was for the content before this one
     _staged(state, track, event.files)
     if track.call.rung is Rung.FALLBACK:
-        result.degraded = Degraded(Lack.FALLBACK, track.error.message if track.error else "")
+        result.degraded = Degraded(Lack.FALLBACK, track.error.told if track.error else "")
     track.ended_at, track.elapsed, track.cost = at, event.elapsed, event.cost
     state.tool_seconds += event.elapsed
     _happened(state, track)

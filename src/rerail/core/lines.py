@@ -19,7 +19,7 @@ from rerail.core.plan import Effect
 from rerail.core.policy import Rung
 from rerail.core.state import State
 from rerail.core.verdict import done_summary, gate_row, skip_message, status_of
-from rerail.i18n import at_once, reason_in, retold, say, span
+from rerail.i18n import at_once, retold, say, span
 
 NAME_WIDTH = 28
 
@@ -188,7 +188,7 @@ class Lines:
             key = "unsure"
         elif event.not_now is not None:
             key = "not_now"
-        message = reason_in(self.lang, error.code, error.message, error.data)
+        message = self.told(error.told)
         words = self._said(key, attempt=event.attempt, message=message, code=error.code, category=error.category)
         return ("retry" if key == "not_now" else "failed"), event.step, words
 

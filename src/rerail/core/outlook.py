@@ -20,7 +20,7 @@ from rerail.core.state import State, downstream
 from rerail.core.tools import Tools
 from rerail.core.track import Phase, Status, Track
 from rerail.core.verdict import run_status, status_of
-from rerail.i18n import say
+from rerail.i18n import tell
 
 ENDED = frozenset({Status.SUCCEEDED, Status.DEGRADED, Status.FAILED, Status.SKIPPED, Status.CANCELLED})
 
@@ -79,7 +79,7 @@ def _stands(track: Track) -> bool:
 
 def _why(track: Track, hole: tuple[str, str] | None, *, asked: bool) -> str:
     if hole is not None:  # it ends before its call, which nobody would call running
-        return say("reason.hole_ahead", argument=hole[0], other=hole[1])
+        return tell("reason.hole_ahead", argument=hole[0], other=hole[1])
     if asked:
-        return say("reason.asked_for")
-    return say("reason.if_inputs_change" if track.result is not None else "reason.has_not_run")
+        return tell("reason.asked_for")
+    return tell("reason.if_inputs_change" if track.result is not None else "reason.has_not_run")

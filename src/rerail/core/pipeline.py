@@ -111,7 +111,7 @@ def task_view(state: State, follow_up: State | None = None) -> dict[str, Any]:
         "task_id": state.run,
         "objective": state.objective,
         "status": shown_status(state),
-        "error": failed.error.message if failed is not None and failed.error is not None else None,
+        "error": str(failed.error.message) if failed is not None and failed.error is not None else None,
         "failed_stage": failed_stage(state) or None,
         "retry_count": state.retries,
         "max_retries": state.policy.max_retries,
@@ -126,7 +126,7 @@ def _feedback(state: State | None, otherwise: str | None) -> dict[str, Any]:
     failed = first_failed(state)
     return {
         "feedback_status": str(run_status(state)),
-        "feedback_error": failed.error.message if failed is not None and failed.error is not None else None,
+        "feedback_error": str(failed.error.message) if failed is not None and failed.error is not None else None,
         "feedback_retry_count": state.retries,
     }
 

@@ -18,7 +18,7 @@ import msgspec
 from rerail.core.refs import Names, Ref, Template, UnknownReference, compile_args, parse, scan, strings
 from rerail.core.schema import OPEN, Schema, nearest
 from rerail.core.values import NotJson, pack, plain_text
-from rerail.i18n import retold, say, tell
+from rerail.i18n import retold, tell
 
 
 class When(StrEnum):
@@ -198,17 +198,21 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
     step: str = ""
 
     def __str__(self) -> str:
-        return self.said("en")
+        return str(self.told)
 
     def to_dict(self) -> dict[str, Any]:
         """The fault as plain data."""
         return {"code": self.code, "step": self.step or None, "message": str(self.message)}
 
-    def said(self, lang: str) -> str:
-        """The fault in a language, with the step it is about."""
-        message = retold(self.message, lang)
+    @property
+    def told(self) -> str:
+        """The fault with the step it is about, as a sentence that can be said in another language."""
         step = self.step if len(self.step) <= 80 else self.step[:79] + "…"
-        return say("refuse.plan.of_step", lang, step=step, message=message) if step else message
+        return tell("refuse.plan.of_step", step=step, message=self.message) if step else self.message
+
+    def said(self, lang: str) -> str:
+        """The fault in a language."""
+        return retold(self.told, lang)
 
 
 class Plan(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -27,7 +27,7 @@ from rerail.core.tools import Tools
 from rerail.core.track import Track, signature
 from rerail.core.upstream import supplied
 from rerail.core.values import pack
-from rerail.i18n import say
+from rerail.i18n import clipped, say, tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def choose(case: Case) -> list[Event]:
     """The first rung that applies, with what was thought of the failure."""
     state = case.state
     if state.stopped:
-        case.refuse(say("reason.stopped", stopped=state.stopped))
+        case.refuse(tell("reason.stopped", stopped=state.stopped))
         return [_reflected(case, Rung.FAIL)]
     for rung in _rungs(state, case.track, case.reflection):
         taken = RUNGS[rung](case)
@@ -126,7 +126,7 @@ def _same_key(case: Case) -> list[Event]:
 
 def lapsed(state: State, tools: Tools, track: Track, now: float) -> list[Event]:
     """A call that was to be repeated under its key, which the service does not know any more: it is in doubt."""
-    error = track.error or Error("ANSWER_LOST", Category.TRANSIENT, say("error.ANSWER_LOST"))
+    error = track.error or Error("ANSWER_LOST", Category.TRANSIENT, tell("error.ANSWER_LOST"))
     return [_reflected(Case(state, tools, track, error, reflect(state, tools, track, error), now), Rung.DOUBT)]
 
 
@@ -136,17 +136,17 @@ def answer_doubt(state: State, tools: Tools, track: Track, now: float) -> list[E
     wanted = track.step.on_doubt or (spec.on_doubt if spec is not None else "") or state.policy.on_doubt
     if wanted == "wait":
         return []
-    error = track.error or Error("ANSWER_LOST", Category.TRANSIENT, say("error.ANSWER_LOST"))
+    error = track.error or Error("ANSWER_LOST", Category.TRANSIENT, tell("error.ANSWER_LOST"))
     case = Case(state, tools, track, error, reflect(state, tools, track, error), now)
     if track.step.fallback is not None and track.step.fallback.tool is None:
         return [_reflected(case, Rung.FALLBACK), *_stand_in(case, track.step.fallback.value)]
     if not track.step.critical:
-        message = say("skip.SKIP_OPTIONAL_DOUBT", reason=error.message)
+        message = tell("skip.SKIP_OPTIONAL_DOUBT", reason=error.told)
         return [_reflected(case, Rung.SKIP), ev.StepSkipped(track.id, "SKIP_OPTIONAL", message, "rules")]
     if wanted != "fail":
         return []
     doubt = Error(
-        "IN_DOUBT", Category.PERMANENT, say("error.IN_DOUBT", reason=error.message), data={"reason": error.message}
+        "IN_DOUBT", Category.PERMANENT, say("error.IN_DOUBT", reason=error.message), data={"reason": error.told}
     )
     return [ev.StepFailed(track.id, track.attempt, doubt, called=False)]
 
@@ -237,11 +237,11 @@ _DID_YOU_MEAN = re.compile(
 def reflect(state: State, tools: Tools, track: Track, error: Error) -> Reflection:
     """What rules can say of a failure: its category, its cause, and a concrete change where one is known."""
     args = failed_args(state, track)
-    proposal, cause, category = None, error.message[:500], track.category or error.category
+    proposal, cause, category = None, clipped(error.told, 500), track.category or error.category
     if args is not None and category in (Category.PARAMETER, Category.PERMANENT) and error.code not in SAID_NO:
         proposal, step = _better_args(state, tools, track, error, args)
         category = category if proposal is None else Category.PARAMETER
-        cause = say("reason.upstream_value", message=cause, step=step) if step else cause
+        cause = tell("reason.upstream_value", message=cause, step=step) if step else cause
     return Reflection(
         category=category,
         root_cause=cause,
@@ -318,7 +318,7 @@ def _retry(case: Case) -> Taken:
     if case.reflection.category not in (Category.TRANSIENT, Category.UNKNOWN) and not case.lost:
         key = (track.call.tool, case.state.signature(track), case.error.message[:500])
         if track.heal is not None and track.heal.tried.get(key, 0) >= 2:
-            case.refuse(say("reason.same_twice"))
+            case.refuse(tell("reason.same_twice"))
             return None
     delay = backoff(policy, case.used + 1, case.state.run, track.id, track.attempt)
     left = case.retries - case.used - 1
@@ -330,12 +330,12 @@ def _adjust(case: Case) -> Taken:
     if args is None or case.used >= case.retries:
         return None
     if track.heal is not None and track.heal.args is not None and case.error.code == "ARGS_INVALID":
-        case.refuse(say("reason.adjusted_unfit"))
+        case.refuse(tell("reason.adjusted_unfit"))
         return None
     spec = case.tools.get(case.tool)
     faults = spec.schema.faults(dict(args)) if spec is not None else []
     if faults or _was_tried(track, case.tool, args):
-        case.refuse(str(faults[0]) if faults else say("reason.args_tried"))
+        case.refuse(faults[0].said if faults else tell("reason.args_tried"))
         return None
     reason = case.reflection.root_cause
     return [_recovered(case, Rung.ADJUST, reason=reason, args=dict(args), course=Course((track.id,)))]
@@ -362,18 +362,16 @@ def _alternative(case: Case) -> Taken:
     for name in _untried(case):
         spec = case.tools.get(name)
         if spec is None:
-            case.refuse(say("reason.no_alternative", name=name))
+            case.refuse(tell("reason.no_alternative", name=name))
             continue
         if _needs_a_person(case, name):
-            case.refuse(say("reason.person_agrees", name=name))
+            case.refuse(tell("reason.person_agrees", name=name))
             continue
         args = failed_args(case.state, case.track)
         if args is not None and spec.schema.faults(args):
-            case.refuse(say("reason.alternative_unfit", name=name))
+            case.refuse(tell("reason.alternative_unfit", name=name))
             continue
-        return [
-            _recovered(case, Rung.ALTERNATIVE, tool=name, reason=case.error.message, course=Course((case.track.id,)))
-        ]
+        return [_recovered(case, Rung.ALTERNATIVE, tool=name, reason=case.error.told, course=Course((case.track.id,)))]
     return None
 
 
@@ -394,10 +392,10 @@ def _producer(case: Case) -> Taken:
         return None
     for producer in producers:
         if producer.result is not None and producer.result.effect is Effect.ONCE:
-            case.refuse(say("reason.not_twice", id=producer.id))
+            case.refuse(tell("reason.not_twice", id=producer.id))
             return None
     course = Course(tuple(producer.id for producer in producers))
-    return [_recovered(case, Rung.PRODUCER, reason=case.error.message, course=course)]
+    return [_recovered(case, Rung.PRODUCER, reason=case.error.told, course=course)]
 
 
 def _repair(case: Case) -> Taken:
@@ -417,7 +415,7 @@ def _fallback(case: Case) -> Taken:
     if case.error.code in SAID_NO:
         return None
     course = Course((case.track.id,))
-    return [_recovered(case, Rung.FALLBACK, tool=fallback.tool, reason=case.error.message, course=course)]
+    return [_recovered(case, Rung.FALLBACK, tool=fallback.tool, reason=case.error.told, course=course)]
 
 
 def _stand_in(case: Case, value: Any) -> list[Event]:
@@ -429,14 +427,14 @@ def _stand_in(case: Case, value: Any) -> list[Event]:
             ev.ArtifactCreated(case.track.id, case.track.id, case.track.attempt, packed.digest, len(packed.data))
         )
     what = {"output": value, "digest": packed.digest, "size": len(packed.data)}
-    return [*taken, _recovered(case, Rung.FALLBACK, reason=case.error.message, **what)]
+    return [*taken, _recovered(case, Rung.FALLBACK, reason=case.error.told, **what)]
 
 
 def _skip(case: Case) -> Taken:
     if case.track.step.critical:
         return None
     key = "skip.SKIP_OPTIONAL" if case.used else "skip.SKIP_OPTIONAL_UNTRIED"
-    message = say(key, retries=case.used, reason=case.error.message)
+    message = tell(key, retries=case.used, reason=case.error.told)
     return [ev.StepSkipped(case.track.id, "SKIP_OPTIONAL", message, "rules")]
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from rerail.core.values import plain_text
-from rerail.i18n import say
+from rerail.i18n import tell
 
 _PLAIN = frozenset({int, float, bool, type(None)})  # has nothing inside
 _DELIMITER = re.compile(r"[.\[}]")
@@ -303,13 +303,13 @@ def _there(output: Any) -> str:
     """What there is where a path ends too early, in a few words."""
     if isinstance(output, Mapping) and output:
         names = [str(name)[:40] for name in output]
-        more = say("reason.there.more", count=len(names) - 8) if len(names) > 8 else ""
+        more = tell("reason.there.more", count=len(names) - 8) if len(names) > 8 else ""
         return ", ".join(names[:8]) + more
     if isinstance(output, Mapping):
-        return say("reason.there.nothing")
+        return tell("reason.there.nothing")
     if isinstance(output, list):
-        return say("reason.there.list", count=len(output))
-    return "null" if output is None else say("reason.there.kind", name=type(output).__name__)
+        return tell("reason.there.list", count=len(output))
+    return "null" if output is None else tell("reason.there.kind", name=type(output).__name__)
 
 
 def _as_index(part: str | int) -> int | None:

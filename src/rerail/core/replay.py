@@ -60,7 +60,7 @@ from rerail.core.state import State
 from rerail.core.tools import Tools, ToolSpec
 from rerail.core.track import Phase, Status, Track
 from rerail.core.verdict import run_status, status_of
-from rerail.i18n import say
+from rerail.i18n import tell
 
 ENDED = frozenset({Status.SUCCEEDED, Status.DEGRADED, Status.FAILED, Status.SKIPPED, Status.CANCELLED})
 UNKNOWN = "unknown"
@@ -506,7 +506,7 @@ class _Way:
                 return given.events, new
         elif getattr(answer, "elapsed", 0.0) <= new:
             return given.events, new
-        words = say("error.TIMEOUT", seconds=new)
+        words = tell("error.TIMEOUT", seconds=new)
         error = Error("TIMEOUT", category_of("TIMEOUT") or Category.TRANSIENT, words, data={"seconds": new})
         return (ev.StepFailed(step.id, 0, error, new, lost=True),), new
 

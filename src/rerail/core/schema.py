@@ -36,7 +36,7 @@ from rerail.core.schema_values import (
     show,
     trimmed,
 )
-from rerail.i18n import tell
+from rerail.i18n import one_by_one, tell
 
 __all__ = ["OPEN", "Fault", "Json", "Node", "Schema", "faults", "nearest", "problems", "readable"]
 
@@ -67,7 +67,7 @@ class Schema:
         """Take the schema and the word by which messages call a property: argument, key, field."""
         found = problems(source)
         if found:
-            raise ValueError("; ".join(found))
+            raise ValueError(one_by_one(found))
         self.source = source
         self._compiler = _Compiler(source, noun)
         self._check = self._compiler.whole(source)
@@ -539,7 +539,11 @@ def _refused(word: str, value: object, labels: Sequence[str | None], refusals: S
     if not of_type and all(labels):
         names = list(dict.fromkeys(label for label in labels if label))
         return _one(tell("schema.type", types=listed(names), value=show(value)), "type")
-    reasons = "; ".join(f"({at}) {trimmed(str(found[0]))}" for at, found in enumerate(refusals[:_MOST_OPTIONS], 1))
+    several = (
+        tell("schema.option", at=at, fault=trimmed(found[0].said))
+        for at, found in enumerate(refusals[:_MOST_OPTIONS], 1)
+    )
+    reasons = one_by_one(several)
     return _one(tell("schema.anyOf", count=len(refusals), reasons=reasons), word)
 
 

@@ -14,6 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
+from rerail.i18n import values_of
+
 # Servers that need no key get a word instead ("EMPTY", "ollama"). Blotting that out would mangle answers.
 SHORTEST: Final = 8
 BLOT: Final = "***"
@@ -46,13 +48,18 @@ class Scrub:
 
     def text(self, text: str) -> str:
         """The text without the secrets."""
+        clean = text
         for form in self._forms:
-            text = text.replace(form, BLOT)
-        return text
+            clean = clean.replace(form, BLOT)
+        return text if clean == text else clean  # a sentence of the catalogue stays one
 
     def message(self, text: str) -> str:
         """An error's text without the secrets, and without any other credentials that a server sends back."""
-        return _BEARER.sub(rf"\1 {BLOT}", self.text(text))
+        clean = _BEARER.sub(rf"\1 {BLOT}", self.text(text))
+        return text if clean == text and all(self._is_clean(part) for part in values_of(text)) else str(clean)
+
+    def _is_clean(self, part: str) -> bool:
+        return not _BEARER.search(part) and self.text(part) == part
 
     def value(self, value: Any) -> Any:
         """JSON without the secrets, names of members included."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from rerail.core.values import holds
-from rerail.i18n import say
+from rerail.i18n import tell
 
 
 def suspect(output: object, ignore: Collection[str] = (), more: Sequence[object] = ()) -> str | None:
@@ -24,7 +24,7 @@ def suspect(output: object, ignore: Collection[str] = (), more: Sequence[object]
     """
     for sign in more:
         if _shows(output, sign):
-            return say("reason.suspect.sign", sign=_show(sign))
+            return tell("reason.suspect.sign", sign=_show(sign))
     match output:
         case dict():
             members = {name: value for name, value in output.items() if name not in ignore} if ignore else output
@@ -61,7 +61,7 @@ def _error_member(members: _Members) -> str | None:
     """A member for errors that holds one."""
     for name in _ERRORS:
         if name in members and _is_set(members[name]) and not _is_count(members, name):
-            return say("reason.suspect.member", name=name, shown=_show(members[name]))
+            return tell("reason.suspect.member", name=name, shown=_show(members[name]))
     return None
 
 
@@ -77,7 +77,7 @@ def _error_status(members: _Members) -> str | None:
     names = (*_STATUSES, "code") if _message(members) else _STATUSES
     for name in names:
         if _is_error_status(members.get(name)):
-            return say("reason.suspect.status", name=name, status=members[name], message=_message(members))
+            return tell("reason.suspect.status", name=name, status=members[name], message=_message(members))
     return None
 
 
@@ -86,7 +86,7 @@ def _failure_flag(members: _Members) -> str | None:
     for name, failure in _FLAGS.items():
         value = members.get(name)
         if isinstance(value, int) and value == failure:
-            return say("reason.suspect.flag", name=name, value=str(failure).lower(), message=_message(members))
+            return tell("reason.suspect.flag", name=name, value=str(failure).lower(), message=_message(members))
     return None
 
 
@@ -105,7 +105,7 @@ def _error_code(members: _Members) -> str | None:
     for name in _CODES:
         value = members.get(name)
         if isinstance(value, int) and not isinstance(value, bool) and _is_failure_code(name, value, members):
-            return say("reason.suspect.status", name=name, status=value, message=_message(members))
+            return tell("reason.suspect.status", name=name, status=value, message=_message(members))
     return None
 
 
@@ -170,13 +170,13 @@ def _show(value: object) -> str:
         case int() | float() if abs(value) < 10**18:
             return str(value)
         case dict():
-            return _message(value)[2:] or say("reason.suspect.object", count=len(value))
+            return _message(value)[2:] or tell("reason.suspect.object", count=len(value))
         case list() | tuple() if len(value) == 1 and not isinstance(value[0], list | tuple):
             return _show(value[0])
         case list() | tuple():
-            return say("reason.suspect.entries", count=len(value))
+            return tell("reason.suspect.entries", count=len(value))
         case _:
-            return say("reason.suspect.type", name=type(value).__name__)
+            return tell("reason.suspect.type", name=type(value).__name__)
 
 
 # --- Texts -----------------------------------------------------------------------------------------------------------
@@ -254,5 +254,5 @@ def _error_text(text: str) -> str | None:
     text = text.strip()
     one_line = len(text) <= _LINE and "\n" not in text
     if any(shape.match(text) for shape in (*_BEGINNINGS, *(_LINES if one_line else ()))):
-        return say("reason.suspect.text", text=_show(text))
+        return tell("reason.suspect.text", text=_show(text))
     return None

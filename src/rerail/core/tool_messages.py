@@ -104,7 +104,7 @@ class ToolMessages:
             found += self._ended(track.id)
         if track.id in self._open and isinstance(event, ev.StepFailed):
             error = event.error
-            told = {"code": error.code, "category": str(error.category), "message": error.message}
+            told = {"code": error.code, "category": str(error.category), "message": str(error.message)}
             found.append(self._update(track, error=told, attempt=event.attempt))
         elif track.id in self._open and isinstance(event, ev.Recovered):
             found.append(self._update(track, rung=str(event.rung), reason=event.reason))

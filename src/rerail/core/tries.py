@@ -18,7 +18,7 @@ from rerail.core.plan import Step
 from rerail.core.policy import Rung
 from rerail.core.state import State, downstream
 from rerail.core.track import Track
-from rerail.i18n import reason_in, retold
+from rerail.i18n import retold
 
 MOST_LOGS = 500  # lines of one attempt that are shown: the latest
 
@@ -92,7 +92,7 @@ def _failed(
     found: list[dict[str, Any]], event: ev.StepFailed, at: float, state: State, track: Track, lang: str
 ) -> None:
     error = event.error
-    told = {**error.to_dict(), "message": reason_in(lang, error.code, error.message, error.data)}
+    told = {**error.to_dict(), "message": retold(error.told, lang)}
     told.pop("data", None)
     if not event.called:  # no call was made: a missing input, a refused gate
         if found and found[-1]["attempt"] == event.attempt and found[-1]["outcome"] == "doubt":

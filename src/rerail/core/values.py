@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from rerail.i18n import tell
+from rerail.i18n import as_text, tell, words_of
 
-_encoder = msgspec.json.Encoder(order="deterministic")  # a digest must not depend on the order of keys
+# A digest must not depend on the order of keys.
+_encoder = msgspec.json.Encoder(order="deterministic", enc_hook=as_text)
 
 INLINE = 1024  # bytes of JSON that still travel in the event itself
 
@@ -52,7 +53,7 @@ def pack(value: Any) -> Packed:
         if b"null" in data:
             refuse_nan(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise NotJson(str(error) or type(error).__name__) from error
+        raise NotJson(words_of(error) or type(error).__name__) from error
     return Packed(data, digest(data))
 
 
@@ -67,7 +68,8 @@ def holds(seen: Any, expect: Any) -> bool:
 
 def plain_text(words: str, limit: int) -> str:
     """A text that can be written down, cut to so many characters: lone surrogates are replaced."""
-    return words[:limit].encode("utf-8", "replace").decode()
+    plain = words[:limit].encode("utf-8", "replace").decode()
+    return words if words == plain else plain  # a sentence of the catalogue stays one
 
 
 def digest(data: bytes) -> str:

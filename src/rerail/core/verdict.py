@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rerail.core.events import Done, Error, Evaluation, GateOpened, Shown
+from rerail.core.events import Done, Evaluation, GateOpened, Shown
 from rerail.core.plan import When
 from rerail.core.state import State
 from rerail.core.track import DEAD, DEAD_OPEN, WORTH, Phase, RunStatus, Standing, Status, Track
-from rerail.i18n import has, reason_in, retold, say
+from rerail.i18n import Told, clipped, has, one_by_one, retold, tell
 
 ENDED_WELL = frozenset({Status.SUCCEEDED, Status.DEGRADED})
 ACCEPTED = frozenset({"SKIP_OPTIONAL", "SKIP_USER", "SKIP_CONDITION"})
@@ -75,33 +75,36 @@ def run_status(state: State) -> RunStatus:
 
 
 def skip_message(state: State, track: Track, code: str, lang: str = "en") -> str:
+    """Why a step did not run, in a language."""
+    return retold(skip_told(state, track, code), lang)
+
+
+def skip_told(state: State, track: Track, code: str) -> str:
     """Why a step did not run; each failed need with its tool and its reason, chains never nested (X2)."""
     if code == "SKIP_UPSTREAM_FAILED":
-        words = say("skip.SKIP_UPSTREAM_FAILED", lang)
+        words = tell("skip.SKIP_UPSTREAM_FAILED")
         parts = []
         for need, when in track.needs:
             if WORTH[when][need.standing] in (DEAD, DEAD_OPEN):
                 failed = need.phase is Phase.FAILED and need.error is not None
-                reason = _reason(need.error, lang) if failed and need.error else words
-                parts.append(say("skip.upstream_part", lang, step=need.id, tool=_tool(need), reason=reason))
-        return say("skip.upstream", lang, words=words, parts="; ".join(parts))
+                reason = need.error.told if failed and need.error else words
+                parts.append(tell("skip.upstream_part", step=need.id, tool=_tool(need), reason=reason))
+        return tell("skip.upstream", words=words, parts=one_by_one(parts, "skip.upstream_parts"))
     if code == "SKIP_CONDITION":
         steps = ", ".join(need.id for need, when in track.needs if when is When.FAILURE)
-        return say("skip.SKIP_CONDITION", lang, steps=steps or ", ".join(need.id for need, _ in track.needs))
+        return tell("skip.SKIP_CONDITION", steps=steps or ", ".join(need.id for need, _ in track.needs))
     if track.skip is not None and track.skip.code == code:
-        if lang == "en" or code not in ("SKIP_OPTIONAL", "SKIP_USER"):
-            return track.skip.message
-        retries, reason = max(0, track.calls - 1), _reason(track.error, lang) if track.error else ""
+        message = track.skip.message
+        if isinstance(message, Told) or code not in ("SKIP_OPTIONAL", "SKIP_USER"):
+            return message
+        # In histories of earlier versions it is a text, and no more.
+        retries, reason = max(0, track.calls - 1), track.error.told if track.error else ""
         if code == "SKIP_OPTIONAL" and track.id in state.unsettled:
-            return say("skip.SKIP_OPTIONAL_DOUBT", lang, reason=reason)
+            return tell("skip.SKIP_OPTIONAL_DOUBT", reason=reason).worded(message)
         key = f"skip.{code}" if retries or code != "SKIP_OPTIONAL" else "skip.SKIP_OPTIONAL_UNTRIED"
-        return say(key, lang, retries=retries, reason=reason, by=track.skip.by)
+        return tell(key, retries=retries, reason=reason, by=track.skip.by).worded(message)
     begun = track.call is not None and has(f"begun.{code}")
-    return say(f"begun.{code}" if begun else f"skip.{code}", lang)
-
-
-def _reason(error: Error, lang: str) -> str:
-    return reason_in(lang, error.code, error.message, error.data)
+    return tell(f"begun.{code}" if begun else f"skip.{code}")
 
 
 def _tool(track: Track) -> str:
@@ -121,7 +124,7 @@ def error_of(state: State, track: Track, status: Status, code: str, lang: str = 
     ):
         if track.error is None:
             return None
-        return {**track.error.to_dict(), "category": str(track.category), "message": _reason(track.error, lang)}
+        return {**track.error.to_dict(), "category": str(track.category), "message": retold(track.error.told, lang)}
     if status in (Status.SKIPPED, Status.CANCELLED):
         return {"code": code, "category": None, "message": skip_message(state, track, code, lang)}
     return None
@@ -219,8 +222,14 @@ def _tally(state: State) -> tuple[Any, ...]:
 
 
 def _failed_row(track: Track, code: str) -> dict[str, Any]:
-    reason = track.error.message if track.error else code
+    reason = str(track.error.message) if track.error else code
     return {"id": track.id, "tool": _tool(track), "code": code, "reason": reason}
+
+
+def reason_of(state: State, row: Mapping[str, Any]) -> str:
+    """Why a step of a verdict failed, as a sentence that can be said in another language."""
+    track = state.tracks[row["id"]]
+    return track.error.told if track.error is not None else str(row["code"])
 
 
 def statistics(state: State, found: Verdict, now: float) -> dict[str, Any]:
@@ -281,12 +290,12 @@ def round_statistics(state: State) -> dict[str, Any]:
     }
 
 
-def summary(state: State, found: Verdict, lang: str = "en") -> str:
+def summary(state: State, found: Verdict) -> Told:
     """One sentence made from the verdict (V7), what is in doubt, and what another tool than the plan's did."""
-    said = _summary(state, found, lang)
+    said = _summary(state, found)
     passed = [name for name in found.in_doubt if state.tracks[name].phase is not Phase.DOUBT]
     if passed:
-        said = say("summary.in_doubt", lang, summary=said, names=", ".join(passed[:5]))
+        said = tell("summary.in_doubt", summary=said, names=", ".join(passed[:5]))
     tracks = (track for step_id in state.planned if (track := state.tracks.get(step_id)) is not None)
     parts = [
         f"{track.id} ({tools['planned']} → {tools['tool']})"
@@ -296,7 +305,7 @@ def summary(state: State, found: Verdict, lang: str = "en") -> str:
     if not parts:
         return said
     names = ", ".join(parts[:5]) + (f" … (+{len(parts) - 5})" if len(parts) > 5 else "")
-    return say("summary.instead", lang, summary=said, names=names)
+    return tell("summary.instead", summary=said, names=names)
 
 
 def _by_call(track: Track) -> bool:
@@ -305,50 +314,53 @@ def _by_call(track: Track) -> bool:
     return result is not None and result.by in ("", "verify") and not result.stands_in
 
 
-def _summary(state: State, found: Verdict, lang: str) -> str:
+def _summary(state: State, found: Verdict) -> Told:
     total, counts = len(state.tracks), found.counts
     done = counts[Status.SUCCEEDED] + counts[Status.DEGRADED]
-    names = ", ".join(f"{row['id']} ({retold(row['reason'], lang)[:120]})" for row in found.failed_steps[:5])
+    names = ""
+    if found.failed_steps:
+        said = [(row["id"], clipped(reason_of(state, row), 120)) for row in found.failed_steps[:5]]
+        names = one_by_one([tell("summary.of", id=name, reason=reason) for name, reason in said], "text.and")
     if len(found.failed_steps) > 5:
-        names += f" … (+{len(found.failed_steps) - 5})"
+        names = tell("text.more", said=names, more=f" … (+{len(found.failed_steps) - 5})")
     if state.waiting:
-        on = ", ".join(say(f"summary.on.{item['for']}", lang, step=item["step"]) for item in waiting_on(state))
-        return say("summary.waiting", lang, on=on)
+        on = (tell(f"summary.on.{item['for']}", step=item["step"]) for item in waiting_on(state))
+        return tell("summary.waiting", on=one_by_one(on, "text.and"))
     if state.stopped == "RUN_CANCELLED":
         if not found.never:  # what it was to do again, or had done before, is kept
             key = "cancelled_kept" if done else "cancelled_open" if names else "cancelled_undone"
-            return say(f"summary.{key}", lang, done=done, total=total, names=names)
-        return say("summary.cancelled", lang, never=len(found.never), total=total)
+            return tell(f"summary.{key}", done=done, total=total, names=names)
+        return tell("summary.cancelled", never=len(found.never), total=total)
     if found.success:
         if not found.complete:
-            return say("summary.incomplete", lang, missing=", ".join(found.missing) or say("reason.see_judge", lang))
+            return tell("summary.incomplete", missing=", ".join(found.missing) or tell("reason.see_judge"))
         if state.fallback:
-            return say("summary.fallback_plan", lang, total=total, reason=retold(state.fallback, lang))
+            return tell("summary.fallback_plan", total=total, reason=state.fallback)
         if state.forgone:
-            return say("summary.forgone", lang, total=total, names=", ".join(list(state.forgone)[:5]))
+            return tell("summary.forgone", total=total, names=", ".join(list(state.forgone)[:5]))
         if found.degraded:
             stale = sum(bool(stale_of(state, track)) for track in state.tracks.values())
             less = {"degraded": counts[Status.DEGRADED], "skipped": counts[Status.SKIPPED], "stale": stale}
             key = ".".join(name for name, count in less.items() if count)
-            return say(f"summary.less.{key}", lang, total=total, **less)
+            return tell(f"summary.less.{key}", total=total, **less)
         retries = state.calls - found.attempted
         key = "summary.healed" if retries > 0 else "summary.success"
-        return say(key, lang, total=total, done=done, retries=retries)
+        return tell(key, total=total, done=done, retries=retries)
     if state.stopped:
         key = "summary.stopped" if found.never else "summary.stopped_last"
-        reason = say(f"stop.{state.stopped}", lang)
-        return say(key, lang, reason=reason, names=names or "-", never=len(found.never), total=total)
+        reason = tell(f"stop.{state.stopped}")
+        return tell(key, reason=reason, names=names or "-", never=len(found.never), total=total)
     if found.failed_steps:
         key = "summary.failed" if found.consequences else "summary.failed_alone"
-        return say(key, lang, names=names, consequences=len(found.consequences))
-    return say("summary.running", lang, done=done, total=total)
+        return tell(key, names=names, consequences=len(found.consequences))
+    return tell("summary.running", done=done, total=total)
 
 
 def done_summary(state: State, done: Done, lang: str = "en") -> str:
-    """The summary that a run came to rest with; in another language it is made anew, if the state is still that one."""
-    if lang == "en" or state.rest is None or state.rest.summary != done.summary:
+    """The summary that a run came to rest with; of a history that holds its words alone, it is made anew if it can."""
+    if lang == "en" or isinstance(done.summary, Told) or state.rest is None or state.rest.summary != done.summary:
         return retold(done.summary, lang)
-    return summary(state, verdict(state), lang)
+    return retold(summary(state, verdict(state)), lang)
 
 
 def waiting_on(state: State) -> list[dict[str, Any]]:

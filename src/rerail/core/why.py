@@ -30,7 +30,7 @@ from rerail.core.verdict import (
     verdict,
 )
 from rerail.core.views import degraded_said
-from rerail.i18n import at_once, reason_in, retold, say, span
+from rerail.i18n import at_once, retold, say, span
 
 MAX_SHOWN = 160
 
@@ -55,7 +55,7 @@ def failures(records: Iterable[Record], step: str | None = None) -> list[dict[st
     return [
         {
             "step": event.step, "attempt": event.attempt, "at": record.at, "code": event.error.code,
-            "category": str(event.error.category), "message": event.error.message, "lost": event.lost,
+            "category": str(event.error.category), "message": str(event.error.message), "lost": event.lost,
             "type": event.error.type or None, "traceback": event.error.traceback or None,
         }
         for record, event in found
@@ -127,7 +127,7 @@ class _Teller:
                 self.say(
                     "why.now_run",
                     status=self.status(run_status(self.state)),
-                    summary=summary(self.state, found, self.lang),
+                    summary=self.told(summary(self.state, found)),
                 )
             ]
             if self.state.rest is not None and self.state.rest.status != RunStatus.COMPLETED:
@@ -215,7 +215,7 @@ class _Teller:
 
     def failed(self, event: ev.StepFailed, time: str) -> list[str]:
         error = event.error
-        message = reason_in(self.lang, error.code, error.message, error.data)
+        message = self.told(error.told)
         key = "why.failed" if event.called else "why.failed_before"
         if event.lost and not event.elapsed and error.code in NO_ANSWER:
             key = "why.cut_off"

@@ -21,9 +21,11 @@ from rerail.core import events as ev
 from rerail.core.events import Record
 from rerail.core.graph import Graph
 from rerail.core.policy import Rung
+from rerail.core.state import State
 from rerail.core.track import Phase
 from rerail.core.verdict import summary as summary_of
 from rerail.core.verdict import verdict
+from rerail.core.views import degraded_said
 from rerail.demo.claims import Claim, Killed, finished_steps, healings
 from rerail.demo.drawing import draw
 from rerail.demo.narrator import hang
@@ -83,7 +85,7 @@ class Account:
         self.title(self._out.say("demo.title.became"))
         draw(self._out, Graph.of_state(picture.state), self._notes(result, records))
         self._out.print("")
-        self._cost(result, records, seconds, summary_of(picture.state, verdict(picture.state), self._out.lang))
+        self._cost(result, records, seconds, picture.state)
         self.title(self._out.say("demo.title.held"))
         for claim in found:
             sign = icon("succeeded" if claim.held else "failed", fancy=self._out.fancy)
@@ -107,14 +109,14 @@ class Account:
             notes[step] = Text.assemble((f"{trouble}: ", "dim"), (cure, "cyan"))
         return notes
 
-    def _cost(self, result: rerail.RunResult, records: Sequence[Record], seconds: float, summary: str) -> None:
+    def _cost(self, result: rerail.RunResult, records: Sequence[Record], seconds: float, state: State) -> None:
         count = Counter(_counted(record) for record in records)
         extra = ", ".join(self._out.say(f"demo.extra.{kind}", count=count[kind]) for kind in EXTRA if count[kind])
         spent = result.exec["seconds"]
-        self._say("verdict", summary)
-        for row in result.steps.values():
-            if row.degraded:
-                self._say("", f"{row.id}: {self._out.told(row.degraded)}")
+        self._say("verdict", self._out.told(summary_of(state, verdict(state))))
+        for track in state.tracks.values():
+            if degraded := degraded_said(track, self._out.lang):
+                self._say("", f"{track.id}: {degraded}")
         self._say(
             "calls", self._out.say("demo.calls", calls=result.exec["calls"], total=result.exec["total"], extra=extra)
         )

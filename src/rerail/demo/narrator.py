@@ -20,7 +20,7 @@ from rerail.core.plan import Effect
 from rerail.core.policy import Rung
 from rerail.core.state import State
 from rerail.core.verdict import done_summary
-from rerail.i18n import at_once, reason_in, span
+from rerail.i18n import at_once, span
 
 Told = tuple[str, str, str]  # icon, step, words
 
@@ -83,7 +83,7 @@ class Narrator:
         if event.error.code == "ANSWER_LOST":
             return "failed", event.step, self._say("died")
         error = event.error
-        return "failed", event.step, reason_in(self._out.lang, error.code, error.message, error.data)
+        return "failed", event.step, self._out.told(error.told)
 
     def _scheduled(self, event: ev.RetryScheduled) -> Told:
         if event.asked:

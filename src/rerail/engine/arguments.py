@@ -30,7 +30,7 @@ class Before(Exception):
     """The step fails before its tool is called."""
 
     def __init__(self, error: ev.Error) -> None:
-        super().__init__(error.message)
+        super().__init__(error.told)
         self.error = error
 
 

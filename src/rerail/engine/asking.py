@@ -24,7 +24,7 @@ from rerail.core.track import Track
 from rerail.core.values import INLINE, pack, unpack
 from rerail.core.views import attempts_of, question_table
 from rerail.engine.outputs import Gone
-from rerail.i18n import say
+from rerail.i18n import tell
 from rerail.mind import judge, reflect, repair, replan
 from rerail.ports import Answer, Question, Sample
 
@@ -120,7 +120,7 @@ def _events(state: State, specs: Mapping[str, ToolSpec], said: Answered, by: str
     match action.question:
         case "judge":
             if state.judged is not None or state.moves != action.seq:
-                return [ev.Declined("judge", "", say("reason.moved_on"), late=True)]
+                return [ev.Declined("judge", "", tell("reason.moved_on"), late=True)]
             if failed:
                 return [judge.unavailable(state, failed)]
             return [judge.read(state, given, by)]

@@ -33,6 +33,7 @@ from rerail.engine.lease_term import LeaseTerm
 from rerail.engine.looks import Patience
 from rerail.engine.outputs import Contents
 from rerail.engine.perform import Launch, Performer
+from rerail.i18n import one_by_one
 from rerail.ports import Clock, Tool
 from rerail.workspace import stage_for
 
@@ -115,7 +116,7 @@ class Calls:
         faults = spec.schema.faults(args)
         if faults:
             small = len(pack(args).data) <= 4 * INLINE  # what somebody may want to change is kept, wherever
-            shown = "; ".join(map(str, faults[:5]))
+            shown = one_by_one(fault.said for fault in faults[:5])
             error = from_code("ARGS_INVALID", tool=spec.name, faults=shown)
             raise Before(with_args(error, "args", args) if small else self._with_large(error, args))
         return args

@@ -47,7 +47,7 @@ from rerail.engine.refusals import encode_answer, raise_answer, refusals, refuse
 from rerail.engine.taking import reaching, unheard
 from rerail.engine.today import Today, fingerprints, server_faults, without_servers
 from rerail.errors import PlanError, Refused, RerailError, StoreError
-from rerail.i18n import tell
+from rerail.i18n import as_text, tell
 from rerail.ports import Conflict, Head, Lease, Unavailable, Unusable
 
 INBOX_EVERY = 0.2
@@ -586,7 +586,9 @@ class Engine(Foreseer):
         """Leave a command in the inbox of a run that another process drives; False if that one let go of the run."""
         store, key = self._host.store, secrets.token_hex(8)
         with store_errors():
-            number = await store.post(run, msgspec.json.encode(msgspec.structs.replace(command, key=key)))
+            number = await store.post(
+                run, msgspec.json.encode(msgspec.structs.replace(command, key=key), enc_hook=as_text)
+            )
             waited = 0.0
             while (answer := await store.answered(run, number)) is None:
                 gone = not self._driven_elsewhere(await self.head(run))

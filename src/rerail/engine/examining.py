@@ -26,7 +26,7 @@ from rerail.engine.pruning import ALL
 from rerail.engine.reading import AT_REST, FORGOTTEN
 from rerail.engine.refusals import encode_answer
 from rerail.errors import Refused
-from rerail.i18n import tell
+from rerail.i18n import tell, words_of
 from rerail.ports import Flaw, Head, Store, Taken, Unusable
 
 REPAIR: Final = "rerail doctor --repair"
@@ -219,6 +219,6 @@ class _Look:
         try:
             data = await self._store.blob(name)
         except Unusable as problem:
-            return "unreadable", str(problem)
+            return "unreadable", words_of(problem)
         sound = isinstance(data, bytes) and digest(data) == name  # a damaged file may answer with a text
         return "missing" if data is None else "" if sound else "corrupt", ""

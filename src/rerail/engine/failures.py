@@ -14,7 +14,7 @@ from rerail.core.foreign import NEVER_SENT, Said, certainty_of, never_sent, said
 from rerail.core.outcome import Certainty, Errors, as_declared
 from rerail.core.values import NotJson, pack, unpack
 from rerail.errors import NotDone
-from rerail.i18n import say
+from rerail.i18n import Told, clipped, say, tell, words_of
 
 MAX_MESSAGE = 4_000
 MAX_TRACEBACK = 8_000
@@ -86,7 +86,8 @@ def _storable(error: Error) -> Error:
 
 
 def _text(words: str) -> str:
-    return words.encode("utf-8", "replace").decode()
+    plain = words.encode("utf-8", "replace").decode()
+    return words if plain == words else plain  # a sentence of the catalogue stays one
 
 
 def from_returned(output: Mapping[str, Any], patterns: Patterns) -> Failure:
@@ -98,7 +99,7 @@ def from_returned(output: Mapping[str, Any], patterns: Patterns) -> Failure:
     inner = told if isinstance(told, Mapping) else {}
     message = _first_text(
         inner.get("message"), output.get("message"), told, output.get("reason"), output.get("errors"), _content(output)
-    ) or say("error.RETURNED_FAILURE")
+    ) or tell("error.RETURNED_FAILURE")
     code = inner.get("code", output.get("code"))
     code = code if isinstance(code, str) and code else None
     status = _number(inner.get("status", output.get("status_code", output.get("status"))))
@@ -113,7 +114,7 @@ def from_returned(output: Mapping[str, Any], patterns: Patterns) -> Failure:
         if isinstance(wait, int | float) and wait >= 0 and (code == "COOLDOWN_ACTIVE" or status in (429, 503))
         else None
     )
-    data = Error(code or "TOOL_FAILED", category, message[:MAX_MESSAGE], status=status, suggest=suggest)
+    data = Error(code or "TOOL_FAILED", category, clipped(message, MAX_MESSAGE), status=status, suggest=suggest)
     return Failure(_storable(data), Certainty.LOST, not_now)
 
 
@@ -145,17 +146,19 @@ def _first_text(*values: Any) -> str:
 
 def _message(error: BaseException) -> str:
     if isinstance(error, SystemExit):
-        return say("error.SYSTEM_EXIT", status=error.code)
+        return tell("error.SYSTEM_EXIT", status=error.code)
     try:
-        text = str(error)
+        text = words_of(error)
     except Exception:  # noqa: BLE001 - an exception whose __str__ fails must not become another one
         text = ""
+    if isinstance(text, Told):
+        return clipped(text, MAX_MESSAGE)
     text = text.strip()
     if isinstance(error, KeyError) and text:
         text = f"KeyError: {text}"  # the bare key says nothing to whoever reads it
     if len(text) > MAX_MESSAGE:
         text = text[: MAX_MESSAGE - 40] + f" … ({len(text):,} characters)"
-    return text or say("error.EMPTY", type=type(error).__name__)
+    return text or tell("error.EMPTY", type=type(error).__name__)
 
 
 def _trace(error: BaseException, said: Said) -> str:

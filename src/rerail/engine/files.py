@@ -21,7 +21,7 @@ from rerail.core.schema import Schema
 from rerail.core.state import State
 from rerail.core.track import Phase, Track
 from rerail.errors import StoreError
-from rerail.i18n import tell
+from rerail.i18n import about, one_by_one, tell
 from rerail.ports import Clock
 from rerail.workspace import (
     EDIT,
@@ -53,7 +53,7 @@ def unmet(check: Check | Produced, output: Any) -> list[str]:
             faults.append(tell("reason.file.lacks", keys=", ".join(map(repr, missing))))
     if check.schema is not None:
         try:
-            faults += [str(fault) for fault in Schema(check.schema, noun="key").faults(output)[:5]]
+            faults += [fault.said for fault in Schema(check.schema, noun="key").faults(output)[:5]]
         except ValueError as unusable:  # recorded by a version that could use it
             faults.append(str(unusable))
     return faults
@@ -174,7 +174,7 @@ def damaged(wanted: Iterable[Wanted], folder: Path, drafts: Mapping[str, FileMad
                 put_in_place(folder, drafts[want.file.path])
         seen = look(want.file, folder)
         if seen.faults:
-            found.append(FileDamage(want.step, want.file.path, "; ".join(seen.faults)))
+            found.append(FileDamage(want.step, want.file.path, one_by_one(seen.faults)))
         elif seen.digest != want.digest:
             found.append(FileDamage(want.step, want.file.path, tell("reason.file.changed")))
     return found
@@ -336,4 +336,4 @@ def files_of(track: Track) -> list[Wanted]:
 
 def told(damages: Sequence[FileDamage]) -> str:
     """What is wrong with some files, in one line."""
-    return "; ".join(f"{damage.path}: {damage.reason}" for damage in damages)
+    return one_by_one(about(damage.path, damage.reason) for damage in damages)

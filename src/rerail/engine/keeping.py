@@ -22,7 +22,7 @@ from rerail.core.track import Phase, Track
 from rerail.engine.files import Seen, Wanted, damaged, files_of, look, look_at, put_all_in_place, written_to
 from rerail.engine.loop import Host
 from rerail.errors import Refused, RerailError
-from rerail.i18n import tell
+from rerail.i18n import about, as_text, one_by_one, tell
 from rerail.workspace import (
     CLEARED,
     EDIT,
@@ -123,7 +123,7 @@ async def _refuse_unseen(host: Host, state: State, gate: Track, edit: Collection
     if found:
         path = host.workspaces(state.home) / found[0].path
         hint = tell("hint.run.unseen", run=state.run, path=path, step=found[0].step)
-        reason = "; ".join(f"{item.path}: {item.reason}" for item in found)
+        reason = one_by_one(about(item.path, item.reason) for item in found)
         raise Refused(tell("refuse.run.unseen", step=gate.id, reason=reason), "FILE_DAMAGED", hint=hint)
 
 
@@ -155,7 +155,7 @@ class Edit:
             raise Refused(message, "FILE_DAMAGED") from error
         faults = [*seen.faults, *(await self._host.performer.checked(file, draft) if file.check else ())]
         if faults:
-            message = tell("refuse.run.edit_invalid", path=file.path, reason="; ".join(faults))
+            message = tell("refuse.run.edit_invalid", path=file.path, reason=one_by_one(faults))
             raise Refused(message, "FILE_DAMAGED")
         return FileMade(file.path, seen.digest, self._wanted.step, self._draft.as_posix(), seen.size)
 
@@ -211,7 +211,7 @@ async def left_behind(host: Host, state: State, track: Track) -> tuple[FileMade,
     staged = track.call.staged if track.call is not None else ""
     with host.clock.external():
         found = [await asyncio.to_thread(_left, file, folder, staged) for file in track.step.produces]
-    reason = "; ".join(f"{one.path}: {fault}" for one, _ in found for fault in one.faults)
+    reason = one_by_one(about(one.path, fault) for one, _ in found for fault in one.faults)
     if reason:
         raise Refused(tell("refuse.run.no_files", step=track.id, reason=reason), "FILE_DAMAGED")
     return tuple(FileMade(one.path, one.digest, track.id, draft, one.size) for one, draft in found)
@@ -238,7 +238,7 @@ class Snapshot:
             return
         self._seen = seen
         view = task_view(state) if self._parent is None else task_view(self._parent, state)
-        data = msgspec.json.format(msgspec.json.encode(view), indent=2) + b"\n"
+        data = msgspec.json.format(msgspec.json.encode(view, enc_hook=as_text), indent=2) + b"\n"
         if data != self._written:
             with contextlib.suppress(OSError):
                 make_home(self._path.parent)

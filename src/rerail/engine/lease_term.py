@@ -15,7 +15,7 @@ from typing import Final
 
 from rerail.core.codes import Category
 from rerail.errors import NotDone, ToolError
-from rerail.i18n import say
+from rerail.i18n import tell
 from rerail.ports import TERM, Clock
 
 LOG: Final = logging.getLogger("rerail")
@@ -54,17 +54,17 @@ class LeaseTerm:
         if not self.lost and self._clock.polls:
             under_way = ", ".join(step for step, called in calls.items() if called) or "-"
             not_called = ", ".join(step for step, called in calls.items() if not called) or "-"
-            LOG.warning(say("log.owner_lost", run=self._run, under_way=under_way, not_called=not_called))
+            LOG.warning(tell("log.owner_lost", run=self._run, under_way=under_way, not_called=not_called))
         self.lost = True
 
     def refused(self, step: str) -> None:
         """Log that a step's tool did not act, or was not called."""
         if self._clock.polls:
-            LOG.warning(say("log.not_done", run=self._run, step=step))
+            LOG.warning(tell("log.not_done", run=self._run, step=step))
 
     def require(self, step: str = "") -> None:
         """Raise *not done* if another process may own the run by now."""
         if not self.is_current:
             self.refused(step)
-            told = say("error.OWNER_LOST", seconds=round(self.age))
+            told = tell("error.OWNER_LOST", seconds=round(self.age))
             raise NotDone(ToolError(told, "OWNER_LOST", Category.TRANSIENT))

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rerail.core.outcome import Saw
 from rerail.core.suspect import suspect
-from rerail.core.values import NotJson, holds, pack, unpack
+from rerail.core.values import NotJson, holds, pack, plain_text, unpack
 from rerail.engine.failures import says_failed
-from rerail.i18n import say
+from rerail.i18n import about, clipped, tell, words_of
 from rerail.ports import Clock, Tool
 
 if TYPE_CHECKING:
@@ -101,9 +101,9 @@ class Looker:
             await asyncio.sleep(max(min(delay, left), SHORTEST_DELAY))
             delay = min(delay * 2, LONGEST_DELAY)
         if absent and not patience.believed:
-            sight = Sight(Saw.DISBELIEVED, reason=say("reason.verify_never"))
+            sight = Sight(Saw.DISBELIEVED, reason=tell("reason.verify_never"))
         elif sight.reason == "not_yet":
-            sight = Sight(Saw.UNKNOWN, reason=say("reason.verify_not_yet"))
+            sight = Sight(Saw.UNKNOWN, reason=tell("reason.verify_not_yet"))
         return replace(sight, looks=looks, waited=round(waited, 3))
 
     async def _asked(self, launch: Launch, output: Any) -> Sight:
@@ -118,8 +118,8 @@ class Looker:
             except BaseException as error:  # a look that fails is data
                 if isinstance(error, KeyboardInterrupt | GeneratorExit) or _is_cancelled(error):
                     raise
-                problem = _storable(f"{type(error).__name__}: {error}"[:300])
-        return Sight(Saw.UNKNOWN, reason=say("reason.verify_raised", error=problem))
+                problem = _storable(clipped(about(type(error).__name__, words_of(error)), 300))
+        return Sight(Saw.UNKNOWN, reason=tell("reason.verify_raised", error=problem))
 
     async def _once(self, launch: Launch, output: Any) -> Sight:
         verify = launch.step.verify
@@ -156,7 +156,7 @@ def _sight(found: Any) -> Sight:
     if isinstance(found, Partial):
         return Sight(Saw.PARTIAL, reason=_words(found.what))
     if found is None:
-        return Sight(Saw.UNKNOWN, reason=say("reason.verify_unknown"))
+        return Sight(Saw.UNKNOWN, reason=tell("reason.verify_unknown"))
     if found is NotYet or isinstance(found, NotYet):
         raise NotYet
     if found is Verified or found is Partial:
@@ -172,7 +172,7 @@ def _words(what: Any) -> str:
 
 
 def _storable(words: str) -> str:
-    return words[:500].encode("utf-8", "replace").decode()
+    return plain_text(words, 500)
 
 
 def _is_cancelled(error: BaseException) -> bool:

@@ -48,7 +48,7 @@ from rerail.engine.pace import EXECUTOR, REFLECTOR, Pace
 from rerail.engine.perform import GRACE, Launch, Outcome, Performer
 from rerail.engine.refusals import error_for
 from rerail.errors import RerailError, StoreError
-from rerail.i18n import say, tell
+from rerail.i18n import clipped, tell, words_of
 from rerail.mind.questions import consulted
 from rerail.ports import (
     Answer,
@@ -431,7 +431,7 @@ class RunLoop:
                 self._answers.append((future, error_for(refusal)))
                 continue
             except Faulty as faulty:
-                said = tuple(str(fault)[:1000] for fault in faulty.faults[:MAX_FAULTS])
+                said = tuple(clipped(fault.told, 1000) for fault in faulty.faults[:MAX_FAULTS])
                 self._record(ev.PlanRejected(command.by, said, command.action), self.host.clock.now())
                 self._answers.append((future, error_for(faulty)))
                 continue
@@ -722,14 +722,14 @@ class RunLoop:
         tool, spec = self.host.tools.get(call.tool), self.specs.get(call.tool)
         if tool is None or spec is None:
             event = ev.StepVerified(
-                action.step, action.attempt, "unknown", reason=say("reason.no_tool", tool=call.tool), looks=1
+                action.step, action.attempt, "unknown", reason=tell("reason.no_tool", tool=call.tool), looks=1
             )
             self._deliver(Outcome(action.step, action.attempt, [event], look=True))
             return
         try:
             launch = await self._look_with(track, action.attempt, tool, spec, call)
         except (Gone, Before) as problem:
-            event = ev.StepVerified(action.step, action.attempt, "unknown", reason=str(problem), looks=1)
+            event = ev.StepVerified(action.step, action.attempt, "unknown", reason=words_of(problem), looks=1)
             self._deliver(Outcome(action.step, action.attempt, [event], look=True))
             return
         launch.before = track.effects.before if track.effects is not None else call.before
@@ -756,7 +756,7 @@ class RunLoop:
     async def _ask(self, action: Ask) -> None:
         mind = self.host.mind
         if mind is None:
-            self._outcomes.append(Answered(action, Answer(failed=say("reason.nobody"))))
+            self._outcomes.append(Answered(action, Answer(failed=tell("reason.nobody"))))
             return
         question = await Inquiry(self.state, self.specs, self._content, self.contents.peek).question(
             action, await self._latest(), self.host.history_window[0]
@@ -816,7 +816,7 @@ class RunLoop:
         for call in answer.consultations:
             self._record(consulted(action.question, action.step, call), now)
         if said.cut:
-            self._record(ev.Declined(action.question, action.step, say("reason.cut_off"), late=True), now)
+            self._record(ev.Declined(action.question, action.step, tell("reason.cut_off"), late=True), now)
             return
         events, large = conclusions(self.state, self.specs, said, by, now)
         for name, data in large.items():

@@ -40,7 +40,7 @@ def notice_of(state: State) -> Notice | None:
     name = f"{state.run}-{state.rested_at}"
     document = {
         "id": name, "event": about, "run": state.run, "status": status,
-        "objective": plain_text(state.objective, 2000), "summary": plain_text(summary(state, found), 2000),
+        "objective": plain_text(state.objective, 2000), "summary": plain_text(str(summary(state, found)), 2000),
         "parent": state.parent or None, "success": found.success and about == "done", "complete": found.complete,
         "degraded": found.degraded,
         "failed_steps": [_short(row) for row in found.failed_steps[:MOST]],

@@ -11,7 +11,7 @@ from typing import Any
 
 from rerail.core.track import Result
 from rerail.core.values import digest, unpack
-from rerail.i18n import say
+from rerail.i18n import tell
 from rerail.ports import Store
 
 
@@ -50,9 +50,9 @@ class Contents:
         if data is None:
             data = await self._store.blob(name)
             if data is None:
-                raise Gone(name, say("reason.expired"))
+                raise Gone(name, tell("reason.expired"))
             if digest(data) != name:
-                raise Gone(name, say("reason.wrong_digest"))
+                raise Gone(name, tell("reason.wrong_digest"))
             self.remember(name, data)
         return data
 

@@ -35,7 +35,7 @@ from rerail.engine.files import Seen, look, unmet, written_to
 from rerail.engine.lease_term import LeaseTerm
 from rerail.engine.looks import LOOK_TIMEOUT, NOT_KNOWN, Looker, Patience, Sight
 from rerail.errors import NotDone, RerailError, ToolError
-from rerail.i18n import say, tell
+from rerail.i18n import about, clipped, one_by_one, say, tell
 from rerail.mind import words
 from rerail.ports import Answer, Clock, Executor, Mind, NotBegun, Question, Tool, Unanswered
 from rerail.workspace import Outside, inside, put_aside, stamp
@@ -212,7 +212,7 @@ class Performer:
             if launch.term is not None and not launch.term.is_current:
                 await self._hold(launch, launch.term)
             if launch.key_until and self.clock.now() >= launch.key_until:
-                raise NotDone(ToolError(say("error.KEY_LAPSED"), "KEY_LAPSED", Category.TRANSIENT))
+                raise NotDone(ToolError(tell("error.KEY_LAPSED"), "KEY_LAPSED", Category.TRANSIENT))
             launch.made = True
             if elsewhere is not None:
                 output = await self._away(launch, elsewhere)
@@ -345,8 +345,8 @@ class Performer:
             with self.clock.external():
                 await asyncio.to_thread(put_aside, workspace, names, label, leftover=launch.leftover)
         except (OSError, Outside) as error:
-            reason = f"{error}: {say('reason.file.outside')}" if isinstance(error, Outside) else str(error)
-            told = say("error.FILE_NOT_ARCHIVED", reason=reason)
+            reason = about(str(error), tell("reason.file.outside")) if isinstance(error, Outside) else str(error)
+            told = tell("error.FILE_NOT_ARCHIVED", reason=reason)
             raise ToolError(told, code="FILE_NOT_ARCHIVED", lost=False) from error
 
     async def _left_files(self, launch: Launch, workspace: Path) -> Outcome | None:
@@ -362,9 +362,9 @@ class Performer:
             if not said and file.check:
                 said = await self.checked(file, inside(home, file.path), launch.ctx)
             found[file.path] = seen
-            faults += [f"{file.path}: {fault}" for fault in said]
+            faults += [about(file.path, fault) for fault in said]
         if faults:
-            error = from_code("CHECK_FAILED", "FILES_INVALID", faults="; ".join(faults))
+            error = from_code("CHECK_FAILED", "FILES_INVALID", faults=one_by_one(faults))
             return self._failed(launch, Failure(error, Certainty.LOST))
         launch.files = found
         return None
@@ -373,7 +373,7 @@ class Performer:
         """What the tool that a file is checked by has to say against it."""
         tool = self.tools.get(file.check)
         if tool is None:
-            return [tell("reason.file.checked", tool=file.check, reason=say("error.TOOL_UNKNOWN", tool=file.check))]
+            return [tell("reason.file.checked", tool=file.check, reason=tell("error.TOOL_UNKNOWN", tool=file.check))]
         try:
             async with asyncio.timeout(LOOK_TIMEOUT):
                 with self.looks.outside(not tool.is_async):
@@ -382,10 +382,10 @@ class Performer:
             if not reason and (says_failed(said) or (said is not None and suspect(said) is not None)):
                 reason = str(said)
         except TimeoutError:
-            reason = say("error.TIMEOUT", seconds=LOOK_TIMEOUT)
+            reason = tell("error.TIMEOUT", seconds=LOOK_TIMEOUT)
         except (Exception, SystemExit) as error:
-            reason = from_exception(error, self.patterns).error.message
-        return [tell("reason.file.checked", tool=file.check, reason=reason[:300])] if reason else []
+            reason = from_exception(error, self.patterns).error.told
+        return [tell("reason.file.checked", tool=file.check, reason=clipped(reason, 300))] if reason else []
 
     async def _verified(self, launch: Launch, output: Any, packed: Packed) -> Outcome:
         """A call that answered, once its effect was looked for where it can be (V8)."""
@@ -432,7 +432,7 @@ class Performer:
         for check in (launch.spec.check, launch.step.check):
             faults = unmet(check, whole) if check is not None else []
             if faults:
-                return Failure(from_code("CHECK_FAILED", faults="; ".join(faults)), Certainty.LOST)
+                return Failure(from_code("CHECK_FAILED", faults=one_by_one(faults)), Certainty.LOST)
         return None
 
     def _as_declared(self, launch: Launch, failure: Failure) -> Failure:
@@ -501,7 +501,7 @@ class Performer:
             unsound = await self._left_files(launch, launch.workspace)
             failed = unsound.events[0] if unsound is not None else None
             if isinstance(failed, ev.StepFailed):
-                sight, reason = Sight(Saw.UNKNOWN), failed.error.message
+                sight, reason = Sight(Saw.UNKNOWN), failed.error.told
         if sight.saw is not Saw.THERE:
             saw = Saw.UNKNOWN if sight.saw is Saw.DISBELIEVED else sight.saw
             event = ev.StepVerified(step, attempt, str(saw), reason=reason, looks=looks, waited=waited)
@@ -512,7 +512,7 @@ class Performer:
         blob, size = len(packed.data) > INLINE, len(packed.data)
         event = ev.StepVerified(
             step, attempt, "there", None if blob else output, packed.digest, size, blob, hole,
-            say("reason.not_called_again"), {path: seen.digest for path, seen in (launch.files or {}).items()},
+            tell("reason.not_called_again"), {path: seen.digest for path, seen in (launch.files or {}).items()},
             looks, waited,
         )  # fmt: skip
         made = _artifacts(launch, packed.digest, size)
@@ -529,17 +529,17 @@ class Performer:
             pack(answer.value)  # what cannot be written down is no answer
             return answer
         except TimeoutError:
-            return Answer(None, list(question.ledger.calls), say("reason.no_answer", seconds=seconds))
+            return Answer(None, list(question.ledger.calls), tell("reason.no_answer", seconds=seconds))
         except Unanswered as broken:
             cause = broken.__cause__ or broken
-            return Answer(None, broken.consultations, from_exception(cause, self.patterns).error.message)
+            return Answer(None, broken.consultations, from_exception(cause, self.patterns).error.told)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            return Answer(failed=say("reason.gave_up"))  # it was not cancelled by us: asking again would not end
+            return Answer(failed=tell("reason.gave_up"))  # it was not cancelled by us: asking again would not end
         except Exception as error:
-            return Answer(None, answer.consultations, from_exception(error, self.patterns).error.message)
+            return Answer(None, answer.consultations, from_exception(error, self.patterns).error.told)
 
 
 def _told_in_place(launch: Launch, packed: Packed) -> tuple[Any, Packed]:

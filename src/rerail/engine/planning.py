@@ -9,7 +9,7 @@ from rerail.core.plan import Plan
 from rerail.core.policy import Policy
 from rerail.engine.loop import Host
 from rerail.errors import Refused
-from rerail.i18n import say, tell
+from rerail.i18n import tell, words_of
 from rerail.mind import plan as planning
 from rerail.mind.questions import consulted
 from rerail.ports import Consultation, Question
@@ -40,8 +40,8 @@ async def planned_for(objective: str, host: Host, policy: Policy) -> Planned:
     answer = await host.performer.ask(mind, question, host.mind_timeout)
     calls, by = tuple(answer.consultations), mind.name
     if answer.failed or answer.value is None:
-        return Planned(None, calls, by, answer.failed or say("reason.no_plan"))
+        return Planned(None, calls, by, answer.failed or tell("reason.no_plan"))
     try:
         return Planned(planning.read(objective, host.specs, answer.value), calls, by)
     except planning.Unplanned as problem:
-        return Planned(None, calls, by, str(problem))
+        return Planned(None, calls, by, words_of(problem))

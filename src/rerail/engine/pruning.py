@@ -16,7 +16,7 @@ from typing import Any, Final
 from rerail.core import events as ev
 from rerail.core.codec import Damaged, NewerFormat, decode
 from rerail.engine.reading import AT_REST, FORGOTTEN, LAST
-from rerail.i18n import say
+from rerail.i18n import tell
 from rerail.ports import Conflict, Head, Store
 
 ALL: Final = 1_000_000_000
@@ -59,7 +59,7 @@ async def prune(store: Store, wanted: Wanted, *, dry_run: bool = False) -> Async
             try:
                 dropped = await store.remove(family)
             except Conflict:
-                reason = say("reason.prune.moved_on")
+                reason = tell("reason.prune.moved_on")
         outcome = "kept" if reason else "due" if dry_run else "removed"
         yield [_row(head, outcome, reason) for head in family], dropped
 
@@ -91,16 +91,16 @@ async def _why_not(store: Store, family: list[Head], status: Collection[str]) ->
     """Why a family must stay; empty if it may go."""
     for head in family:
         if head.status not in AT_REST or head.status not in status:
-            return say("reason.prune.unfinished", run=head.run, status=head.status)
+            return tell("reason.prune.unfinished", run=head.run, status=head.status)
         if head.owner is not None:
-            return say("reason.prune.owned", run=head.run, owner=head.owner)
+            return tell("reason.prune.owned", run=head.run, owner=head.owner)
         if await store.inbox(head.run):
-            return say("reason.prune.asked", run=head.run)
+            return tell("reason.prune.asked", run=head.run)
         try:
             if not await _has_ended(store, head):
-                return say("reason.prune.unfinished", run=head.run, status=head.status)
+                return tell("reason.prune.unfinished", run=head.run, status=head.status)
         except (Damaged, NewerFormat) as error:
-            return say("reason.prune.unreadable", run=head.run, error=error)
+            return tell("reason.prune.unreadable", run=head.run, error=error)
     return ""
 
 

@@ -34,7 +34,7 @@ from rerail.engine.loop import Host, RunLoop
 from rerail.engine.outputs import Contents, Gone
 from rerail.engine.owner import is_dead
 from rerail.errors import Refused, StoreError
-from rerail.i18n import tell
+from rerail.i18n import tell, words_of
 from rerail.ports import Head, Unavailable, Unusable
 from rerail.workspace import inside
 
@@ -378,6 +378,6 @@ def store_errors() -> Any:
     try:
         yield
     except Unusable as error:
-        raise StoreError(str(error), error.code) from error
+        raise StoreError(words_of(error), error.code) from error
     except Unavailable as error:
         raise StoreError(tell("refuse.store.out_of_reach", error=error)) from error

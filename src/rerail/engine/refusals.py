@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import msgspec
 
@@ -12,7 +13,7 @@ from rerail.core.commands import Faulty, Refusal
 from rerail.core.plan import Fault, Plan
 from rerail.core.scrub import Scrub
 from rerail.errors import PlanError, Refused, RerailError
-from rerail.i18n import Told, tell
+from rerail.i18n import UNSAYABLE, Told, put_together, taken_apart, tell
 
 
 def error_for(problem: Refusal | Faulty) -> RerailError:
@@ -32,8 +33,28 @@ def refusals() -> Iterator[None]:
 
 
 def encode_answer(problem: RerailError | None) -> bytes:
-    """The answer to a command as bytes."""
-    return msgspec.json.encode(problem.to_dict() if problem is not None else {"ok": True})
+    """The answer to a command as bytes: sentences in English, and what they were made of, for a reader elsewhere."""
+    if problem is None:
+        return msgspec.json.encode({"ok": True})
+    plain = problem.to_dict()
+    plain["error"]["texts"] = {"message": _apart(problem.message), "hint": _apart(problem.hint)}
+    if isinstance(problem, PlanError):
+        for row, fault in zip(plain["error"]["faults"], problem.faults, strict=True):
+            row["texts"] = {"message": _apart(fault.message)}
+    return msgspec.json.encode(plain)
+
+
+def _apart(text: str) -> dict[str, Any] | None:
+    return taken_apart(text) if isinstance(text, Told) else None
+
+
+def _whole(row: Mapping[str, Any], name: str) -> str:
+    """A sentence of an answer, knowing again what it was made of if the answer says so."""
+    text = str(row.get(name, ""))
+    try:
+        return put_together(row["texts"][name]).worded(text)
+    except UNSAYABLE:
+        return text
 
 
 def raise_answer(data: bytes) -> None:
@@ -42,9 +63,9 @@ def raise_answer(data: bytes) -> None:
     if told is None:
         return
     if "faults" in told:
-        faults = [Fault(f["code"], f["message"], f.get("step") or "") for f in told["faults"]]
+        faults = [Fault(f["code"], _whole(f, "message"), f.get("step") or "") for f in told["faults"]]
         raise PlanError(tell("refuse.run.change_refused"), faults)
-    raise Refused(told["message"], told["code"], hint=told.get("hint", ""))
+    raise Refused(_whole(told, "message"), told["code"], hint=_whole(told, "hint"))
 
 
 def secrets_in(plan: Plan, scrub: Scrub) -> list[Fault]:

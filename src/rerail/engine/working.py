@@ -20,7 +20,7 @@ from typing import Final
 
 from rerail.engine.engine import Engine
 from rerail.errors import PlanError, RerailError
-from rerail.i18n import Told, tell
+from rerail.i18n import Told, one_by_one, tell, words_of
 
 LOOK_SECONDS: Final = 5.0  # between two looks, if nobody rings
 REST_SECONDS: Final = 0.2  # between two looks, however often somebody rings
@@ -148,7 +148,7 @@ class Crew:
         try:
             taken = await self._engine.take_up(run)
         except PlanError as missing:
-            why = "; ".join(str(fault.message) for fault in missing.faults)
+            why = one_by_one(fault.message for fault in missing.faults)
             self._left[run] = why
             self._said(tell("reason.work.left", run=run, why=why))
             return False
@@ -156,7 +156,7 @@ class Crew:
             if error.code == "STORE_FAILED":
                 self._missed(error)
                 return False
-            self._left[run] = str(error)
+            self._left[run] = words_of(error)
             self._said(tell("reason.work.left", run=run, why=error))
             return False
         self.taken += taken

@@ -10,16 +10,20 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from rerail.i18n.files import SOURCE, catalogue, languages
 
 __all__ = [
-    "SOURCE", "Language", "Told", "at_once", "catalogue", "has", "has_command", "languages", "nearest_language",
-    "reason_in", "retold", "say", "span", "tell",
+    "SOURCE", "UNSAYABLE", "Language", "Told", "about", "as_text", "at_once", "catalogue", "clipped", "has",
+    "has_command", "languages", "nearest_language", "one_by_one", "put_together", "retold", "say", "span",
+    "taken_apart", "tell", "values_of", "words_of",
 ]  # fmt: skip
+
+# What is raised for a key that is not there, and for values that do not fit its sentence.
+UNSAYABLE = (KeyError, IndexError, ValueError, TypeError, AttributeError)
 
 if TYPE_CHECKING:
     Language: TypeAlias = str
@@ -61,43 +65,113 @@ def say(key: str, lang: str = SOURCE, /, **values: Any) -> str:
 
 
 class Told(str):
-    """A sentence in English that can be said again in another language."""
+    """A sentence in English that knows its key and values, so that it can be said in another language.
+
+    Events hold such sentences; the codec stores key and values beside the words (docs/decisions/0017).
+    """
 
     __slots__ = ("key", "values")
 
     key: str
     values: Mapping[str, Any]
 
+    def worded(self, sentence: str) -> Told:
+        """The same, in the words of a history: an older version may have said it otherwise."""
+        if sentence == self:
+            return self
+        told = Told(sentence)
+        told.key, told.values = self.key, self.values
+        return told
+
 
 def tell(key: str, /, **values: Any) -> Told:
-    """The sentence for a key, for an exception: whoever shows it to people chooses the language."""
+    """The sentence for a key, for events and exceptions: the reader chooses the language."""
     told = Told(say(key, **values))
     told.key, told.values = key, values
     return told
 
 
+def as_text(value: Any) -> str:
+    """For encoders: a sentence of the catalogue is a text like any other once it is written down."""
+    if isinstance(value, str):
+        return str(value)
+    raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")  # as the encoder says it
+
+
+def words_of(error: BaseException) -> str:
+    """What an exception says; a sentence of the catalogue stays one."""
+    said, told = str(error), error.args[0] if len(error.args) == 1 else ""
+    if not isinstance(told, Told) or not said.startswith(told):
+        return said
+    return told if said == told else tell("text.more", said=told, more=said[len(told) :])
+
+
+def one_by_one(sentences: Iterable[str], key: str = "text.then") -> str:
+    """Sentences one after the other, as one."""
+    *before, said = list(sentences) or [""]
+    for first in reversed(before):
+        told = tell(key, first=first, rest=said)
+        said = told if isinstance(first, Told) or isinstance(said, Told) else str(told)
+    return said
+
+
+def about(label: str, said: str) -> str:
+    """A sentence, and before it what it is about or who says it."""
+    return tell("text.about", label=label, said=said) if isinstance(said, Told) else f"{label}: {said}"
+
+
+def clipped(text: str, most: int) -> str:
+    """A text, cut to so many characters; a sentence of the catalogue that is no longer than that stays one."""
+    return text if len(text) <= most else text[:most]
+
+
+def values_of(text: str) -> Iterator[str]:
+    """The texts inside of a sentence of the catalogue, and those inside of its sentences."""
+    for value in text.values.values() if isinstance(text, Told) else ():
+        yield str(value)
+        if isinstance(value, str):
+            yield from values_of(value)
+
+
 def _spoken(value: Any, lang: str) -> Any:
     """A value of a sentence in its language: a sentence itself, or an exception that speaks one."""
-    if isinstance(value, BaseException) and len(value.args) == 1 and isinstance(value.args[0], Told):
-        return retold(value.args[0], lang)
+    value = words_of(value) if isinstance(value, BaseException) else value
     return retold(value, lang) if isinstance(value, Told) else value
 
 
 def retold(text: str, lang: str) -> str:
-    """A sentence in a language, as far as it came from the catalogue; as plain text in any case.
-
-    What came out of a history, or from another process, is only text any more: it is known by its shape.
-    """
-    if isinstance(text, Told):
-        if lang == SOURCE:
-            return str(text)
-        plain = {name: retold(value, lang) if isinstance(value, str) else value for name, value in text.values.items()}
-        return say(text.key, lang, **plain)
-    if lang == SOURCE:
+    """A sentence in a language, if it came from the catalogue; as plain text in any case."""
+    if not isinstance(text, Told) or lang == SOURCE:
         return str(text)
-    from rerail.i18n.recall import recalled
+    try:
+        return say(text.key, lang, **text.values)
+    except UNSAYABLE:
+        return str(text)  # told by a version that worded it otherwise
 
-    return recalled(str(text), lang)
+
+# -- Key and values as data ---------------------------------------------------------------------------------------
+
+_PLAIN = (int, float, bool, type(None))
+
+
+def taken_apart(value: Any) -> Any:
+    """A sentence as plain data, key and values, sentences among these likewise; another value as it is or as a text."""
+    value = words_of(value) if isinstance(value, BaseException) else value
+    if isinstance(value, Told):
+        sentence = catalogue(SOURCE)[value.key]  # what it does not name, no language does
+        values = {name: taken_apart(part) for name, part in value.values.items() if "{" + name in sentence}
+        return {"key": value.key, "values": values}
+    # Lone surrogates cannot be written.
+    return value if type(value) in _PLAIN else str(value).encode("utf-8", "replace").decode()
+
+
+def put_together(plain: Mapping[str, Any]) -> Told:
+    """The sentence of a key and values; UNSAYABLE if the catalogue cannot say it."""
+    values = {name: put_together(part) if isinstance(part, dict) else part for name, part in plain["values"].items()}
+    return tell(plain["key"], **values)
+
+
+# -- What else is said --------------------------------------------------------------------------------------------
 
 
 def has(key: str, lang: str = SOURCE) -> bool:
@@ -123,15 +197,3 @@ def span(seconds: float) -> str:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest} s" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
-
-
-def reason_in(lang: str, code: str, message: str, data: Mapping[str, Any]) -> str:
-    """An error's message in a language, if it was made from the catalogue; tools' own words stay as they are."""
-    key = f"error.{data.get('text', code)}"
-    if lang == SOURCE or key not in catalogue(lang):
-        return retold(message, lang)
-    values = {name: retold(value, lang) if isinstance(value, str) else value for name, value in data.items()}
-    try:
-        return say(key, lang, **values)
-    except (KeyError, IndexError, ValueError):
-        return retold(message, lang)  # an error of the same code, worded by its tool

@@ -11,7 +11,7 @@ from rerail.core.state import State
 from rerail.core.track import Status, Track
 from rerail.core.values import plain_text
 from rerail.core.verdict import ENDED_WELL, evaluation, status_of, summary, verdict
-from rerail.i18n import say
+from rerail.i18n import tell
 from rerail.mind import words
 from rerail.ports import Prompt, Question
 
@@ -44,14 +44,14 @@ def objections(question: Question, answer: Mapping[str, Any]) -> list[str]:
     """Steps that are not there; everything else a judge says is checked against the history."""
     known = {row["id"] for row in question.table}
     poor = [item["step"] for item in answer.get("unsatisfactory") or () if isinstance(item, Mapping)]
-    return [say("mind.no_step", name=name) for name in poor[:3] if name not in known]
+    return [tell("mind.no_step", name=name) for name in poor[:3] if name not in known]
 
 
 def read(state: State, answer: Any, by: str) -> ev.Evaluation:
     """The verdict with a judge's word: it may lower it, never raise it; claims are checked against history (R5)."""
     found = verdict(state)
     if not isinstance(answer, Mapping):
-        return unavailable(state, say("mind.judgement.no_object"))
+        return unavailable(state, tell("mind.judgement.no_object"))
     claimed = _claims(answer, ("failed_steps", "failedSteps", "failed", "missing_steps"))
     disputed = tuple(step for step in claimed if step in state.tracks and _did_well(state, state.tracks[step]))
     poor, evidence = _unsatisfactory(state, answer.get("unsatisfactory"))
@@ -64,7 +64,8 @@ def read(state: State, answer: Any, by: str) -> ev.Evaluation:
     lowered = bool(lacks or poor) or (answer.get("complete") is False and not disputed)
     return ev.Evaluation(
         found.success, found.success and not lowered, found.degraded, found.failed_steps, found.consequences,
-        disputed, poor, lacks, by, evidence or plain_text(str(answer.get("reason", "")), 1000), summary(state, found),
+        disputed, poor, lacks, by, evidence or plain_text(str(answer.get("reason", "")), 1000),
+        summary(state, found),
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import msgspec
 from rerail.core.dialects import Unreadable, read_plan
 from rerail.core.plan import Fault, Plan, check
 from rerail.core.tools import Tools
+from rerail.i18n import one_by_one, words_of
 from rerail.mind import words
 from rerail.mind.restraint import restrained
 from rerail.ports import Prompt, Question
@@ -44,7 +45,7 @@ class Unplanned(ValueError):
     """An answer that is no plan that can be run; every fault is listed."""
 
     def __init__(self, faults: list[Fault]) -> None:
-        super().__init__("; ".join(map(str, faults[:20])))
+        super().__init__(one_by_one(fault.told for fault in faults[:20]))
         self.faults = faults
 
 
@@ -58,7 +59,7 @@ def objections(question: Question, answer: Mapping[str, Any]) -> list[str]:
     try:
         read(question.objective, question.tools, answer)
     except Unplanned as problem:
-        return [str(fault) for fault in problem.faults]
+        return [fault.told for fault in problem.faults]
     return []
 
 
@@ -70,7 +71,7 @@ def read(objective: str, tools: Tools, answer: Any) -> Plan:
     try:
         plan = read_plan(data)
     except Unreadable as error:
-        raise Unplanned([Fault("PLAN_UNREADABLE", str(error))]) from error
+        raise Unplanned([Fault("PLAN_UNREADABLE", words_of(error))]) from error
     faults: list[Fault] = []
     steps = tuple(restrained(step, None, faults, running=False) for step in plan.steps)
     plan = msgspec.structs.replace(plan, objective=objective, steps=steps)

@@ -10,6 +10,7 @@ from typing import Any
 from rerail.core import events as ev
 from rerail.core.schema import Schema
 from rerail.core.values import plain_text
+from rerail.i18n import words_of
 from rerail.mind import judge, plan, reflect, repair, replan, words
 from rerail.ports import Consultation, Prompt, Question
 
@@ -29,8 +30,8 @@ class Role:
         try:
             value = words.parsed(answer)
         except words.Unreadable as problem:
-            return [str(problem)]
-        faults = [str(fault) for fault in self.schema.faults(value)]
+            return [words_of(problem)]
+        faults = [fault.said for fault in self.schema.faults(value)]
         return faults or self.object_to(question, value)
 
 

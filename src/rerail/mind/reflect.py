@@ -22,7 +22,7 @@ from rerail.core.tools import Tools
 from rerail.core.track import Phase, signature
 from rerail.core.upstream import BLANK
 from rerail.core.values import NotJson, pack, plain_text, unpack
-from rerail.i18n import say
+from rerail.i18n import about, clipped, tell, words_of
 from rerail.mind import words
 from rerail.mind.restraint import SOUND, stand_ins
 from rerail.ports import Prompt, Question
@@ -78,20 +78,20 @@ def read(
     """
     track = state.current(step, attempt, Phase.HELD)
     if track is None or track.question != "reflect":
-        return [ev.Declined("reflect", step, say("reason.moved_on"), late=True)]
+        return [ev.Declined("reflect", step, tell("reason.moved_on"), late=True)]
     error = track.error or ev.Error("TOOL_FAILED", Category.UNKNOWN, "failed")
     rules = reflect(state, tools, track, error)
     refused: list[str] = []
     try:
         if failed or answer is None:
-            raise _Unbelievable(failed or say("mind.no_reflection"))
+            raise _Unbelievable(failed or tell("mind.no_reflection"))
         at_hand = failed_args(state, track)
         thought = _reflection(answer, large if at_hand is None else at_hand, by)
         category = track.category or error.category
         if category in SOUND and (other := set(thought.alternatives) - stand_ins(track.step, tools)):
-            raise _Unbelievable(say("mind.reflection.sound", names=", ".join(sorted(other)), category=category))
+            raise _Unbelievable(tell("mind.reflection.sound", names=", ".join(sorted(other)), category=category))
     except _Unbelievable as problem:
-        refused.append(f"{by}: {problem}"[:500])
+        refused.append(clipped(about(by, words_of(problem)), 500))
         thought = rules
     return choose(Case(state, tools, track, error, thought, now, refused))
 
@@ -119,9 +119,9 @@ def objections(question: Question, answer: Mapping[str, Any]) -> list[str]:
     try:
         thought = _reflection(answer, failed, "")
     except _Unbelievable as problem:
-        return [str(problem)]
+        return [words_of(problem)]
     unknown = [name for name in thought.alternatives if name not in question.tools]
-    faults = [say("mind.no_tool", name=name) for name in unknown[:3]]
+    faults: list[str] = [tell("mind.no_tool", name=name) for name in unknown[:3]]
     return faults if thought.args is None else [*faults, *_against(question, thought.args)]
 
 
@@ -129,26 +129,27 @@ def _against(question: Question, args: Mapping[str, Any]) -> list[str]:
     """What speaks against arguments: the schema of the tool that failed, or that they were tried with it."""
     last = question.attempts[-1] if question.attempts else {}
     spec = question.tools.get(str(last.get("tool", "")))
-    faults = [f"suggestion: {fault}" for fault in spec.schema.faults(dict(args))[:3]] if spec is not None else []
+    found = spec.schema.faults(dict(args))[:3] if spec is not None else []
+    faults = [about("suggestion", fault.said) for fault in found]
     mark = signature(args)
     tried = [row for row in question.attempts if row["tool"] == last.get("tool") and row["args"] is not None]
     if any(signature(row["args"]) == mark for row in tried):
-        faults.append(say("mind.suggestion.tried"))
+        faults.append(tell("mind.suggestion.tried"))
     return faults
 
 
 def _reflection(answer: Any, failed: Mapping[str, Any] | None, by: str) -> Reflection:
     if not isinstance(answer, Mapping):
-        raise _Unbelievable(say("mind.reflection.no_object"))
+        raise _Unbelievable(tell("mind.reflection.no_object"))
     category = _category(answer.get("category"))
     action = _action(answer.get("action"), category)
     args = _suggestion(answer.get("suggestion"), failed)
     if args is not None and Rung.ADJUST not in LADDER[category]:
-        raise _Unbelievable(say("mind.reflection.args", category=category))
+        raise _Unbelievable(tell("mind.reflection.args", category=category))
     names = answer.get("alternatives")
     alternatives = tuple(plain_text(str(name), 200) for name in names[:10]) if isinstance(names, list | tuple) else ()
     if alternatives and Rung.ALTERNATIVE not in LADDER[category]:
-        raise _Unbelievable(say("mind.reflection.tool", category=category))
+        raise _Unbelievable(tell("mind.reflection.tool", category=category))
     confidence = answer.get("confidence", 0)
     sure = int(confidence) if isinstance(confidence, int | float) and 0 <= confidence <= 100 else 0
     cause = answer.get("root_cause")
@@ -164,7 +165,7 @@ def _category(given: Any) -> Category:
     name = given.strip().lower() if isinstance(given, str) else ""
     found = known.get(name) or known.get(f"{name}_error")
     if found is None:
-        raise _Unbelievable(say("mind.reflection.no_category", given=given, names=", ".join(known)))
+        raise _Unbelievable(tell("mind.reflection.no_category", given=given, names=", ".join(known)))
     return found
 
 
@@ -173,9 +174,9 @@ def _action(given: Any, category: Category) -> Rung | None:
         return None
     rung = ACTIONS.get(given.strip().lower()) if isinstance(given, str) else None
     if rung is None:
-        raise _Unbelievable(say("mind.reflection.no_action", given=given, names=", ".join(map(str, Rung))))
+        raise _Unbelievable(tell("mind.reflection.no_action", given=given, names=", ".join(map(str, Rung))))
     if rung is not Rung.FAIL and rung not in LADDER[category]:
-        raise _Unbelievable(say("mind.reflection.action", category=category, rung=rung))
+        raise _Unbelievable(tell("mind.reflection.action", category=category, rung=rung))
     return rung
 
 
@@ -186,18 +187,18 @@ def _suggestion(given: Any, failed: Mapping[str, Any] | None) -> dict[str, Any] 
     if given is None or given == {} or isinstance(given, str):
         return None  # a suggestion in words is for people
     if not isinstance(given, Mapping):
-        raise _Unbelievable(say("mind.suggestion.no_object"))
+        raise _Unbelievable(tell("mind.suggestion.no_object"))
     try:
         data = pack(dict(given)).data
     except NotJson as error:
-        raise _Unbelievable(say("mind.suggestion.not_json", error=error)) from error
+        raise _Unbelievable(tell("mind.suggestion.not_json", error=error)) from error
     if len(data) > MAX_SUGGESTION:
-        raise _Unbelievable(say("mind.suggestion.too_large", size=len(data)))
+        raise _Unbelievable(tell("mind.suggestion.too_large", size=len(data)))
     vague = next(_vague(given), None)
     if vague is not None:
-        raise _Unbelievable(say("mind.suggestion.vague", vague=vague))
+        raise _Unbelievable(tell("mind.suggestion.vague", vague=vague))
     if failed is None:
-        raise _Unbelievable(say("mind.suggestion.args_gone"))
+        raise _Unbelievable(tell("mind.suggestion.args_gone"))
     return {**failed, **unpack(data)}
 
 

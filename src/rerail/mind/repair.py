@@ -16,7 +16,7 @@ from rerail.core.state import State
 from rerail.core.tools import Tools
 from rerail.core.track import Phase
 from rerail.core.values import plain_text
-from rerail.i18n import say, tell
+from rerail.i18n import one_by_one, tell
 from rerail.mind import words
 from rerail.mind.restraint import SOUND, listed, repeated, restrained, stand_ins
 from rerail.ports import Prompt, Question
@@ -49,14 +49,14 @@ def read(state: State, tools: Tools, step: str, attempt: int, answer: Any, by: s
     """A repaired step: same id, new tool, args or needs, with a reason (H7)."""
     track = state.tracks.get(step)
     if track is None or track.phase is not Phase.HELD or track.question != "repair" or track.attempt != attempt:
-        return ev.Declined("repair", step, say("reason.moved_on"), late=True)
+        return ev.Declined("repair", step, tell("reason.moved_on"), late=True)
     reason = plain_text(str(answer.get("reason", "")), 500) if isinstance(answer, Mapping) else ""
     if answer is None or (isinstance(answer, Mapping) and answer.get("step", answer) is None):
-        return ev.Declined("repair", step, reason or say("mind.no_repair"))
+        return ev.Declined("repair", step, reason or tell("mind.no_repair"))
     faults: list[Fault] = []
     repaired = _one_step(answer, track.step, faults, state.tracks)
     if repaired is None:
-        return ev.Declined("repair", step, "; ".join(map(str, faults)) or say("mind.answer.no_step"))
+        return ev.Declined("repair", step, one_by_one(fault.told for fault in faults) or tell("mind.answer.no_step"))
     if repaired.id != step:
         faults.append(Fault("BAD_VALUE", tell("refuse.mind.repair_keeps_id", id=repaired.id), step))
     if definition(repaired) == definition(track.step):
@@ -70,7 +70,7 @@ def read(state: State, tools: Tools, step: str, attempt: int, answer: Any, by: s
         return ev.PlanRejected(
             by,
             listed(faults),
-            say("mind.repair_invalid"),
+            tell("mind.repair_invalid"),
             "repair",
             step,
         )
@@ -88,7 +88,7 @@ def objections(question: Question, answer: Mapping[str, Any]) -> list[str]:
     faults: list[Fault] = []
     repaired = _one_step(answer, old, faults, [row["id"] for row in question.table])
     if repaired is None:
-        return [str(fault) for fault in faults] or [say("mind.answer.no_step")]
+        return [fault.told for fault in faults] or [tell("mind.answer.no_step")]
     if repaired.id != old.id:
         faults.append(Fault("BAD_VALUE", tell("refuse.mind.repair_keeps_this_id", id=old.id, id2=repaired.id), old.id))
     if definition(repaired) == definition(old):
@@ -98,7 +98,7 @@ def objections(question: Question, answer: Mapping[str, Any]) -> list[str]:
     # The others are known by name alone; what they are does not matter to whether this one fits among them.
     others = [Step(row["id"], repaired.tool) for row in question.table if row["id"] != repaired.id]
     alone = [fault for fault in check_steps([repaired, *others], question.tools) if fault.step == repaired.id]
-    return [str(fault) for fault in (*faults, *alone)]
+    return [fault.told for fault in (*faults, *alone)]
 
 
 def _swapped(repaired: Step, old: Step, category: str, tools: Tools) -> list[Fault]:

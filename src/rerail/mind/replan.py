@@ -15,7 +15,7 @@ from rerail.core.state import State
 from rerail.core.tools import Tools
 from rerail.core.track import Phase, Track
 from rerail.core.values import plain_text
-from rerail.i18n import say, tell
+from rerail.i18n import tell, words_of
 from rerail.mind import words
 from rerail.mind.plan import STEP_SCHEMA
 from rerail.mind.restraint import listed, repeated, restrained
@@ -51,15 +51,15 @@ def ask(question: Question, template: str, room: int = words.ROOM) -> Prompt:
 def read(state: State, tools: Tools, answer: Any, by: str, asked: int) -> Event:
     """A new revision of the plan: finished work whose definition is unchanged is carried over (H8)."""
     if not state.replan_wanted or state.acted_at > asked:
-        return ev.Declined("replan", "", say("reason.moved_on"), late=True)
+        return ev.Declined("replan", "", tell("reason.moved_on"), late=True)
     reason = plain_text(str(answer.get("reason", "")), 500) if isinstance(answer, Mapping) else ""
     if answer is None or (isinstance(answer, Mapping) and answer.get("plan", answer) is None):
-        return ev.Declined("replan", "", reason or say("mind.no_new_plan"))
+        return ev.Declined("replan", "", reason or tell("mind.no_new_plan"))
     olds = {step_id: track.step for step_id, track in state.tracks.items()}
     try:
         plan = answer if isinstance(answer, Plan) else drafted(answer, olds)
     except Unreadable as error:
-        return ev.Declined("replan", "", str(error))
+        return ev.Declined("replan", "", words_of(error))
     faults = list(plan.faults)
     steps = [restrained(step, olds.get(step.id), faults, gated=state.gated) for step in plan.steps]
     plan = msgspec.structs.replace(plan, steps=tuple(steps), follow_up=None)  # what follows the run is not in question
@@ -68,11 +68,11 @@ def read(state: State, tools: Tools, answer: Any, by: str, asked: int) -> Event:
     if not plan.steps:
         faults.append(Fault("NO_STEPS", tell("refuse.mind.no_steps")))
     if faults:
-        return ev.PlanRejected(by, listed(faults), say("mind.plan_invalid"), "replan")
+        return ev.PlanRejected(by, listed(faults), tell("mind.plan_invalid"), "replan")
     doubtful = _disturbed_doubts(state, plan)
     if doubtful:
-        faults_said = tuple(say("mind.step_in_doubt", name=name) for name in doubtful)
-        return ev.PlanRejected(by, faults_said, say("mind.disturbs_doubt"), "replan")
+        faults_said = tuple(tell("mind.step_in_doubt", name=name) for name in doubtful)
+        return ev.PlanRejected(by, faults_said, tell("mind.disturbs_doubt"), "replan")
     full = state.policy.replan == "full"
     return ev.Replanned(state.revision + 1, replan_course(state, plan, full=full), by, reason, full)
 
@@ -104,10 +104,11 @@ def objections(question: Question, answer: Mapping[str, Any]) -> list[str]:
     try:
         plan = drafted(answer, olds)
     except Unreadable as error:
-        return [str(error)]
+        return [words_of(error)]
     faults = list(plan.faults)
     steps = [restrained(step, olds.get(step.id), faults) for step in plan.steps]
-    return [*map(str, faults), *map(str, check_change(list(olds.values()), steps, question.tools))]
+    faults += check_change(list(olds.values()), steps, question.tools)
+    return [fault.told for fault in faults]
 
 
 def _disturbed_doubts(state: State, plan: Plan) -> list[str]:

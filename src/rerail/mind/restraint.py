@@ -21,7 +21,7 @@ from rerail.core.plan import Fault, Step, definition
 from rerail.core.state import State
 from rerail.core.tools import Tools, ToolSpec
 from rerail.core.values import NotJson
-from rerail.i18n import tell
+from rerail.i18n import clipped, tell
 
 # Each with why a mind may not set it.
 KEPT: Mapping[str, str] = {
@@ -47,7 +47,7 @@ MAX_FAULT = 1000  # characters
 
 def listed(faults: Sequence[Fault]) -> tuple[str, ...]:
     """Faults as an event holds them: an answer may have thousands, and the history is not there for them."""
-    return tuple(str(fault)[:MAX_FAULT] for fault in faults[:MAX_FAULTS])
+    return tuple(clipped(fault.told, MAX_FAULT) for fault in faults[:MAX_FAULTS])
 
 
 def stand_ins(step: Step, tools: Tools) -> set[str]:

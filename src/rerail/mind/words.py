@@ -17,7 +17,7 @@ import msgspec
 
 from rerail.core.tools import ToolSpec
 from rerail.core.values import digest
-from rerail.i18n import say
+from rerail.i18n import tell
 from rerail.ports import Prompt, Question, Sample
 
 ROOM = 60_000  # characters of a prompt, unless the table of steps alone needs more
@@ -34,11 +34,11 @@ def filled(template: str, role: str, values: Mapping[str, str], schema: Mapping[
     """A prompt from its template: what stands above the first line of dashes is for the system, the rest is asked."""
     system, dashes, user = template.partition("\n---\n")
     if not dashes:
-        raise BadTemplate(say("mind.prompt.no_dashes", role=role))
+        raise BadTemplate(tell("mind.prompt.no_dashes", role=role))
     unknown = sorted({name for name in _GAP.findall(template) if name not in values})
     if unknown:
         gaps = ", ".join("{{" + name + "}}" for name in values)
-        raise BadTemplate(say("mind.prompt.unknown_gap", role=role, unknown=unknown[0], gaps=gaps))
+        raise BadTemplate(tell("mind.prompt.unknown_gap", role=role, unknown=unknown[0], gaps=gaps))
 
     def fill(part: str) -> str:
         return _GAP.sub(lambda gap: values[gap[1]], part).strip()
@@ -209,12 +209,12 @@ def parsed(answer: Any) -> dict[str, Any]:
     if isinstance(answer, Mapping):
         return dict(answer)
     if not isinstance(answer, str):
-        raise Unreadable(say("mind.answer.kind", name=type(answer).__name__))
+        raise Unreadable(tell("mind.answer.kind", name=type(answer).__name__))
     text = answer.strip()
     if not text:
-        raise Unreadable(say("mind.answer.empty"))
+        raise Unreadable(tell("mind.answer.empty"))
     if len(text) > MAX_ANSWER:
-        raise Unreadable(say("mind.answer.too_long", count=len(text)))
+        raise Unreadable(tell("mind.answer.too_long", count=len(text)))
     for candidate in (text, *_fences(text), _braces(text)):
         try:
             found = msgspec.json.decode(candidate.encode("utf-8", "replace"))
@@ -222,7 +222,7 @@ def parsed(answer: Any) -> dict[str, Any]:
             continue
         if isinstance(found, dict):
             return found
-    raise Unreadable(say("mind.answer.no_object", text=cut(text, 120)))
+    raise Unreadable(tell("mind.answer.no_object", text=cut(text, 120)))
 
 
 DEEPEST = 100  # levels of an answer
@@ -237,8 +237,8 @@ def refuse_odd(value: Any) -> None:
         if not level:
             return
         if len(level) > MOST:
-            raise Unreadable(say("mind.answer.too_large"))
-    raise Unreadable(say("mind.answer.too_deep"))
+            raise Unreadable(tell("mind.answer.too_large"))
+    raise Unreadable(tell("mind.answer.too_deep"))
 
 
 def _inside(value: Any) -> Iterable[Any]:

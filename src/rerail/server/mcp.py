@@ -35,7 +35,7 @@ from rerail.core.holes import hole_warnings
 from rerail.core.schema import Schema
 from rerail.core.views import RunResult
 from rerail.errors import PlanError, Refused, RerailError
-from rerail.i18n import tell
+from rerail.i18n import as_text, one_by_one, tell
 from rerail.plans import Plan, parse_data
 from rerail.version import __version__
 from rerail.wiring import Engine
@@ -279,7 +279,7 @@ async def read_artifact(request: _Request) -> dict[str, Any]:
     next_offset to go on from (null at the end)."""
     run, name = await request.engine.find(request.args["run"]), request.args["name"]
     value = await request.engine.artifact(run, name)
-    text = msgspec.json.encode(value).decode()
+    text = msgspec.json.encode(value, enc_hook=as_text).decode()
     begin, limit = int(request.given("offset", 0)), int(request.given("limit", SHOWN))
     end = min(begin + limit, len(text))
     found = {"run_id": run, "name": name, "length": len(text)}
@@ -542,11 +542,11 @@ def _refuse_odd(name: str, schemas: Mapping[str, Schema], args: Args) -> None:
             hint=tell("hint.mcp.tool_unknown", schemas=", ".join(schemas)),
         )
     if faults := schemas[name].faults(dict(args)):
-        raise Refused("; ".join(map(str, faults)), "ARGS_INVALID", hint=tell("hint.mcp.see_schema"))
+        raise Refused(one_by_one(fault.said for fault in faults), "ARGS_INVALID", hint=tell("hint.mcp.see_schema"))
 
 
 def _result(value: dict[str, Any], error: str = "") -> CallToolResult:
     """An answer twice, as the protocol wants it: as data, and as text for those who only read text."""
-    plain: dict[str, Any] = msgspec.to_builtins(value)
+    plain: dict[str, Any] = msgspec.to_builtins(value, enc_hook=as_text)
     text = error or msgspec.json.encode(plain).decode()
     return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=plain, is_error=bool(error))

@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
+from rerail.i18n import as_text
+
 
 def number_of(text: str | None, otherwise: int) -> int:
     """The number that a text from outside is, if it is one; Python refuses to read very long ones."""
@@ -20,11 +22,7 @@ def encode(value: Any) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, str):
-        return str(value)
-    if isinstance(value, Mapping):
-        return dict(value)
-    raise NotImplementedError(type(value).__name__)
+    return dict(value) if isinstance(value, Mapping) else as_text(value)
 
 
 class Json(Response):

@@ -16,7 +16,7 @@ from rerail.adapters.executors.frames import describe, revive
 from rerail.adapters.uptime import uptime
 from rerail.core.codes import Category
 from rerail.errors import NotDone, ToolError
-from rerail.i18n import say
+from rerail.i18n import tell
 from rerail.ports import TERM
 
 PROMPT: Final = 1.0  # seconds in which an answer is worth something
@@ -49,7 +49,7 @@ def ask(question: Callable[[float], Answer | None]) -> None:
 
 def not_owned(text: str) -> NotDone:
     """Return the error of a call that may not act, worded by the catalogue."""
-    return NotDone(ToolError(say(f"error.{text}"), "OWNER_LOST", Category.TRANSIENT))
+    return NotDone(ToolError(tell(f"error.{text}"), "OWNER_LOST", Category.TRANSIENT))
 
 
 def answer(ctx: Any) -> Answer:

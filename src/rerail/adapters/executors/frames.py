@@ -23,7 +23,7 @@ from rerail.core.codes import Category
 from rerail.core.foreign import attribute, certainty_of, never_sent, status_of, type_names
 from rerail.core.outcome import Certainty
 from rerail.errors import NotDone
-from rerail.i18n import tell
+from rerail.i18n import Told, put_together, taken_apart, tell, words_of
 
 # What the engine reads from an exception, if it is there.
 ATTRIBUTES = ("code", "category", "suggest", "retry_after", "status", "exit_code", "unanswered", "never_sent")
@@ -126,7 +126,8 @@ def describe(error: BaseException) -> dict[str, Any]:
         error = error.error
     return {
         "types": type_names(error),
-        "message": _message(error),
+        "message": str(message := _message(error)),
+        "told": taken_apart(message) if isinstance(message, Told) else None,
         "traceback": "".join(traceback.format_exception(error)),
         "attributes": {name: value for name in ATTRIBUTES if _is_json(value := _attribute(error, name))},
         "certainty": certainty,
@@ -135,7 +136,7 @@ def describe(error: BaseException) -> dict[str, Any]:
 
 def _message(error: BaseException) -> str:
     try:
-        return str(error)
+        return words_of(error)
     except Exception as broken:  # noqa: BLE001  # users' classes may fail at anything, and a failure must get through
         return tell("error.worker.message_unreadable", name=type(error).__name__, broken=type(broken).__name__)
 
@@ -158,7 +159,8 @@ def _is_json(value: object) -> bool:
 
 def revive(described: Mapping[str, Any]) -> Exception:
     """The exception that was described, raised elsewhere."""
-    names, message, text = described["types"], described["message"], described["traceback"]
+    names, text = described["types"], described["traceback"]
+    message = put_together(described["told"]) if described["told"] else described["message"]
     error = _instance(names, message)
     attributes = {**described["attributes"], "message": message, "type_names": tuple(names), "traceback_text": text}
     if "category" in attributes:

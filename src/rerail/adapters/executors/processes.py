@@ -28,7 +28,7 @@ from rerail.adapters.executors.endings import finished
 from rerail.adapters.executors.frames import Target, pack, revive, target_of, unpack
 from rerail.adapters.executors.threads import THREADS
 from rerail.errors import NotDone, ToolError
-from rerail.i18n import say, tell
+from rerail.i18n import tell
 
 __all__ = ["GRACE", "PROCESSES", "ProcessPool", "Target", "WorkerDied", "target_of"]
 
@@ -103,7 +103,7 @@ class _Worker:
         except msgspec.DecodeError as error:
             raise WorkerDied(tell("error.worker.unreadable", pid=self.pid)) from error
         if message is None:
-            raise WorkerDied(say("error.WORKER_DIED", status=self._end()))
+            raise WorkerDied(tell("error.WORKER_DIED", status=self._end()))
         return message
 
     def _end(self) -> str:

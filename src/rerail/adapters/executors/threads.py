@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final, Generic, ParamSpec, TypeVar
 
-from rerail.i18n import say, tell
+from rerail.i18n import tell
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -38,7 +38,7 @@ class Escaped(Exception):
 
 def _words(error: BaseException) -> str:
     if isinstance(error, SystemExit):
-        return say("error.SYSTEM_EXIT", status=error.code)
+        return tell("error.SYSTEM_EXIT", status=error.code)
     said = f": {error}" if str(error) else ""
     return tell("error.thread.raised", name=type(error).__name__, said=said)
 

@@ -21,7 +21,7 @@ from rerail.adapters.models.outcomes import Answered, Failed, Outcome, Tokens
 from rerail.core.policy import Policy, backoff
 from rerail.core.scrub import Scrub
 from rerail.errors import SettingsError
-from rerail.i18n import say, tell
+from rerail.i18n import one_by_one, tell
 from rerail.ports import ModelFailed, Prompt, Reply
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class ChatModel:
         scrub = Scrub(key for endpoint in self._endpoints for key in endpoint.keys(os.environ))
         waits = [one.retry_after for one in failures if one.transient and one.retry_after is not None]
         return ModelFailed(
-            "; then ".join(scrub.message(one.message) for one in failures),
+            one_by_one((scrub.message(one.message) for one in failures), "text.after"),
             transient=any(one.transient for one in failures),
             retry_after=min(waits, default=None),
             spent=spent,
@@ -100,7 +100,7 @@ class ChatModel:
             async with asyncio.timeout(self._timeout) as limit, client:
                 return await self._try(client, endpoint, prompt, limit)
         except TimeoutError:
-            late = say("model.timeout", name=endpoint.name, place=endpoint.place, seconds=self._timeout)
+            late = tell("model.timeout", name=endpoint.name, place=endpoint.place, seconds=self._timeout)
             return Failed(late, transient=True)
 
     async def _try(self, client: Client, endpoint: Endpoint, prompt: Prompt, limit: asyncio.Timeout) -> Outcome:

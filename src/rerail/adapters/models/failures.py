@@ -29,7 +29,7 @@ from pydantic_ai.exceptions import (
 from rerail.adapters.models.endpoints import Endpoint
 from rerail.adapters.models.outcomes import Failed
 from rerail.core.foreign import attribute
-from rerail.i18n import say
+from rerail.i18n import tell
 
 # All that a request may end with. Whatever else comes up is a bug, and is not to be taken for the weather.
 Raised = ModelAPIError | UnexpectedModelBehavior | UserError
@@ -71,60 +71,60 @@ def _what(error: Raised, endpoint: Endpoint) -> str:
     """What happened, and what to do about it."""
     match error:
         case ModelAuthenticationError():
-            return say("model.key_refused", status=_status(error), advice=_about_the_key(endpoint))
+            return tell("model.key_refused", status=_status(error), advice=_about_the_key(endpoint))
         case ModelNotFoundError():
             return f"{_unknown(endpoint)}{_suggested(error)}"
         case ModelQuotaExceededError():
-            return say("model.quota")
+            return tell("model.quota")
         case ModelContextWindowExceededError():
-            return say("model.too_long")
+            return tell("model.too_long")
         case ModelRateLimitError():
-            wait = say("model.asked_to_wait", seconds=error.retry_after) if error.retry_after is not None else ""
-            return say("model.too_many", wait=wait)
+            wait = tell("model.asked_to_wait", seconds=error.retry_after) if error.retry_after is not None else ""
+            return tell("model.too_many", wait=wait)
         case ModelTimeoutError():
-            return say("model.late", place=endpoint.place)
+            return tell("model.late", place=endpoint.place)
         case ModelConnectionError():
             return _disconnected(error, endpoint)
         case ModelUnavailableError() | ModelServerError():
-            return say("model.server_failed", status=_status(error))
+            return tell("model.server_failed", status=_status(error))
         case ModelHTTPError():
-            return say("model.rejected", status=_status(error))
+            return tell("model.rejected", status=_status(error))
         case ModelAPIError() | UnexpectedModelBehavior():
-            return say("model.no_model_there", place=endpoint.place, ending=_ending(endpoint))
+            return tell("model.no_model_there", place=endpoint.place, ending=_ending(endpoint))
         case _:
-            return say("model.not_like_this")
+            return tell("model.not_like_this")
 
 
 def _status(error: ModelAPIError) -> str:
-    return say("model.with_status", status=error.status_code) if isinstance(error, ModelHTTPError) else ""
+    return tell("model.with_status", status=error.status_code) if isinstance(error, ModelHTTPError) else ""
 
 
 def _about_the_key(endpoint: Endpoint) -> str:
     if endpoint.variables:
-        return say("model.check", variable=endpoint.variables[0])
-    return say("model.name_variable")
+        return tell("model.check", variable=endpoint.variables[0])
+    return tell("model.name_variable")
 
 
 def _unknown(endpoint: Endpoint) -> str:
-    text = say("model.unknown", model=endpoint.model, place=endpoint.place)
-    return say("model.and_base_url", text=text, ending=_ending(endpoint)) if endpoint.base_url else text
+    text = tell("model.unknown", model=endpoint.model, place=endpoint.place)
+    return tell("model.and_base_url", text=text, ending=_ending(endpoint)) if endpoint.base_url else text
 
 
 def _ending(endpoint: Endpoint) -> str:
     """Nearly all compatible servers live below /v1, and nearly everybody forgets it once."""
-    return "" if not endpoint.base_url or endpoint.place.endswith("/v1") else say("model.ending")
+    return "" if not endpoint.base_url or endpoint.place.endswith("/v1") else tell("model.ending")
 
 
 def _suggested(error: ModelAPIError) -> str:
     name = error.suggested_model_id if isinstance(error, ModelHTTPError) else None
-    return say("model.did_you_mean", name=name) if name else ""
+    return tell("model.did_you_mean", name=name) if name else ""
 
 
 def _disconnected(error: ModelConnectionError, endpoint: Endpoint) -> str:
     if error.phase == "connect":
-        hint = say("model.server_running") if endpoint.base_url else say("model.network_up")
-        return say("model.no_connection", place=endpoint.place, hint=hint)
-    return say("model.broke", place=endpoint.place)
+        hint = tell("model.server_running") if endpoint.base_url else tell("model.network_up")
+        return tell("model.no_connection", place=endpoint.place, hint=hint)
+    return tell("model.broke", place=endpoint.place)
 
 
 def _said(error: Raised) -> str:

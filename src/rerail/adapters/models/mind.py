@@ -13,7 +13,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rerail.i18n import say
+from rerail.i18n import one_by_one, tell, words_of
 from rerail.mind import words
 from rerail.mind.questions import QUESTIONS, ROLES, again
 from rerail.ports import Answer, Consultation, Model, ModelFailed, Prompt, Question, Reply, Unanswered
@@ -55,14 +55,14 @@ class ModelMind:
         except TimeoutError:
             if not limit.expired():
                 raise
-            return Answer(None, calls, say("model.no_answer_in", seconds=self._limit))
+            return Answer(None, calls, tell("model.no_answer_in", seconds=self._limit))
         except Exception as error:
             raise Unanswered(calls) from error
 
     async def _answer(self, question: Question, calls: list[Consultation]) -> Answer:
         role = QUESTIONS[question.kind]
         prompt = role.ask(question, self._template(question.kind), self._room)
-        problem = say("model.budget")
+        problem: str = tell("model.budget")
         for _ in range(1 + self._reasks):
             if _spent(question, calls):
                 break
@@ -72,24 +72,24 @@ class ModelMind:
             finally:
                 question.ledger.calls.extend(calls[begun:])  # whoever asked may have to leave before the answer
             if calls[-1].problem:
-                return Answer(None, calls, say("model.no_answer", problem=calls[-1].problem))
+                return Answer(None, calls, tell("model.no_answer", problem=calls[-1].problem))
             objections = role.objections(question, said)
             if not objections:
                 return Answer(words.parsed(said), calls)
-            problem = words.cut("; ".join(objections[:5]), 2_000)
+            problem = words.cut(one_by_one(objections[:5]), 2_000)
             calls[-1] = dataclasses.replace(calls[-1], problem=problem)
             prompt = again(prompt, said, objections)
-        return Answer(None, calls, say("model.unusable", problem=problem))
+        return Answer(None, calls, tell("model.unusable", problem=problem))
 
     async def _ask(self, prompt: Prompt, calls: list[Consultation]) -> Any:
         """Ask once; what the model said, with the call noted in whatever way it ended."""
         loop = asyncio.get_running_loop()
         started = loop.time()
-        spent, problem = Reply(None), say("model.nothing")
+        spent, problem = Reply(None), str(tell("model.nothing"))
         try:
             spent, problem = await self._model.complete(prompt), ""
         except ModelFailed as failed:
-            spent, problem = failed.spent or spent, str(failed)
+            spent, problem = failed.spent or spent, words_of(failed)
         finally:
             calls.append(
                 Consultation(

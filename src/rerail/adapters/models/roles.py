@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rerail.i18n import say
+from rerail.i18n import tell
 from rerail.ports import Model, ModelFailed, Prompt, Reply
 
 
@@ -26,6 +26,6 @@ class RoleModels:
         """Ask the model of the prompt's role."""
         model = self._models.get(prompt.role)
         if model is None:
-            hint = say("model.set_name", role=prompt.role)
-            raise ModelFailed(say("model.no_role", role=prompt.role, hint=hint), transient=False)
+            hint = tell("model.set_name", role=prompt.role)
+            raise ModelFailed(tell("model.no_role", role=prompt.role, hint=hint), transient=False)
         return await model.complete(prompt)

@@ -37,7 +37,7 @@ from rerail.adapters.models.failures import RAISED, failure_of
 from rerail.adapters.models.outcomes import Answered, Failed, Outcome, Tokens
 from rerail.core.nearest import nearest
 from rerail.core.scrub import Scrub
-from rerail.i18n import say
+from rerail.i18n import tell
 from rerail.ports import Prompt
 
 Client = Model[Any]
@@ -82,7 +82,7 @@ def _key(endpoint: Endpoint) -> str | None:
         return None
     key = os.environ.get(endpoint.key_env)
     if not key:
-        raise _Unready(say("model.no_key", variable=endpoint.key_env))
+        raise _Unready(tell("model.no_key", variable=endpoint.key_env))
     return key
 
 
@@ -92,11 +92,11 @@ def _provider(name: str, endpoint: Endpoint) -> Provider[Any]:
     except ValueError:
         near = nearest(name, sorted(PROVIDERS))
         hint = (
-            say("model.provider_near", near=near)
+            tell("model.provider_near", near=near)
             if near
-            else say("model.providers", names=", ".join(sorted(PROVIDERS)))
+            else tell("model.providers", names=", ".join(sorted(PROVIDERS)))
         )
-        raise _Unready(say("model.unknown_provider", name=name, hint=hint)) from None
+        raise _Unready(tell("model.unknown_provider", name=name, hint=hint)) from None
     given = {"base_url": endpoint.base_url, "api_key": _key(endpoint)}
     options = {option: value for option, value in given.items() if value}
     if not options:
@@ -104,7 +104,7 @@ def _provider(name: str, endpoint: Endpoint) -> Provider[Any]:
     takes = inspect.signature(kind.__init__).parameters
     for option, setting in (("base_url", "model.base_url"), ("api_key", "model.key_env")):
         if option in options and (option not in takes or name.startswith("gateway/")):
-            raise _Unready(say("model.provider_setting", name=name, setting=setting))
+            raise _Unready(tell("model.provider_setting", name=name, setting=setting))
     return kind(**options)
 
 
@@ -144,7 +144,7 @@ async def attempt(
         return failure_of(error, endpoint)
     tokens = Tokens(response.usage.input_tokens, response.usage.output_tokens)
     if response.finish_reason == "content_filter":
-        return Failed(say("model.refused", name=endpoint.name, said=_refusal(response)), tokens=tokens)
+        return Failed(tell("model.refused", name=endpoint.name, said=_refusal(response)), tokens=tokens)
     return Answered(_answer(response, Scrub(endpoint.keys(os.environ))), tokens)
 
 

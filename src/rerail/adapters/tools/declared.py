@@ -18,7 +18,7 @@ from rerail.core.outcome import ERRORS
 from rerail.core.plan import Effect
 from rerail.core.schema import Schema
 from rerail.errors import SettingsError
-from rerail.i18n import tell
+from rerail.i18n import one_by_one, tell
 from rerail.ports import Tool
 
 _TEXTS: Final = {"type": "array", "items": {"type": "string"}}
@@ -98,7 +98,7 @@ def _require_sound(kind: str, declared: Mapping[str, Any]) -> None:
     own, needed = (_SHELL, "argv") if kind == "shell" else (_HTTP, "url")
     rules = {"properties": {**own, **_COMMON}, "required": [needed], "additionalProperties": False}
     if faults := Schema(rules, noun="key").faults(dict(declared)):
-        raise ValueError("; ".join(map(str, faults)))
+        raise ValueError(one_by_one(fault.said for fault in faults))
 
 
 def _shell(name: str, declared: dict[str, Any]) -> Tool:

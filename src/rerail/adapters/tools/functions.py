@@ -31,7 +31,7 @@ from rerail.core.foreign import TOOL, spec_of, with_defaults
 from rerail.core.plan import Effect
 from rerail.core.tools import Runs, ToolSpec
 from rerail.errors import ToolError
-from rerail.i18n import tell
+from rerail.i18n import tell, words_of
 from rerail.ports import Tool
 
 P = ParamSpec("P")
@@ -135,7 +135,7 @@ class FunctionTool(Looks, Generic[P, R]):
         try:
             self._complete({})
         except Unresolved as error:
-            raise ValueError(str(error)) from error
+            raise ValueError(words_of(error)) from error
         return object.__getattribute__(self, name)
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:

@@ -47,7 +47,7 @@ from rerail.core.codes import Category
 from rerail.core.outcome import Certainty, of_status
 from rerail.core.plan import Effect
 from rerail.errors import NotDone, RateLimited, ToolError
-from rerail.i18n import say, tell
+from rerail.i18n import tell, words_of
 
 _EFFECTS: Final = {"GET": "read", "HEAD": "read", "PUT": "repeatable", "DELETE": "repeatable"}
 KEY_HEADER: Final = "Idempotency-Key"
@@ -502,7 +502,7 @@ class Exchange:
                     raise
                 # The first request was sent: of a tool that is `once` it may have been the effect.
                 if isinstance(failed, NotDone):
-                    raise ConnectionLost(str(failed), code="OWNER_LOST") from failed
+                    raise ConnectionLost(words_of(failed), code="OWNER_LOST") from failed
                 failed.lost = True
                 raise
             request = onward
@@ -610,7 +610,7 @@ def _require_host(request: Request, hosts: Sequence[str]) -> None:
     names = (request.host, f"{request.host}:{request.port}")
     if any(host in names or (host.startswith("*.") and request.host.endswith(host[1:])) for host in hosts):
         return
-    raise ToolError(say("error.HOST_NOT_ALLOWED", host=request.host), code="HOST_NOT_ALLOWED", lost=False)
+    raise ToolError(tell("error.HOST_NOT_ALLOWED", host=request.host), code="HOST_NOT_ALLOWED", lost=False)
 
 
 def _redirected(request: Request, answer: _Answer) -> Request | None:
@@ -658,7 +658,7 @@ def _require_performed(request: Request, answer: _Answer) -> None:
 
 def _failure(request: Request, answer: _Answer) -> ToolError:
     said = answer.body[: _SNIPPET * 4].decode("utf-8", "replace").strip()[:_SNIPPET]
-    message = say("error.HTTP_STATUS", status=answer.status, host=request, body=said or answer.reason)
+    message = tell("error.HTTP_STATUS", status=answer.status, host=request, body=said or answer.reason)
     wait = _retry_after(answer.headers)
     if answer.status in (429, 503) and wait is not None:
         limited = RateLimited(message, retry_after=wait)

@@ -28,7 +28,7 @@ from rerail.adapters.tools.functions import FunctionTool, as_tool, is_tool
 from rerail.adapters.tools.langchain import is_langchain
 from rerail.adapters.tools.specs import unknown
 from rerail.errors import RerailError
-from rerail.i18n import tell
+from rerail.i18n import Told, about, tell
 from rerail.ports import Tool
 
 
@@ -147,6 +147,8 @@ def _named_module(name: str) -> ModuleType:
 def _last_words(error: BaseException, path: str) -> str:
     """The last line of the traceback, and where in the user's own file it comes from."""
     said = traceback.format_exception_only(error)[-1].strip()
+    if len(error.args) == 1 and isinstance(error.args[0], Told):
+        said = about(type(error).__name__, error.args[0])
     if isinstance(error, SyntaxError) and error.filename and error.lineno:
         return tell(
             "refuse.tools.at_file", said=said, name=Path(error.filename).name, lineno=error.lineno

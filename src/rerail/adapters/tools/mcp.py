@@ -26,7 +26,7 @@ from rerail.core.outcome import ERRORS
 from rerail.core.plan import Effect
 from rerail.core.schema import Fault, Schema, readable
 from rerail.errors import RerailError, SettingsError, ToolError
-from rerail.i18n import tell
+from rerail.i18n import one_by_one, tell
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -140,7 +140,7 @@ def server_from(name: str, data: Any, label: str = "") -> McpServer:
     if not isinstance(data, Mapping):
         raise SettingsError(tell("refuse.mcp.no_mapping", label=label, name=type(data).__name__))
     if faults := _RULES.faults(dict(data)):
-        raise SettingsError(tell("refuse.mcp.faulty", label=label, fault="; ".join(map(_fault, faults))))
+        raise SettingsError(tell("refuse.mcp.faulty", label=label, fault=one_by_one(map(_fault, faults))))
     if ("command" in data) is ("url" in data):
         both = tell("mcp.not_both") if "url" in data else tell("mcp.one_needed")
         raise SettingsError(tell("refuse.mcp.command_or_url", label=label, both=both))
@@ -162,7 +162,7 @@ def server_from(name: str, data: Any, label: str = "") -> McpServer:
 def _fault(fault: Fault) -> str:
     """A mistake in words; a value that could be a secret is not repeated."""
     key = str(fault.path[0]) if fault.path else ""
-    return tell("mcp.expected", key=key, expected=_SECRET[key]) if key in _SECRET else str(fault)
+    return tell("mcp.expected", key=key, expected=_SECRET[key]) if key in _SECRET else fault.said
 
 
 def discreet(servers: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from rerail.core.outcome import ERRORS
 from rerail.core.plan import Check, Effect, Trust
 from rerail.core.schema import Schema, problems
 from rerail.core.tools import Runs, ToolSpec
-from rerail.i18n import tell
+from rerail.i18n import one_by_one, tell
 
 Function = Callable[..., Any]
 Built = TypeVar("Built", bound=msgspec.Struct)
@@ -162,7 +162,7 @@ def _effect(name: str, effect: Effect | str) -> Effect:
 def _schema(name: str, schema: Mapping[str, Any] | bool) -> Schema:
     found = problems(schema)
     if found:
-        _refuse(name, tell("tool.schema", problems="; ".join(found)))
+        _refuse(name, tell("tool.schema", problems=one_by_one(found)))
     return Schema(schema)
 
 
@@ -214,7 +214,7 @@ def confinement(name: str, limits: Mapping[str, Any] | None) -> str:
     if not limits:
         return ""
     if faults := Schema(LIMITS, noun="key").faults(limits):
-        _refuse(name, tell("tool.limits", faults="; ".join(map(str, faults))))
+        _refuse(name, tell("tool.limits", faults=one_by_one(fault.said for fault in faults)))
     from rerail.adapters.executors.confine import missing  # most tools have none
 
     if lacking := missing(limits):
@@ -245,7 +245,7 @@ def _built(name: str, label: str, given: Any, kind: type[Built]) -> Built:
 def _check(name: str, check: Any) -> Check | None:
     found = None if check is None else _built(name, "check", check, Check)
     if found is not None and found.schema is not None and (wrong := problems(found.schema)):
-        _refuse(name, tell("tool.check_schema", problems="; ".join(wrong)))
+        _refuse(name, tell("tool.check_schema", problems=one_by_one(wrong)))
     return found
 
 

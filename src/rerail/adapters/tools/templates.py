@@ -22,7 +22,7 @@ from rerail.context import Context
 from rerail.core.codes import Category
 from rerail.core.plan import Effect
 from rerail.errors import ToolError
-from rerail.i18n import say, tell
+from rerail.i18n import tell
 
 ENV: Final = "env."
 KEY: Final = "ctx.key"
@@ -129,7 +129,7 @@ def parse(text: str, where: str) -> Template:
 def _variable(name: str) -> str:
     value = os.environ.get(name)
     if not value:
-        told = say("error.VARIABLE_UNSET", name=name)
+        told = tell("error.VARIABLE_UNSET", name=name)
         raise ToolError(told, code="VARIABLE_UNSET", category=Category.PERMANENT, lost=False)
     return value
 
