@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+import httpx
+import msgspec
 import pytest
 
+import rerail
 from rerail.cli.app import parser
 from rerail.cli.catalogue import COMMANDS
 from rerail.cli.shell.lines import NOT_HERE, OFFERED
+from rerail.core import command as cmd
+from rerail.core.command import COMMANDS as UNION
+from rerail.core.command import INTERNAL, Command, options_of
+from rerail.core.schema import Schema
+from rerail.errors import RerailError
+from rerail.server import mcp
 from rerail.server.app import PREFIX, described, make_api
 from rerail.server.serving import Serving
 from rerail.server.static import Files
@@ -125,3 +134,90 @@ def test_every_option_that_matters_to_a_run_is_a_field(api: dict[str, Any], comm
         if name.startswith("-")
     }
     assert typed - COMMON - OF_PROCESSES - {n for n in typed if n.startswith("--no-")} <= set(OPTIONS[command])
+
+
+# -- Commands: the same struct, the same answer -------------------------------------------------------------------
+
+CASES: list[Command] = [
+    cmd.Pause(), cmd.Resume(), cmd.Cancel(reason="enough"), cmd.Skip(step="a"), cmd.Skip(step="zz"),
+    cmd.Confirm(step="a"), cmd.Confirm(), cmd.Confirm(digest="another"), cmd.Confirm(step="a", args={"n": 2}),
+    cmd.Confirm(step="zz"), cmd.Refuse(), cmd.Refuse(step="a"), cmd.Resolve(step="a", outcome="succeeded", value=[1]),
+    cmd.Resolve(step="a", outcome="failed"), cmd.Resolve(step="a", outcome="rerun"),
+    cmd.Repair(step="a", args={"n": 3}),
+    cmd.Repair(step="a", tool="nothing"), cmd.Retry(), cmd.Retry(steps=("a",)), cmd.Retry(stage="none"),
+    cmd.Add(steps=({"id": "b", "tool": "take", "args": {"n": 1}},)), cmd.Add(steps=({"id": "b", "tool": "nothing"},)),
+]  # fmt: skip
+ACTS = ("acted", "cancelled", "resumed", "retry_begin", "plan_rejected", "step_skipped", "step_started")
+
+
+@rerail.tool
+async def take(n: int = 1) -> int:
+    """Give a number back."""
+    return n
+
+
+def said(command: Command) -> dict[str, Any]:
+    """A command as a body says it."""
+    plain = {
+        name: msgspec.json.decode(msgspec.json.encode(value))
+        for name, one in options_of(type(command)).items()
+        for value in [getattr(command, name)]
+        if one.required or value not in (one.default, {}, ())
+    }
+    return {**plain, **({"refuse": True} if isinstance(command, cmd.Refuse) else {})}
+
+
+async def in_python(engine: Engine, command: Command) -> str:
+    try:
+        await engine.do("r", command)
+    except RerailError as error:
+        return error.code
+    return ""
+
+
+async def over_http(engine: Engine, command: Command) -> str:
+    name = "confirm" if isinstance(command, cmd.Refuse) else command.action
+    transport = httpx.ASGITransport(app=make_api(Serving(engine), Files()))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        answer = await client.post(f"{PREFIX}/runs/r/{name}", json=said(command))
+    return "" if answer.status_code == 202 else str(answer.json()["code"])
+
+
+async def over_mcp(engine: Engine, command: Command) -> str:
+    kind = cmd.Confirm if isinstance(command, cmd.Refuse) else type(command)
+    [offer] = [mcp._OFFERS[name] for name, row in mcp._GIVEN.items() if row[0] is kind]
+
+    async def tell(done: float, of: float | None, words: str) -> None:
+        pass
+
+    args = {"run": "r", **said(command)}
+    assert not Schema(offer.shape).faults(args)
+    try:
+        await offer.answer(mcp._Request(engine, args, tell))
+    except RerailError as error:
+        return error.code
+    return ""
+
+
+async def lived(way: Any, command: Command) -> tuple[str, str, list[tuple[str, str]]]:
+    """What a command does to a run that waits at a gate: the refusal, the run's status, what was done."""
+    async with Engine("memory://", [take]) as engine:
+        plan = {"steps": [{"id": "a", "tool": "take", "args": {"n": 1}, "confirm": True}]}
+        await engine.wait(await engine.start(plan, run_id="r"))
+        refused = await way(engine, command)
+        status = (await engine.wait("r")).status
+        done = [(e.type, getattr(e.event, "action", "")) for e in await engine.events("r") if e.type in ACTS]
+        return refused, str(status), done
+
+
+def test_i7_every_command_is_tried() -> None:
+    """I7: a new one is added to the cases, and so to every interface."""
+    assert {type(command) for command in CASES} == set(UNION) - set(INTERNAL)
+
+
+@pytest.mark.parametrize("command", CASES, ids=str)
+async def test_i7_a_command_does_the_same_everywhere(command: Command) -> None:
+    """I7, X7: in Python, over HTTP and over MCP: the same refusal, or the same done."""
+    direct = await lived(in_python, command)
+    assert await lived(over_http, command) == direct
+    assert await lived(over_mcp, command) == direct

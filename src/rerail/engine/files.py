@@ -55,7 +55,7 @@ def unmet(check: Check | Produced, output: Any) -> list[str]:
         try:
             faults += [fault.said for fault in Schema(check.schema, noun="key").faults(output)[:5]]
         except ValueError as unusable:  # recorded by a version that could use it
-            faults.append(str(unusable))
+            faults.append(unusable.args[0])
     return faults
 
 

@@ -15,7 +15,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Annotated, Any, Final, get_args
 
 import msgspec
 from mcp.server import Server, ServerRequestContext
@@ -30,10 +30,25 @@ from mcp_types import (
 )
 
 from rerail.core.assumed import effect_warnings
-from rerail.core.commands import Preview
+from rerail.core.command import (
+    FORESEEN,
+    Add,
+    Cancel,
+    Command,
+    Confirm,
+    Pause,
+    Repair,
+    Resolve,
+    Resume,
+    Retry,
+    Skip,
+    options_of,
+    refusing,
+)
 from rerail.core.holes import hole_warnings
 from rerail.core.schema import Schema
 from rerail.core.views import RunResult
+from rerail.engine.refusals import refusals
 from rerail.errors import PlanError, Refused, RerailError
 from rerail.i18n import as_text, one_by_one, tell
 from rerail.plans import Plan, parse_data
@@ -288,159 +303,95 @@ async def read_artifact(request: _Request) -> dict[str, Any]:
     return {**found, "value": None, "text": text[begin:end], "next_offset": end if end < len(text) else None}
 
 
-@_offer(
-    _ACT,
-    ("run",),
-    run=_RUN,
-    steps={"type": "array", "items": {"type": "string"}, "description": "Only these steps, and what depends on them."},
-    stage={"type": "string", "description": "Resume from this stage."},
-    clean={"type": "boolean", "default": False, "description": "Start over: everything runs again."},
-    force={"type": "boolean", "default": False, "description": "Pass the retry limit, a permanent error, a success."},
-    dry_run={"type": "boolean", "default": False, "description": "Only show what would run again, and why."},
-    confirmed={"type": "boolean", "default": False, "description": "Needed with clean, once its dry run was seen."},
-    wait_seconds=_WAIT,
-)
-async def retry_run(request: _Request) -> dict[str, Any]:
-    """Do again exactly what failed and what depends on it; what succeeded is kept and not called again. A dry_run shows
-    before: roots, rerun (each with why), kept, and once (effects that would happen twice)."""
-    engine, dry = request.engine, bool(request.given("dry_run"))
-    wanted = {
-        "steps": request.given("steps"), "stage": request.given("stage"), "clean": bool(request.given("clean")),
-        "force": bool(request.given("force")), "by": BY,
-    }  # fmt: skip
-    if wanted["clean"] and not dry and not request.given("confirmed"):
-        raise Refused(
-            tell("refuse.mcp.starts_over"), "CONFIRM_NEEDED",
-            hint=tell("hint.mcp.starts_over"),
-        )  # fmt: skip
-    run, preview = await engine.begin_retry(request.args["run"], dry_run=dry, **wanted)
-    if dry:
-        assert preview is not None
-        return {"run_id": run, **preview.to_dict()}
-    return await _attended(request, run)
+# --- Commands ------------------------------------------------------------------------------------------------------
+
+_STEPS: Final = {"type": "array", "items": {"type": "object"}, "minItems": 1, "description": "Steps as in a plan."}
+_REFUSE: Final = {"type": "boolean", "default": False, "description": "Say no: the step fails."}
+_CONFIRMED: Final = {
+    "type": "boolean", "default": False, "description": "Needed with clean, once its dry run was seen.",
+}  # fmt: skip
+# The tool of a command, what a model reads of it, and what it takes beside the options of the command.
+_GIVEN: Final[dict[str, tuple[type[Command], ToolAnnotations, str, dict[str, Any]]]] = {
+    "retry_run": (
+        Retry, _ACT,
+        ("Do again exactly what failed and what depends on it; what succeeded is kept and not called again. A dry_run "
+        "shows before: roots, rerun (each with why), kept, and once (effects that would happen twice)."),
+        {"confirmed": _CONFIRMED},
+    ),
+    "resume_run": (
+        Resume, _ACT, "Continue an interrupted or paused run; nothing that is done is called again.", {},
+    ),
+    "pause_run": (Pause, _ALWAYS, "Start nothing more in a run until resume_run; calls under way end.", {}),
+    "cancel_run": (
+        Cancel, _END,
+        "End a run: calls under way are cancelled, nothing more starts. retry_run can take it up again.", {},
+    ),
+    "skip_step": (
+        Skip, _ACT,
+        "Do without a step: those that need it go on, with nothing in its place, and the verdict says so.", {},
+    ),
+    "confirm_step": (
+        Confirm, _ACT,
+        ("Agree to the call of a step that waits for somebody, or refuse it. The plan asked for a person's word: show "
+        "yours the call in waiting_on, and pass its digest. A yes is to exactly that call."),
+        {"refuse": _REFUSE},
+    ),
+    "resolve_step": (
+        Resolve, _ACT,
+        ("Say what became of a step in doubt: one that must not happen twice, and whose answer was lost. Look at the "
+        "world before you answer."), {},
+    ),
+    "add_steps": (
+        Add, _ACT,
+        "Add steps to a run that is not at rest; a change with faults is refused and the plan stays as it was.",
+        {"steps": _STEPS},
+    ),
+    "repair_step": (
+        Repair, _ACT,
+        ("Change a step that did not succeed (its tool, arguments or needs), and do it and what depends on it again. A "
+        "change with faults is refused and the plan stays as it was."), {},
+    ),
+}  # fmt: skip
 
 
-@_offer(_ACT, ("run",), run=_RUN, wait_seconds=_WAIT)
-async def resume_run(request: _Request) -> dict[str, Any]:
-    """Continue an interrupted or paused run; nothing that is done is called again."""
-    return await _attended(request, await request.engine.begin_resume(request.args["run"], by=BY))
+def _option(one: msgspec.structs.FieldInfo) -> dict[str, Any]:
+    """An option of a command as a model reads it."""
+    kind, meta = get_args(one.type)
+    said = [part for part in get_args(kind) if part is not type(None)] if type(None) in get_args(kind) else [kind]
+    shape = msgspec.json.schema(Annotated[said[0], meta])
+    return shape if one.required or one.default is not False else {**shape, "default": False}
 
 
-@_offer(_ALWAYS, ("run",), run=_RUN)
-async def pause_run(request: _Request) -> dict[str, Any]:
-    """Start nothing more in a run until resume_run; calls under way end."""
-    await request.engine.pause(request.args["run"], by=BY)
-    return await show_run(request)
+def _give(command: type[Command]) -> Answer:
+    """Let a command be given by a tool."""
+
+    async def give(request: _Request) -> dict[str, Any]:
+        dry = bool(request.given("dry_run"))
+        if command is Retry and request.given("clean") and not (dry or request.given("confirmed")):
+            raise Refused(tell("refuse.mcp.starts_over"), "CONFIRM_NEEDED", hint=tell("hint.mcp.starts_over"))
+        said = {name: value for name in options_of(command) if (value := request.args.get(name)) is not None}
+        made: Command = msgspec.convert({**said, "by": BY}, command)
+        with refusals():
+            made = refusing(made) if isinstance(made, Confirm) and request.given("refuse") else made
+        run, preview = await request.engine.do(request.args["run"], made, dry_run=dry)
+        if dry:
+            return {"run_id": run, **(preview.to_dict() if preview is not None else {})}
+        if command in (Pause, Add):
+            return (await request.engine.show(run)).to_dict()
+        return await _attended(request, run, 5.0 if command is Cancel else None)
+
+    return give
 
 
-@_offer(_END, ("run",), run=_RUN, reason=_REASON)
-async def cancel_run(request: _Request) -> dict[str, Any]:
-    """End a run: calls under way are cancelled, nothing more starts. retry_run can take it up again."""
-    await request.engine.cancel(request.args["run"], by=BY, reason=request.given("reason", ""))
-    return await _attended(request, await request.engine.find(request.args["run"]), 5.0)
-
-
-# --- Steps ---------------------------------------------------------------------------------------------------------
-
-
-@_offer(_ACT, ("run", "step"), run=_RUN, step=_STEP, reason=_REASON, dry_run=_DRY, wait_seconds=_WAIT)
-async def skip_step(request: _Request) -> dict[str, Any]:
-    """Do without a step: those that need it go on, with nothing in its place, and the verdict says so."""
-    run, step = request.args["run"], request.args["step"]
-    told = await request.engine.skip(run, step, by=BY, reason=request.given("reason", ""), dry_run=_dry(request))
-    return await _acted(request, told)
-
-
-@_offer(
-    _ACT,
-    ("run",),
-    run=_RUN,
-    step={"type": "string", "description": "The step; may be left out if only one waits."},
-    refuse={"type": "boolean", "default": False, "description": "Say no: the step fails."},
-    digest={"type": "string", "description": "Of the call in waiting_on that your person saw; another is refused."},
-    ahead={"type": "boolean", "default": False, "description": "Agree to the plan's own call before it is known."},
-    args={"type": "object", "description": "Arguments that your person changes first; the others stay."},
-    dry_run=_DRY,
-    wait_seconds=_WAIT,
-)
-async def confirm_step(request: _Request) -> dict[str, Any]:
-    """Agree to the call of a step that waits for somebody, or refuse it. The plan asked for a person's word: show yours
-    the call in waiting_on, and pass its digest. A yes is to exactly that call."""
-    asked = {name: request.given(name) for name in ("digest", "args")}
-    told = await request.engine.confirm(
-        request.args["run"], request.given("step"), refuse=bool(request.given("refuse")),
-        ahead=bool(request.given("ahead")), **asked, by=BY, dry_run=_dry(request),
-    )  # fmt: skip
-    return await _acted(request, told)
-
-
-@_offer(
-    _ACT,
-    ("run", "step", "outcome"),
-    run=_RUN,
-    step=_STEP,
-    outcome={
-        "enum": ["succeeded", "failed", "rerun"],
-        "description": "succeeded: it happened, and value is its output; failed: it did not; rerun: call it again.",
-    },
-    value={"description": "The step's output, with outcome succeeded: any JSON value."},
-    dry_run=_DRY,
-    wait_seconds=_WAIT,
-)
-async def resolve_step(request: _Request) -> dict[str, Any]:
-    """Say what became of a step in doubt: one that must not happen twice, and whose answer was lost. Look at the world
-    before you answer."""
-    run, step, outcome = (request.args[name] for name in ("run", "step", "outcome"))
-    succeeded = request.args.get("value") if outcome == "succeeded" else ...
-    told = await request.engine.resolve(
-        run, step, succeeded=succeeded, failed=outcome == "failed", rerun=outcome == "rerun", by=BY,
-        dry_run=_dry(request),
-    )  # fmt: skip
-    return await _acted(request, told)
-
-
-@_offer(
-    _ACT,
-    ("run", "steps"),
-    run=_RUN,
-    steps={"type": "array", "items": {"type": "object"}, "minItems": 1, "description": "Steps as in a plan."},
-)
-async def add_steps(request: _Request) -> dict[str, Any]:
-    """Add steps to a run that is not at rest; a change with faults is refused and the plan stays as it was."""
-    await request.engine.add(request.args["run"], request.args["steps"], by=BY)
-    return await show_run(request)
-
-
-@_offer(
-    _ACT,
-    ("run", "step"),
-    run=_RUN,
-    step=_STEP,
-    tool={"type": "string", "description": "Another tool; with args, it gets those and no others."},
-    args={"type": "object", "description": "The arguments to change; the others stay as they are."},
-    remove={"type": "array", "items": {"type": "string"}, "description": "Names of arguments to do without."},
-    needs={"type": "array", "items": {"type": ["string", "object"]}, "description": "The new needs, all of them."},
-    dry_run=_DRY,
-    wait_seconds=_WAIT,
-)
-async def repair_step(request: _Request) -> dict[str, Any]:
-    """Change a step that did not succeed (its tool, arguments or needs), and do it and what depends on it again. A
-    change with faults is refused and the plan stays as it was."""
-    run, step = request.args["run"], request.args["step"]
-    said = ("tool", "args", "remove", "needs")
-    changes = {name: request.args[name] for name in said if request.args.get(name) is not None}
-    told = await request.engine.repair(run, step, by=BY, dry_run=_dry(request), **changes)
-    return await _acted(request, told)
-
-
-def _dry(request: _Request) -> bool:
-    return bool(request.given("dry_run"))
-
-
-async def _acted(request: _Request, preview: Preview | None) -> dict[str, Any]:
-    """A run after an action, once there is something to tell; or what a dry run found."""
-    run = await request.engine.find(request.args["run"])
-    return await _attended(request, run) if preview is None else {"run_id": run, **preview.to_dict()}
+for _name, (_command, _kind, _words, _besides) in _GIVEN.items():
+    _options = options_of(_command)
+    _shapes = {"run": _RUN, **{_of: _option(_one) for _of, _one in _options.items()}, **_besides}
+    if _command in FORESEEN:
+        _shapes["dry_run"] = _DRY
+    if _command not in (Pause, Cancel, Add):
+        _shapes["wait_seconds"] = _WAIT
+    _needed = ("run", *(_of for _of, _one in _options.items() if _one.required))
+    _OFFERS[_name] = _Offer(_words, _object(_needed, **_shapes), _kind, _give(_command))
 
 
 # --- Waiting -------------------------------------------------------------------------------------------------------
