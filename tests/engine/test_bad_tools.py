@@ -733,3 +733,16 @@ def test_a_workspace_stays_inside_its_folder(tmp_path: Path) -> None:
 
     virtual_run(main)
     assert {path.name for path in tmp_path.iterdir()} <= {"work"}
+
+
+def test_a_step_that_lacks_hundreds_of_files_fails() -> None:
+    """V6, T12: with the first of them, and how many more; the run goes on."""
+
+    async def none() -> int:
+        return 1
+
+    produces = [f"f{n}.txt" for n in range(600)]
+    result = rerail.run({"steps": [{"id": "a", "tool": "none", "retries": 0, "produces": produces}]}, tools=[none])
+    error = result.steps["a"].error
+    assert result.status == "failed" and error is not None and error["code"] == "CHECK_FAILED"
+    assert "(+580)" in error["message"]

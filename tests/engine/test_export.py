@@ -317,3 +317,80 @@ async def test_a_content_that_is_lost_or_changed_is_named() -> None:
     assert (told["hurt"].outcome, told["expired"].outcome) == ("partial", "exported")
     assert digest(BIG) in told["hurt"].reason and "rerail retry" in told["hurt"].reason
     assert await imported(MemoryStore(), file) == {"hurt": "imported", "expired": "imported"}
+
+
+async def _exported(store: MemoryStore, run: str) -> io.BytesIO:
+    file = io.BytesIO()
+    heads = [head for head in await listed(store) if head.run == run]
+    assert [row.ok async for row in export_runs(store, heads, file, "s")] == [True]
+    file.seek(0)
+    return file
+
+
+async def test_e10_what_follows_a_copy_is_not_started() -> None:
+    """E10, T6: its original has done it already, in another store; `once` effects would happen twice."""
+    called: list[str] = []
+
+    @rerail.tool(effect="once")
+    async def pay() -> int:
+        called.append("pay")
+        return 1
+
+    source, target = MemoryStore(), MemoryStore()
+    plan = {"steps": [{"id": "a", "tool": "pay"}], "follow_up": {"steps": [{"id": "b", "tool": "pay"}]}}
+    async with rerail.Engine(source, [pay]) as engine:
+        run = await engine.start(plan)
+        await engine.wait(run)
+        await engine.wait(f"{run}-f{(await engine.show(run)).seq}")
+        file = await _exported(source, run)
+    await target.open()
+    assert [row.outcome async for row in import_runs(target, file)] == ["imported"]
+    async with rerail.Engine(target, [pay]) as engine:
+        with pytest.raises(rerail.Refused) as refused:
+            await engine.retry(run)
+        assert refused.value.code == "RUN_COPIED"
+    assert called == ["pay", "pay"]
+
+
+@pytest.mark.parametrize("own", [True, False])
+async def test_e10_an_import_that_was_begun_the_other_way_is_begun_anew(own: bool) -> None:
+    """E10: killed with `--own`, and imported as a copy; or the other way round."""
+
+    @rerail.tool
+    async def give() -> int:
+        return 1
+
+    class Cut(MemoryStore):
+        left = 1
+
+        async def append(self, batch: Batch) -> None:
+            """It is killed at the second time."""
+            if self.left == 0:
+                self.left = -1
+                raise KeyboardInterrupt
+            self.left -= 1
+            await super().append(batch)
+
+    source, target = MemoryStore(), Cut()
+    async with rerail.Engine(source, [give]) as engine:
+        run = (await engine.run({"steps": [{"id": f"a{n}", "tool": "give"} for n in range(400)]})).run_id
+        file = await _exported(source, run)
+    await target.open()
+    with pytest.raises(KeyboardInterrupt):
+        [row async for row in import_runs(target, file, own=own)]
+    target.left = 10**9
+    assert [row.outcome async for row in import_runs(target, file, own=not own)] == ["imported"]
+    async with rerail.Engine(target, [give]) as engine:
+        try:
+            code = str((await engine.retry(run, ["a0"], force=True)).status)
+        except rerail.Refused as refused:
+            code = refused.code
+    assert code == ("RUN_COPIED" if own else "completed"), "what is asked for last holds"
+
+
+async def test_e10_the_history_of_forgetting_is_no_run() -> None:
+    """E10, H10: it never rests, and is no reason for an exit code."""
+    store = MemoryStore()
+    async with rerail.Engine(store, []) as engine:
+        await engine.forget()
+        assert await listed(store) == []

@@ -6,8 +6,8 @@ Each reaches the run's owner through the store; with no living owner it is appli
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 from rich.text import Text
@@ -21,13 +21,11 @@ from rerail.cli.output import Output, one_line
 from rerail.cli.picture import Picture
 from rerail.cli.render import outlook_lines
 from rerail.cli.session import Session, ownership
-from rerail.core.commands import Preview
+from rerail.core.command import Add, Cancel, Command, Confirm, Pause, Refuse, Repair, Resolve, Skip
 from rerail.core.lines import waited_for_one
 from rerail.errors import Refused
 from rerail.i18n import tell
 from rerail.wiring import Engine
-
-Action = Callable[[Engine, str], Awaitable[Preview | None]]
 
 
 async def confirm(
@@ -54,15 +52,12 @@ async def confirm(
     given = as_mapping(args) if args is not None else {}
     if not (refuse or ahead or dry_run):
         digest = await _agreed(session, run, step, given, digest, yes=yes)
-    asked: dict[str, Any] = {"refuse": refuse, "ahead": ahead, "args": given, "edit": edits, "digest": digest}
+    yes_to = Confirm(step=step, digest=digest or "", ahead=ahead, args=given, edit=edits)
+    command = Refuse(step=step) if refuse else yes_to
     behind = not dry_run and await detaches(session, run, wait=wait, detach=detached)
     if behind and not await _owner(session, run):
-        return await detach(session, under(session, "confirm", run=run, step=step, **asked))
-
-    async def act(engine: Engine, found: str) -> Preview | None:
-        return await engine.confirm(found, step, **asked, dry_run=dry_run)
-
-    return await _act(run, act, common, out, dry_run=dry_run)
+        return await detach(session, under(session, run, command))
+    return await _act(run, command, common, out, dry_run=dry_run)
 
 
 async def _agreed(
@@ -106,14 +101,12 @@ async def resolve(
     if [succeeded is not None, failed, rerun].count(True) != 1:
         return out.usage(tell("cli.resolve.which"), f"rerail resolve {run} {step} --succeeded VALUE")
 
-    value = as_value(succeeded) if succeeded is not None else ...
+    value = as_value(succeeded) if succeeded is not None else None
     if isinstance(value, str) and value == succeeded and value.lstrip()[:1] in ("{", "["):
         out.note(Text(out.say("cli.resolve.as_text", value=one_line(value, 80)), "yellow"))
 
-    async def act(engine: Engine, found: str) -> Preview | None:
-        return await engine.resolve(found, step, succeeded=value, failed=failed, rerun=rerun, dry_run=dry_run)
-
-    return await _act(run, act, common, out, dry_run=dry_run)
+    outcome: Literal["succeeded", "failed", "rerun"] = "failed" if failed else "rerun" if rerun else "succeeded"
+    return await _act(run, Resolve(step=step, outcome=outcome, value=value), common, out, dry_run=dry_run)
 
 
 async def repair(
@@ -130,14 +123,11 @@ async def repair(
     out: Annotated[Output, Hidden],
 ) -> int:
     """Change a step that failed, and do it and what depends on it again; what is done is kept."""
-    named = {"remove": remove, "tool": tool, "needs": needs}
-    given: dict[str, Any] = {"args": as_mapping(args) if args is not None else None, **named}
-    changes = {name: value for name, value in given.items() if value is not None}
-
-    async def act(engine: Engine, found: str) -> Preview | None:
-        return await engine.repair(found, step, dry_run=dry_run, **changes)
-
-    return await _act(run, act, common, out, dry_run=dry_run)
+    command = Repair(
+        step=step, tool=tool, args=as_mapping(args) if args is not None else None,
+        remove=list(remove) if remove is not None else None, needs=list(needs) if needs is not None else None,
+    )  # fmt: skip
+    return await _act(run, command, common, out, dry_run=dry_run)
 
 
 async def skip(
@@ -151,24 +141,19 @@ async def skip(
     out: Annotated[Output, Hidden],
 ) -> int:
     """Do without a step: those that need it go on, with nothing in its place."""
-
-    async def act(engine: Engine, found: str) -> Preview | None:
-        return await engine.skip(found, step, reason=reason, dry_run=dry_run)
-
-    return await _act(run, act, common, out, dry_run=dry_run)
+    return await _act(run, Skip(step=step, reason=reason), common, out, dry_run=dry_run)
 
 
 async def add(run: str, steps_file: str, /, *, common: Common = PLAIN, out: Annotated[Output, Hidden]) -> int:
     """Add steps to a run that is not at rest; a bad change is refused and the old plan stays."""
-    steps = load_steps(steps_file)
-    return await _act(run, lambda engine, found: engine.add(found, steps), common, out)
+    return await _act(run, Add(steps=tuple(load_steps(steps_file))), common, out)
 
 
 async def pause(run: str, /, *, common: Common = PLAIN, out: Annotated[Output, Hidden]) -> int:
     """Start nothing more until somebody resumes the run; calls under way end.
 
     Exit code 0 if it was paused."""
-    code = await _act(run, lambda engine, found: engine.pause(found), common, out, patient=True)
+    code = await _act(run, Pause(), common, out, patient=True)
     return 0 if code == exit_code("waiting") else code
 
 
@@ -176,19 +161,19 @@ async def cancel(run: str, /, *, reason: str = "", common: Common = PLAIN, out: 
     """End a run: calls under way are cancelled, nothing more starts.
 
     Exit code 0 if it was cancelled, whatever the run came to."""
-    code = await _act(run, lambda engine, found: engine.cancel(found, reason=reason), common, out, patient=True)
+    code = await _act(run, Cancel(reason=reason), common, out, patient=True)
     return 0 if code == exit_code("cancelled") else code
 
 
 async def _act(
-    run: str, act: Action, common: Common, out: Output, *, patient: bool = False, dry_run: bool = False
+    run: str, command: Command, common: Common, out: Output, *, patient: bool = False, dry_run: bool = False
 ) -> int:
     """Act on a run; if nobody else drives it, stay with it."""
     if dry_run:
-        return await _foreseen(run, act, common, out)
+        return await _foreseen(run, command, common, out)
     async with Session(common, out).acting(run, patient=patient) as (engine, found, owner):
         picture = Picture.of(found, await engine.events(found))
-        await act(engine, found)
+        await engine.do(found, command)
         if owner:
             return await handed_over(engine, out, found, owner)
         if await _is_driven_here(engine, found):
@@ -196,10 +181,10 @@ async def _act(
         return await _recorded(engine, out, found)
 
 
-async def _foreseen(run: str, act: Action, common: Common, out: Output) -> int:
+async def _foreseen(run: str, command: Command, common: Common, out: Output) -> int:
     """Show what an action would lead to."""
     async with Session(common, out).reopened(run) as (engine, found):
-        preview = await act(engine, found)
+        _, preview = await engine.do(found, command, dry_run=True)
         assert preview is not None
         if out.json:
             out.document({"run_id": found, **preview.to_dict()})

@@ -105,10 +105,15 @@ async def import_(
     """Read runs that were exported into the store, as copies. Exit code 1 if one is not there, whole, afterwards."""
     session = Session(common, out)
     try:
-        source = file.open("rb")
+        source: BinaryIO = file.open("rb")
     except OSError as error:
         raise Refused(tell("cli.import.unreadable", file=file, reason=error.strerror), "USAGE") from error
-    with source, store_errors():
+    with contextlib.ExitStack() as opened, store_errors():
+        opened.enter_context(source)
+        if not source.seekable():  # a pipe: all of it is checked before anything is written
+            kept = opened.enter_context(tempfile.TemporaryFile())
+            shutil.copyfileobj(source, kept)
+            source = kept
         store = make_store(session.settings.store.url, session.settings)
         await store.open()
         try:

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import os
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
@@ -20,6 +20,7 @@ from rerail.cli.launch import Hand, under
 from rerail.cli.output import Output, clean, one_line
 from rerail.cli.session import Session
 from rerail.cli.style import icon, style_of, table
+from rerail.core.command import Retry
 from rerail.errors import Refused, RerailError
 
 if TYPE_CHECKING:
@@ -33,20 +34,18 @@ _BADNESS = {0: 0, 3: 1, 2: 2, 1: 3}
 Row = dict[str, Any]
 
 
-async def retry_all(
-    session: Session, arguments: Mapping[str, Any], *, dry_run: bool, yes: bool, jobs: int | None
-) -> int:
+async def retry_all(session: Session, wanted: Retry, *, dry_run: bool, yes: bool, jobs: int | None) -> int:
     """Retry every run that failed or was interrupted; returns the worst exit code."""
     out = session.out
-    if arguments["clean"] and not (yes or dry_run):
+    if wanted.clean and not (yes or dry_run):
         raise Refused(out.say("cli.clean.all"), "CONFIRM_NEEDED", hint="rerail retry --all-failed --clean --yes")
     session.require_store()
     async with session.engine() as engine:
         rows = [row.to_dict() for row in await engine.to_retry()]
     if dry_run:
-        done = [await _foreseen(session, row, arguments) for row in rows]
+        done = [await _foreseen(session, row, wanted) for row in rows]
     else:
-        done = await _Many(session, arguments, rows).all_done(jobs or workers_for(session))
+        done = await _Many(session, wanted, rows).all_done(jobs or workers_for(session))
     if out.json:
         out.document([{name: value for name, value in row.items() if name != "said"} for row in done])
     elif done:
@@ -61,12 +60,12 @@ def workers_for(session: Session) -> int:
     return session.settings.worker.jobs or min(MOST, 2 * (os.cpu_count() or 1))
 
 
-async def _foreseen(session: Session, row: Row, arguments: Mapping[str, Any]) -> Row:
+async def _foreseen(session: Session, row: Row, wanted: Retry) -> Row:
     """What would become of one run."""
     told = _told(row)
     try:
         async with session.reopened(row["run_id"]) as (engine, run):
-            _, preview = await engine.begin_retry(run, **arguments, dry_run=True)
+            _, preview = await engine.do(run, wanted, dry_run=True)
     except RerailError as error:
         return {**told, "status": told["before"], "exit_code": 2 if isinstance(error, Refused) else 1,
                 "reason": str(error), "said": _said(session.out, error)}  # fmt: skip
@@ -91,9 +90,9 @@ def _told(row: Row) -> Row:
 class _Many:
     """The runs that are left, and what became of the others."""
 
-    def __init__(self, session: Session, arguments: Mapping[str, Any], rows: Sequence[Row]) -> None:
+    def __init__(self, session: Session, wanted: Retry, rows: Sequence[Row]) -> None:
         self._session, self._out = session, session.out
-        self._arguments = {**arguments, "steps": ()}
+        self._wanted = wanted
         self._rows, self._left = rows, deque(rows)
         self._done: dict[str, Row] = {}
         self._progress = _Progress(session.out, len(rows))
@@ -145,7 +144,7 @@ class _Many:
         told, run = _told(row), row["run_id"]
         status = told["before"]
         self._out.driving.append(run)
-        hand.give(under(self._session, "retry", run=run, resumes=row["interrupted"], **self._arguments))
+        hand.give(under(self._session, run, self._wanted, resumes=row["interrupted"]))
         while (said := await hand.hear()) is not None:
             if said.kind == "notice":
                 self._out.note(Text(clean(said.text), "yellow"))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 from rich.text import Text
@@ -23,6 +22,7 @@ from rerail.cli.render import preview_lines, warnings
 from rerail.cli.retry_report import RetryReport, refusal
 from rerail.cli.session import Session, ownership
 from rerail.core.assumed import effect_warnings
+from rerail.core.command import Resume, Retry
 from rerail.core.commands import Preview
 from rerail.core.graph import Graph
 from rerail.core.holes import hole_warnings
@@ -82,7 +82,7 @@ async def start(
     if wait:
         return await run(plan, parent=parent, common=common, out=out)
     given = read_plan(plan)
-    return await detach(Session(common, out), Job.under(common, out.lang, "start", plan=given, parent=parent or ""))
+    return await detach(Session(common, out), Job.under(common, out.lang, plan=given, parent=parent or ""))
 
 
 async def check(plan: str, /, *, common: Common = PLAIN, out: Annotated[Output, Hidden]) -> int:
@@ -130,10 +130,10 @@ async def resume(
     """Continue an interrupted or paused run; nothing that is done is called again."""
     session = Session(common, out)
     if detached:
-        return await detach(session, under(session, "resume", run=run, take_over=take_over))
+        return await detach(session, under(session, run, Resume(take_over=take_over)))
     async with session.reopened(run) as (engine, found):
         picture = Picture.of(found, await engine.events(found))
-        await engine.begin_resume(found, take_over=take_over)
+        await engine.do(found, Resume(take_over=take_over))
         return await stay(engine, out, picture)
 
 
@@ -159,7 +159,7 @@ async def retry(
     out: Annotated[Output, Hidden],
 ) -> int:
     """Do again exactly what failed and what depends on it."""
-    wanted = _Wanted(step, stage, clean, force, take_over)
+    wanted = Retry(steps=step, stage=stage, clean=clean, force=force, take_over=take_over)
     if run is not None and all_failed:
         return out.usage(tell("cli.retry.not_both", run=run), f"rerail retry {run}")
     if run is None and not all_failed:
@@ -170,7 +170,7 @@ async def retry(
             return out.usage(out.say("cli.retry.all_or_one"), "rerail retry RUN --step ID")
         if jobs is not None and jobs < 1:
             return out.usage(out.say("cli.retry.no_jobs", jobs=jobs), "rerail retry --all-failed --jobs 4")
-        return await retry_all(session, wanted.arguments(), dry_run=dry_run, yes=yes, jobs=jobs)
+        return await retry_all(session, wanted, dry_run=dry_run, yes=yes, jobs=jobs)
     if jobs is not None:
         return out.usage(out.say("cli.retry.jobs_for_all"), "rerail retry --all-failed --jobs 4")
     try:
@@ -181,18 +181,17 @@ async def retry(
         return out.fail(refused, refusal(out, run, refused))
 
 
-async def _retry_detached(session: Session, run: str, wanted: _Wanted, *, yes: bool) -> int:
+async def _retry_detached(session: Session, run: str, wanted: Retry, *, yes: bool) -> int:
     """Let a worker do it; what can be said is said before."""
     ready = await _ready(session, run, wanted, yes=yes)
     if isinstance(ready, int):
         return ready
     if ready is not None:
         session.out.print(*ready.opening(session.out))
-    given = {**wanted.arguments(), "steps": tuple(wanted.steps), "take_over": wanted.take_over}
-    return await detach(session, under(session, "retry", run=run, **given), ready)
+    return await detach(session, under(session, run, wanted), ready)
 
 
-async def _retry_here(session: Session, run: str, wanted: _Wanted, *, yes: bool, dry_run: bool) -> int:
+async def _retry_here(session: Session, run: str, wanted: Retry, *, yes: bool, dry_run: bool) -> int:
     """Do it in this process, and stay."""
     out = session.out
     async with session.reopened(run) as (engine, found):
@@ -203,7 +202,7 @@ async def _retry_here(session: Session, run: str, wanted: _Wanted, *, yes: bool,
         picture, below = Picture.of(found, await engine.events(found)), await _below(engine, found)
         if picture.state.staged and not out.json and (report := await _report(engine, found, wanted)) is not None:
             out.print(*report.opening(out), Text())
-        target, preview = await engine.begin_retry(found, **wanted.arguments(), take_over=wanted.take_over)
+        target, preview = await engine.do(found, wanted)
         if preview is None and not engine.drives(target):
             return await handed_over(engine, out, target, owner)
         if preview is not None:
@@ -226,10 +225,10 @@ async def _below(engine: Engine, run: str) -> dict[str, int]:
     return found
 
 
-async def _report(engine: Engine, run: str, wanted: _Wanted) -> RetryReport | None:
+async def _report(engine: Engine, run: str, wanted: Retry) -> RetryReport | None:
     """What there is to tell about a retry before it happens; None where only doing it can tell."""
     try:
-        target, preview = await engine.begin_retry(run, **wanted.arguments(), take_over=wanted.take_over, dry_run=True)
+        target, preview = await engine.do(run, wanted, dry_run=True)
     except Refused as refused:
         if refused.code not in ("RUN_COMPLETED", "NOTHING_TO_RETRY"):
             raise
@@ -237,7 +236,7 @@ async def _report(engine: Engine, run: str, wanted: _Wanted) -> RetryReport | No
     return RetryReport(run, await engine.state(target), preview) if preview is not None else None
 
 
-async def _ready(session: Session, run: str, wanted: _Wanted, *, yes: bool) -> RetryReport | int | None:
+async def _ready(session: Session, run: str, wanted: Retry, *, yes: bool) -> RetryReport | int | None:
     """What has to happen before a worker may take a run up: starting over is asked for, named steps go to the owner.
 
     Returns the exit code if that was all, else what there is to tell, if the plan has stages.
@@ -251,7 +250,7 @@ async def _ready(session: Session, run: str, wanted: _Wanted, *, yes: bool) -> R
             found = await engine.find(run)
             owner = (await ownership(engine, found)).owner
             if owner and (await engine.head(found)).status in ("running", "waiting"):
-                await engine.begin_retry(found, **wanted.arguments())
+                await engine.do(found, wanted)
                 return await handed_over(engine, out, found, owner)
     # Whether a tool was changed since only its file can tell; that matters to a forced retry alone.
     opened = session.reopened(run) if wanted.force else session.looking(run)
@@ -260,25 +259,13 @@ async def _ready(session: Session, run: str, wanted: _Wanted, *, yes: bool) -> R
         return await _report(engine, found, wanted) if staged and not out.json else None
 
 
-class _Wanted:
-    """What a retry is asked to take."""
-
-    def __init__(self, steps: Sequence[str], stage: str | None, clean: bool, force: bool, take_over: bool) -> None:
-        self.steps, self.stage, self.clean, self.force = list(steps), stage, clean, force
-        self.take_over = take_over
-
-    def arguments(self) -> dict[str, Any]:
-        """The façade's arguments."""
-        return {"steps": self.steps or None, "stage": self.stage, "clean": self.clean, "force": self.force}
-
-
-async def _foreseen(engine: Engine, run: str, wanted: _Wanted) -> tuple[str, Preview]:
-    target, preview = await engine.begin_retry(run, **wanted.arguments(), take_over=wanted.take_over, dry_run=True)
+async def _foreseen(engine: Engine, run: str, wanted: Retry) -> tuple[str, Preview]:
+    target, preview = await engine.do(run, wanted, dry_run=True)
     assert preview is not None
     return target, preview
 
 
-async def _preview(engine: Engine, out: Output, run: str, wanted: _Wanted) -> int:
+async def _preview(engine: Engine, out: Output, run: str, wanted: Retry) -> int:
     target, preview = await _foreseen(engine, run, wanted)
     if out.json:
         out.document({"run_id": target, **preview.to_dict()})
@@ -287,7 +274,7 @@ async def _preview(engine: Engine, out: Output, run: str, wanted: _Wanted) -> in
     return 0
 
 
-async def _confirmed(engine: Engine, out: Output, run: str, wanted: _Wanted, *, yes: bool) -> None:
+async def _confirmed(engine: Engine, out: Output, run: str, wanted: Retry, *, yes: bool) -> None:
     """Starting over needs somebody's word, given in sight of what would happen twice (T4)."""
     if not wanted.clean or yes:
         return

@@ -9,27 +9,17 @@ from typing import Any, Literal
 import msgspec
 
 from rerail.cli.options import Common
+from rerail.core.command import Command
 
 
 class Job(msgspec.Struct, frozen=True, omit_defaults=True):
     """One thing to do to one run; the worker alone claims it, checks it and writes its events."""
 
-    operation: Literal["start", "retry", "resume", "confirm"]
     run: str = ""  # an existing one
-    plan: str = ""  # for start: a plan's text, or an absolute path
+    command: Command | None = None  # what to do to it; None: a run is started
+    plan: str = ""  # for a start: a plan's text, or an absolute path
     parent: str = ""
-    steps: tuple[str, ...] = ()
-    stage: str | None = None
-    clean: bool = False
-    force: bool = False
-    take_over: bool = False
     resumes: bool = False  # where nothing failed, a retry of an interrupted run just goes on
-    step: str | None = None  # for confirm
-    refuse: bool = False
-    ahead: bool = False
-    args: dict[str, Any] = {}  # for confirm: arguments that change
-    edit: dict[str, bytes] = {}  # for confirm: what files should say instead
-    digest: str | None = None  # for confirm: of the call that was shown
     # How the launching process was called.
     store: str | None = None
     tools: tuple[str, ...] = ()
@@ -39,10 +29,10 @@ class Job(msgspec.Struct, frozen=True, omit_defaults=True):
     cwd: str = "."
 
     @classmethod
-    def under(cls, common: Common, lang: str, operation: Any, **rest: Any) -> Job:
+    def under(cls, common: Common, lang: str, **rest: Any) -> Job:
         """A job under the options of a command."""
         return cls(
-            operation, **rest, store=common.store, tools=tuple(common.tools), settings=tuple(common.set), lang=lang,
+            **rest, store=common.store, tools=tuple(common.tools), settings=tuple(common.set), lang=lang,
             path=tuple(sys.path), cwd=os.getcwd(),
         )  # fmt: skip
 

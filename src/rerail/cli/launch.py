@@ -24,6 +24,7 @@ from rerail.cli.output import Output, clean
 from rerail.cli.render import warnings
 from rerail.cli.retry_report import RetryReport, refusal
 from rerail.cli.session import Session
+from rerail.core.command import Command, Retry
 from rerail.errors import Refused
 
 # -P: a file in the working folder that is named like a standard module must not be taken for it.
@@ -136,7 +137,7 @@ async def detach(session: Session, job: Job, report: RetryReport | None = None) 
     out = session.out
     if session.settings.store.url == "memory://":
         raise Refused(out.say("cli.worker.memory"), "USAGE", hint=out.say("cli.worker.memory_hint"))
-    hand = Hand(job.run or job.operation)
+    hand = Hand(job.run or "start")
     try:
         hand.give(job)
         hand.dismiss()
@@ -147,7 +148,7 @@ async def detach(session: Session, job: Job, report: RetryReport | None = None) 
                 return _accepted(out, hand.pid, said, report)
             else:
                 refused = Refused(said.text, (said.error or {}).get("error", {}).get("code"))
-                if blocks := refusal(out, job.run, refused) if job.operation == "retry" else []:
+                if blocks := refusal(out, job.run, refused) if isinstance(job.command, Retry) else []:
                     return out.refuse_with(said.error, blocks, said.code)
                 return out.refuse(said.error, said.text, said.hint, said.code)
         return await _died(out, hand)
@@ -206,6 +207,6 @@ async def detaches(session: Session, run: str, *, wait: bool, detach: bool) -> b
     return detach or (not wait and await is_pipeline(session, run))
 
 
-def under(session: Session, operation: str, **rest: Any) -> Job:
-    """A job under the options of this command."""
-    return Job.under(session.common, session.out.lang, operation, **rest)
+def under(session: Session, run: str, command: Command, **rest: Any) -> Job:
+    """A command to a run, as a job under the options that were typed."""
+    return Job.under(session.common, session.out.lang, run=run, command=command, **rest)

@@ -31,6 +31,7 @@ from rerail.cli.output import Output
 from rerail.cli.picture import Picture
 from rerail.cli.session import Session
 from rerail.cli.worker_log import Scribe
+from rerail.core.command import Command, Confirm, Refuse
 from rerail.core.commands import Preview
 from rerail.engine.printed import log_file
 from rerail.errors import PlanError, Refused, RerailError
@@ -148,7 +149,7 @@ class Worker:
     @asynccontextmanager
     async def _opened(self, session: Session, job: Job) -> AsyncIterator[tuple[Engine, str]]:
         """An engine with the tools of the job's run, and the run's id if it has one already."""
-        if job.operation == "start":
+        if job.command is None:
             sources = session.given
             async with session.engine(sources, session.load(sources), making=True, driving=True) as engine:
                 try:
@@ -156,7 +157,7 @@ class Worker:
                 except PlanError as error:
                     error.hint = error.hint or "; ".join(session.undecorated(_plan(job), engine.tools))
                     raise
-        elif job.operation == "confirm":
+        elif isinstance(job.command, Confirm | Refuse):
             async with session.acting(job.run) as (engine, run, _):
                 yield engine, run
         else:
@@ -169,27 +170,18 @@ class Worker:
         if before is not None:
             self._scribe.know(run, before)
         preview = None
-        match job.operation:
-            case "start":
-                parent = await engine.find(job.parent) if job.parent else None
-                target = await engine.start(_plan(job), parent=parent)
-            case "resume":
-                target = await engine.begin_resume(run, take_over=job.take_over)
-            case "confirm":
-                target = run
-                asked: dict[str, Any] = {"ahead": job.ahead, "args": job.args, "edit": job.edit, "digest": job.digest}
-                await engine.confirm(run, job.step, refuse=job.refuse, **asked)
-            case "retry":
-                target, preview = await self._retry(engine, run, job)
+        if job.command is None:
+            parent = await engine.find(job.parent) if job.parent else None
+            target = await engine.start(_plan(job), parent=parent)
+        else:
+            target, preview = await self._commanded(engine, run, job, job.command)
         # Nothing may be awaited here: the first call of the run must find the log in its place.
         self._scribe.turn_to(target)
         return target, run, preview
 
-    async def _retry(self, engine: Engine, run: str, job: Job) -> tuple[str, Preview | None]:
+    async def _commanded(self, engine: Engine, run: str, job: Job, command: Command) -> tuple[str, Preview | None]:
         try:
-            return await engine.begin_retry(
-                run, list(job.steps) or None, job.stage, clean=job.clean, force=job.force, take_over=job.take_over
-            )
+            return await engine.do(run, command)
         except Refused as refused:
             if not job.resumes or refused.code != "NOTHING_TO_RETRY":
                 raise

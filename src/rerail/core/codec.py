@@ -98,7 +98,7 @@ def _sentences(event: Event, count: int) -> list[tuple[list[str | int], Told]]:
 def _put(value: Any, at: list[str | int], told: Told) -> Any:
     """The value with a sentence at a place, worded as it stood there; unchanged where there is none."""
     if not at:
-        return (told if told == value else told.worded(value)) if isinstance(value, str) else value
+        return (told if told == value else told.worded(value)) if type(value) is str else value
     name, rest = at[0], at[1:]
     if isinstance(value, msgspec.Struct) and name in value.__struct_fields__:
         msgspec.structs.force_setattr(value, str(name), _put(getattr(value, str(name)), rest, told))

@@ -113,7 +113,7 @@ class Repair(_Command, frozen=True):
     args: Annotated[dict[str, Any] | None, Meta(description="Arguments to change; the others stay.")] = None
     remove: Annotated[list[str] | None, Meta(description="Arguments to do without.")] = None
     needs: Annotated[list[str | dict[str, Any]] | None, Meta(description="The new needs, all of them.")] = None
-    more: dict[str, Any] = {}  # any other member of the step
+    value: dict[str, Any] = {}  # any member of the step
 
 
 class Retry(_Command, frozen=True):
@@ -129,7 +129,7 @@ class Retry(_Command, frozen=True):
 class Add(_Command, frozen=True):
     """Add steps to a run that is not at rest; a change with faults is refused, and the plan stays as it was."""
 
-    steps: Annotated[tuple[Any, ...], Meta(min_length=1, max_length=100_000, description="Steps as in a plan.")]
+    steps: Annotated[tuple[Any, ...], Meta(max_length=100_000, description="Steps as in a plan.")]
 
 
 class Notified(_Command, frozen=True):
@@ -190,7 +190,7 @@ def preview(state: State, tools: Tools, command: Command, now: float) -> Preview
 def storable(command: Command) -> Command:
     """The command in words that can be written down; `Refusal` if what it brings along is no JSON."""
     try:
-        pack([getattr(command, name, None) for name in ("value", "steps", "args", "needs", "more")])
+        pack([getattr(command, name, None) for name in ("value", "steps", "args", "needs")])
     except NotJson as error:
         raise Refusal("VALUE_INVALID", tell("refuse.run.value_invalid", error=error)) from error
     told = {"by": plain_text(command.by, 200)}
@@ -223,7 +223,7 @@ def _handled(state: State, tools: Tools, command: Command) -> Handled:
             return Handled(commands.add(state, steps, tools, command.by, faults))
         case Repair():
             given = {name: getattr(command, name) for name in ("tool", "args", "remove", "needs")}
-            changes = {**command.more, **{name: value for name, value in given.items() if value is not None}}
+            changes = {**command.value, **{name: value for name, value in given.items() if value is not None}}
             return Handled(commands.repair(state, command.step, changes, tools, command.by))
         case Notified():
             return Handled(list(command.value))

@@ -334,6 +334,8 @@ class Engine(Foreseer):
         # The id tells which completion it follows, so that a process that died in between is no loss and no double.
         child = follow_up_id(state)
         if not await self._is_begun(child):
+            with refusals():
+                commands.goes_on_here(state)
             try:
                 plan = without_servers(state.follow_up)
                 await self.start(plan, parent=state.run, run_id=child, queued=self._leaving)
@@ -520,7 +522,7 @@ class Engine(Foreseer):
 
         Arguments are given one by one and the others stay; `remove` names those to do without.
         """
-        return (await self.do(run, cmd.Repair(by=by or "", step=step, more=changes), dry_run=dry_run))[1]
+        return (await self.do(run, cmd.Repair(by=by or "", step=step, value=changes), dry_run=dry_run))[1]
 
     async def _act(self, run: str, command: Command, *, dry_run: bool = False) -> Preview | None:
         """Bring a command to the run's owner; with no living owner, apply it here (T7)."""

@@ -27,7 +27,7 @@ from rerail.core.values import digest
 from rerail.core.verdict import run_status
 from rerail.engine.engine import usable_id
 from rerail.engine.owner import as_driven, copier, is_arriving, is_dead
-from rerail.engine.reading import AT_REST
+from rerail.engine.reading import AT_REST, FORGOTTEN
 from rerail.errors import Refused
 from rerail.i18n import tell
 from rerail.ports import Batch, Conflict, Fenced, Head, Lease, Row, Store, Surveyed, Taken, Unusable
@@ -107,11 +107,12 @@ class Carried:
 async def listed(store: Store, prefix: str = "") -> list[Head]:
     """Return all runs, oldest first; of a store whose list is damaged, all that can be found by any way."""
     try:
-        return list(reversed(await store.heads(prefix=prefix, limit=1_000_000_000)))
+        heads = await store.heads(prefix=prefix, limit=1_000_000_000)
+        return [head for head in reversed(heads) if head.run != FORGOTTEN]
     except Unusable:
         if not isinstance(store, Surveyed):
             raise
-    heads = [await _found(store, run) for run in await store.survey() if run.startswith(prefix)]
+    heads = [await _found(store, run) for run in await store.survey() if run.startswith(prefix) and run != FORGOTTEN]
     return sorted(heads, key=lambda head: head.created_at)
 
 
@@ -282,7 +283,11 @@ def _bad(whole: _Whole | None, reason: object) -> Refused:
 
 async def _make_room(store: Store, runs: list[str]) -> None:
     """Remove the copies of these runs, families at once: the runs themselves are to stand there."""
-    heads = [await store.head(run) for run in runs if await _is_copy(store, run)]
+    await _remove(store, [run for run in runs if await _is_copy(store, run)])
+
+
+async def _remove(store: Store, runs: list[str]) -> None:
+    heads = [await store.head(run) for run in runs]
     try:
         await store.remove([head for head in heads if head is not None and not is_arriving(head)])
     except Conflict:
@@ -308,8 +313,8 @@ async def _taken_in(store: Store, whole: _Whole, file: BinaryIO, *, own: bool) -
     else:
         return Carried(run, "same", there.seq)
     await _fill(store, whole, file, lease, there.seq, own=own)
-    if own and await _is_copy(store, run):  # it had been begun as one
-        await _make_room(store, [run])
+    if own == await _is_copy(store, run):  # it had been begun the other way, and was cut off
+        await _remove(store, [run])
         return await _taken_in(store, whole, file, own=own)
     return Carried(run, "imported", len(whole.rows), len(whole.contents))
 

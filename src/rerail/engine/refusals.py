@@ -13,7 +13,7 @@ from rerail.core.commands import Faulty, Refusal
 from rerail.core.plan import Fault, Plan
 from rerail.core.scrub import Scrub
 from rerail.errors import PlanError, Refused, RerailError
-from rerail.i18n import UNSAYABLE, Told, put_together, taken_apart, tell
+from rerail.i18n import UNSAYABLE, Told, as_text, put_together, taken_apart, tell
 
 
 def error_for(problem: Refusal | Faulty) -> RerailError:
@@ -80,7 +80,7 @@ def secrets_in(plan: Plan, scrub: Scrub) -> list[Fault]:
 
 def refuse_secret(command: Command, scrub: Scrub) -> None:
     """Refuse a command that holds a secret."""
-    words = _secret_told(msgspec.json.encode(command), scrub)
+    words = _secret_told(msgspec.json.encode(command, enc_hook=as_text), scrub)
     if words is not None:
         raise Refused(words, "SECRET_GIVEN")
 

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from rerail.core import events as ev
 from rerail.core.commands import goes_on_here
 from rerail.core.fold import evolve
+from rerail.core.plan import Effect
 from rerail.core.state import State
 from rerail.engine.loop import Host, Predecessor, RunLoop
 from rerail.engine.owner import (
@@ -181,15 +182,17 @@ class Taker(Reader):
 
         The next owner would take them for the calls of this process, which gave the run back in order (E11).
         """
-        with contextlib.suppress(RerailError, Fenced, Unavailable, Unusable):
-            state = State(lease.run)
-            async for record in self._records(lease.run, 0):
-                evolve(state, record.event, record.at, record.seq)
-            if any(_fences(state)):
-                loop = RunLoop(self._host, lease, state)
-                loop.note(*lost_calls(state, _known_of(state, lease, before), self._host))
-                await loop.commit()
-        await self._let_go(lease)
+        try:
+            with contextlib.suppress(RerailError, Fenced, Unavailable, Unusable):
+                state = State(lease.run)
+                async for record in self._records(lease.run, 0):
+                    evolve(state, record.event, record.at, record.seq)
+                if any(call.effect is Effect.ONCE for call in _in_flight(state)):
+                    loop = RunLoop(self._host, lease, state)
+                    loop.note(*lost_calls(state, _known_of(state, lease, before), self._host))
+                    await loop.commit()
+        finally:
+            await self._let_go(lease)
 
     async def _claim(self, run: str, seen: Head | None, *, take_over: bool = False) -> tuple[Lease, Predecessor]:
         """Take the lease; with what is known of the process that had it before."""
@@ -299,13 +302,12 @@ class Taker(Reader):
 
 def _known_of(state: State, lease: Lease, before: Predecessor) -> Predecessor:
     """What is known of the process that made the calls in flight: nothing, if another owner came between (E11)."""
-    return before if all(fence == lease.fence - 1 for fence in _fences(state)) else Predecessor.SILENT
+    fences = (call.fence for call in _in_flight(state) if call.fence)
+    return before if all(fence == lease.fence - 1 for fence in fences) else Predecessor.SILENT
 
 
-def _fences(state: State) -> list[int]:
-    """The leases under which the `once` calls in flight were made."""
-    calls = (track.call for track in state.running.values())
-    return [call.fence for call in calls if call is not None and call.fence]
+def _in_flight(state: State) -> list[ev.StepStarted]:
+    return [track.call for track in state.running.values() if track.call is not None]
 
 
 @contextlib.contextmanager

@@ -23,7 +23,8 @@ __all__ = [
 ]  # fmt: skip
 
 # What is raised for a key that is not there, and for values that do not fit its sentence.
-UNSAYABLE = (KeyError, IndexError, ValueError, TypeError, AttributeError)
+UNSAYABLE = (KeyError, IndexError, ValueError, TypeError, AttributeError, RecursionError)
+MAX_JOINED = 20  # sentences that are put together
 
 if TYPE_CHECKING:
     Language: TypeAlias = str
@@ -107,8 +108,11 @@ def words_of(error: BaseException) -> str:
 
 
 def one_by_one(sentences: Iterable[str], key: str = "text.then") -> str:
-    """Sentences one after the other, as one."""
-    *before, said = list(sentences) or [""]
+    """Sentences one after the other, as one; of very many the first, and how many more there are."""
+    found = list(sentences) or [""]
+    if len(found) > MAX_JOINED:
+        found = [*found[:MAX_JOINED], f"… (+{len(found) - MAX_JOINED})"]
+    *before, said = found
     for first in reversed(before):
         told = tell(key, first=first, rest=said)
         said = told if isinstance(first, Told) or isinstance(said, Told) else str(told)

@@ -209,7 +209,10 @@ async def _read(command: type[Command], body: Any, by: str) -> Command:
         given["steps"] = steps_in(await asyncio.to_thread(parse_data, body.steps))
     if command is Confirm:
         given["edit"] = {name: _content(name, content) for name, content in body.edit.items()}
-    made: Command = msgspec.convert({**given, "by": by}, command)
+    try:
+        made: Command = msgspec.convert({**given, "by": by}, command)
+    except msgspec.ValidationError as error:
+        raise Refused(tell("refuse.run.action_unreadable", error=error), "USAGE") from None
     with refusals():
         return refusing(made) if isinstance(made, Confirm) and body.refuse else made
 

@@ -384,7 +384,7 @@ def _give(command: type[Command]) -> Answer:
 
 
 for _name, (_command, _kind, _words, _besides) in _GIVEN.items():
-    _options = options_of(_command)
+    _options = {_of: _one for _of, _one in options_of(_command).items() if _of != "take_over"}  # that is a person's
     _shapes = {"run": _RUN, **{_of: _option(_one) for _of, _one in _options.items()}, **_besides}
     if _command in FORESEEN:
         _shapes["dry_run"] = _DRY
