@@ -14,7 +14,6 @@ from rerail.i18n import (
     Told,
     about,
     clipped,
-    has_command,
     one_by_one,
     put_together,
     retold,
@@ -151,8 +150,3 @@ def test_a_sentence_that_is_worded_otherwise_today_is_shown_as_it_was() -> None:
     assert retold(told, "zh") == "as it was"
     told.key = "no.such.key"
     assert retold(told, "zh") == "as it was"
-
-
-def test_sentences_that_suggest_something_to_type_are_known() -> None:
-    """T4: to these, and to no others, the options are added without which a command would not work here."""
-    assert has_command("hint.run.see_run") and not has_command("refuse.run.lease_lost")

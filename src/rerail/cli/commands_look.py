@@ -266,7 +266,7 @@ class _Log:
     def _lines(self, one: Record | Printed) -> list[Text]:
         if isinstance(one, Printed):
             if one.worker:
-                return [self._teller.beside(one.at, "act", self._out.told(one.text))]
+                return [self._teller.beside(one.at, "act", one.text)]
             return [self._teller.beside(None, "say", one.text)]
         line = self._teller.line(one)
         details = self._teller.details(one) if self._out.verbose else []

@@ -25,7 +25,7 @@ from rich.text import Text
 from rerail.cli.catalogue import COMMANDS
 from rerail.core.lines import clean, one_line
 from rerail.errors import PlanError, RerailError, StoreError
-from rerail.i18n import Told, as_text, has_command, retold, say, tell
+from rerail.i18n import Told, as_text, catalogue, retold, say, tell
 
 USAGE = 2
 STORELESS = ("check", "config", "crashtest", "demo", "plan", "prompts", "tools")
@@ -116,7 +116,7 @@ class Output:
     def say(self, key: str, **values: Any) -> str:
         """A sentence of the catalogue in the user's language."""
         said = say(key, self.lang, **values)
-        return self.typed(said) if has_command(key, self.lang) else said
+        return self.typed(said) if "rerail " in catalogue(self.lang)[key] else said  # values may hold such words, too
 
     def work_on(self, store: str) -> None:
         """Remember which store was named; without its password, for hints end up in logs and in chats."""

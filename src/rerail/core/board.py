@@ -23,7 +23,6 @@ from rerail.core.track import Phase, RunStatus, Status, Track
 from rerail.core.verdict import (
     ENDED_WELL,
     error_of,
-    reason_of,
     run_status,
     stale_of,
     statistics,
@@ -308,7 +307,7 @@ def header(board: Board, now: float, lang: str = "en", *, interrupted: bool = Fa
         "counts": {str(name): count for name, count in found.counts.items()},
         "summary": retold(summary(state, found), lang),
         "exec": {name: value for name, value in spent.items() if name != "used"},
-        "failed_steps": [{**row, "reason": retold(reason_of(state, row), lang)} for row in found.failed_steps],
+        "failed_steps": [_failed(state, row, lang) for row in found.failed_steps],
         "consequences": list(found.consequences),
         "disputed": list(state.disputed),
         "waiting_on": list(informed(state)) if state.waiting else [],
@@ -455,3 +454,9 @@ TICKING = frozenset({"at", "elapsed", "exec", "budgets", "critical"})  # what ch
 def _common(state: State) -> tuple[Any, ...]:
     """What every step's look depends on."""
     return (state.stopped, state.rest is None, state.rest and state.rest.status, bool(state.doubts), state.policy)
+
+
+def _failed(state: State, row: Mapping[str, Any], lang: str) -> dict[str, Any]:
+    """A failed step of the verdict, its reason in the reader's language."""
+    error = state.tracks[row["id"]].error
+    return {**row, "reason": retold(error.told, lang) if error is not None else row["reason"]}

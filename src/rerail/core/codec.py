@@ -11,7 +11,7 @@ Rules of this file:
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -53,7 +53,7 @@ def encode(event: Event) -> bytes:
     if not odd:
         return data
     data = msgspec.json.encode(event, enc_hook=str if all(isinstance(one, str) for one in odd) else as_text)
-    texts = [msgspec.json.encode({"at": at, **taken_apart(one)}) for at, one in _sentences(event, ())]
+    texts = [msgspec.json.encode({"at": at, **taken_apart(told)}) for at, told in _sentences(event, len(odd))]
     kept = b",".join(text for text in texts if len(text) <= LONGEST_TEXT)
     return data[:-1] + b"," + _MARK + kept + b"]}" if kept else data
 
@@ -75,19 +75,24 @@ def decode(data: bytes) -> Event:
 # -- Sentences ----------------------------------------------------------------------------------------------------
 
 
-def _sentences(value: Any, at: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Told]]:
-    """The sentences of the catalogue inside of a value, each with its place."""
-    if isinstance(value, Told):
-        yield at, value
-    elif isinstance(value, msgspec.Struct):
-        for name in value.__struct_fields__:
-            yield from _sentences(getattr(value, name), (*at, name))
-    elif isinstance(value, dict):
-        for name, one in value.items():
-            yield from _sentences(one, (*at, str(name)))
-    elif isinstance(value, list | tuple):
-        for place, one in enumerate(value):
-            yield from _sentences(one, (*at, place))
+def _sentences(event: Event, count: int) -> list[tuple[list[str | int], Told]]:
+    """So many sentences of the catalogue inside of an event, each with its place: those of its own fields first."""
+    found: list[tuple[list[str | int], Told]] = []
+    left: list[tuple[list[str | int], Any]] = [([], event)]
+    for at, value in left:  # it grows meanwhile
+        parts: Iterable[tuple[str | int, Any]]
+        if isinstance(value, msgspec.Struct):
+            parts = [(name, getattr(value, name)) for name in value.__struct_fields__]
+        else:
+            parts = value.items() if isinstance(value, dict) else enumerate(value)
+        for name, part in parts:
+            if isinstance(part, Told):
+                found.append(([*at, name], part))
+            elif part and isinstance(part, msgspec.Struct | dict | list | tuple):
+                left.append(([*at, name], part))
+        if len(found) == count:
+            break  # large outputs and statistics are not walked through
+    return found
 
 
 def _put(value: Any, at: list[str | int], told: Told) -> Any:

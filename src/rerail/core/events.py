@@ -16,7 +16,7 @@ import msgspec
 from rerail.core.codes import Category
 from rerail.core.plan import Effect, Plan, Step
 from rerail.core.policy import Policy, Rung
-from rerail.i18n import UNSAYABLE, Told, as_text, tell
+from rerail.i18n import SOURCE, UNSAYABLE, Told, as_text, catalogue, tell
 
 
 class Error(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -34,12 +34,13 @@ class Error(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     @property
     def told(self) -> str:
         """The message, as a sentence that knows its values if it is one of ours and `data` has them."""
-        if isinstance(self.message, Told):
+        key = f"error.{self.data.get('text', self.code)}"
+        if isinstance(self.message, Told) or key not in catalogue(SOURCE):
             return self.message
         try:
-            return tell(f"error.{self.data.get('text', self.code)}", **self.data).worded(self.message)
+            return tell(key, **self.data).worded(self.message)
         except UNSAYABLE:
-            return self.message  # no sentence of ours, or an error of the same code, worded by its tool
+            return self.message  # an error of the same code, worded by its tool
 
     def to_dict(self) -> dict[str, Any]:
         """The error as plain data."""

@@ -188,7 +188,7 @@ class Lines:
             key = "unsure"
         elif event.not_now is not None:
             key = "not_now"
-        message = self.told(error.told)
+        message = retold(error.told, self.lang)
         words = self._said(key, attempt=event.attempt, message=message, code=error.code, category=error.category)
         return ("retry" if key == "not_now" else "failed"), event.step, words
 

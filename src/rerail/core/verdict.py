@@ -161,7 +161,8 @@ def verdict(state: State) -> Verdict:
     other_plan = bool(state.fallback or state.forgone)  # not the plan that was wanted, or not all of it
     return Verdict(
         success, complete, degraded or other_plan, failed, consequences, never, counts, attempted, well,
-        judged.judge if judged else "none", judged.missing if judged else (), doubts_of(state),
+        judged.judge if judged else "none", judged.missing if judged else (),
+        doubts_of(state) if state.doubts or state.unsettled else (),
     )  # fmt: skip
 
 
@@ -216,20 +217,10 @@ def _tally(state: State) -> tuple[Any, ...]:
             if status is Status.CANCELLED:
                 never.append(track.id)
             elif status in (Status.FAILED, Status.IN_DOUBT):
-                failed.append(_failed_row(track, code))
+                reason = str(track.error.message) if track.error else code
+                failed.append({"id": track.id, "tool": _tool(track), "code": code, "reason": reason})
     counts[Status.SUCCEEDED] += plain
     return bad, degraded, tuple(failed), tuple(consequences), tuple(never), counts, attempted, well
-
-
-def _failed_row(track: Track, code: str) -> dict[str, Any]:
-    reason = str(track.error.message) if track.error else code
-    return {"id": track.id, "tool": _tool(track), "code": code, "reason": reason}
-
-
-def reason_of(state: State, row: Mapping[str, Any]) -> str:
-    """Why a step of a verdict failed, as a sentence that can be said in another language."""
-    track = state.tracks[row["id"]]
-    return track.error.told if track.error is not None else str(row["code"])
 
 
 def statistics(state: State, found: Verdict, now: float) -> dict[str, Any]:
@@ -319,7 +310,8 @@ def _summary(state: State, found: Verdict) -> Told:
     done = counts[Status.SUCCEEDED] + counts[Status.DEGRADED]
     names = ""
     if found.failed_steps:
-        said = [(row["id"], clipped(reason_of(state, row), 120)) for row in found.failed_steps[:5]]
+        errors = [(row, state.tracks[row["id"]].error) for row in found.failed_steps[:5]]
+        said = [(row["id"], clipped(error.told if error else row["code"], 120)) for row, error in errors]
         names = one_by_one([tell("summary.of", id=name, reason=reason) for name, reason in said], "text.and")
     if len(found.failed_steps) > 5:
         names = tell("text.more", said=names, more=f" … (+{len(found.failed_steps) - 5})")

@@ -18,7 +18,7 @@ from rerail.i18n.files import SOURCE, catalogue, languages
 
 __all__ = [
     "SOURCE", "UNSAYABLE", "Language", "Told", "about", "as_text", "at_once", "catalogue", "clipped", "has",
-    "has_command", "languages", "nearest_language", "one_by_one", "put_together", "retold", "say", "span",
+    "languages", "nearest_language", "one_by_one", "put_together", "retold", "say", "span",
     "taken_apart", "tell", "values_of", "words_of",
 ]  # fmt: skip
 
@@ -181,11 +181,6 @@ def put_together(plain: Mapping[str, Any]) -> Told:
 def has(key: str, lang: str = SOURCE) -> bool:
     """Whether the catalogue knows the key; some sentences are fixed in one language only."""
     return key in catalogue(lang)
-
-
-def has_command(key: str, lang: str = SOURCE) -> bool:
-    """Whether the sentence of a key suggests something to type."""
-    return "rerail " in catalogue(lang)[key]
 
 
 def at_once(seconds: float) -> bool:
