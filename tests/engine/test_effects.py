@@ -873,3 +873,27 @@ def test_v8_a_retry_of_a_cancelled_run_looks_first(acted: bool, comes_to: tuple[
 
     assert (virtual_run(main), len(calls)) == comes_to
     assert len(effects) == 1
+
+
+def test_e3_a_rerun_of_a_cancelled_run_calls() -> None:
+    """E3: the answer to a doubt of a cancelled run; it was accepted, nothing was called, and the doubt stayed."""
+    calls: list[int] = []
+
+    @rerail.tool(effect="once")
+    async def pay() -> str:
+        calls.append(1)
+        if len(calls) == 1:
+            await asyncio.sleep(50)
+        return "paid"
+
+    async def main() -> tuple[str, tuple[str, ...]]:
+        async with Engine(MemoryStore(), [pay], QUICK, clock=VirtualClock()) as engine:
+            run = await engine.start({"steps": [{"id": "a", "tool": "pay"}]})
+            await asyncio.sleep(1)
+            await engine.cancel(run)
+            assert (await engine.wait(run)).in_doubt == ("a",)
+            await engine.resolve(run, "a", rerun=True)
+            found = await engine.wait(run)
+            return found.status, found.in_doubt
+
+    assert virtual_run(main) == ("completed", ()) and len(calls) == 2

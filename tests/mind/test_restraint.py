@@ -263,6 +263,41 @@ def test_a_default_spelt_out_is_no_other_call(written: dict[str, Any], wanted: d
     assert planned.state.repeats(planned.state.tracks["s"], PRICED, wanted, Effect.ONCE) == "p"
 
 
+NESTED = ToolSpec("pay", schema=Schema({
+    "properties": {
+        "n": {"type": "number"}, "card": {"$ref": "#/$defs/Card"}, "tax": {"type": "number", "default": 1},
+        "cards": {"anyOf": [{"type": "array", "items": {"$ref": "#/$defs/Card"}}, {"type": "null"}], "default": None},
+    },
+    "$defs": {"Card": {"type": "object", "properties": {"no": {"type": "string"}, "cvc": {"default": "0"}}}},
+}))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("done", "wanted"),
+    [
+        ({"n": 10}, {"n": 10.0}), ({"n": 1.0}, {"n": 1}), ({"n": 10**16}, {"n": 1e16}),
+        ({"n": 1}, {"n": 1, "tax": 1.0}),
+        ({"card": {"no": "1"}}, {"card": {"no": "1", "cvc": "0"}}), ({"n": [1, {"m": 2.0}]}, {"n": [1.0, {"m": 2}]}),
+        ({"cards": [{"no": "1"}]}, {"cards": [{"no": "1", "cvc": "0"}]}), ({"n": 1}, {"n": 1, "cards": None}),
+    ],
+)  # fmt: skip
+def test_the_same_arguments_spelt_otherwise_are_no_other_call(done: dict[str, Any], wanted: dict[str, Any]) -> None:
+    """M4: whole numbers, and defaults at any depth."""
+    tale = Tale(step("s"), step("p", "pay", args=done, effect=Effect.ONCE)).succeed("p", args=done)
+    assert repeated(tale.state, [step("x", "pay", args=wanted)], {"pay": NESTED})
+    assert not repeated(tale.state, [step("x", "pay", args={**wanted, "n": 11.5})], {"pay": NESTED})
+
+
+def test_odd_schemas_and_values_are_left_as_they_are() -> None:
+    """M4: a schema of true, values deeper than anything real, no arguments at all."""
+    odd = ToolSpec("t", schema=Schema({"$defs": {"A": True}, "properties": {"a": {"$ref": "#/$defs/A"}}}))
+    assert odd.plain({"a": {"b": 1.0}}) == {"a": {"b": 1}}
+    deep: Any = 1.0
+    for _ in range(60):
+        deep = [deep]
+    assert ToolSpec("t").plain({"a": deep}) == {"a": deep} and ToolSpec("t").plain(None) is None
+
+
 def test_the_plans_own_call_after_a_minds_that_spelt_a_default_out() -> None:
     """M4: the mind's call stands, whatever is left out of the later one."""
     tale = Tale(step("s"), step("r", "pay", args={"n": "${s.n}"}))

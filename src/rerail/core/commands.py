@@ -295,7 +295,8 @@ def resolve_rerun(state: State, step: str, by: str) -> list[Event]:
     """Make the call in doubt again, under its own key and without a look: a person takes the responsibility."""
     _in_doubt(state, step)
     course = Course((step,), automatic=False)
-    return [*_reopened(state, [step], by, "resolve"), ev.Acted("resolve", by, step, outcome="rerun", course=course)]
+    begin = _reopened(state, [step], by, "resolve", calls=True)
+    return [*begin, ev.Acted("resolve", by, step, outcome="rerun", course=course)]
 
 
 def _in_doubt(state: State, step: str) -> Track:
@@ -315,14 +316,17 @@ def _is_doubtful(state: State, track: Track) -> bool:
     return track.phase is Phase.DOUBT or (track.id in state.unsettled and track.phase is not Phase.RUNNING)
 
 
-def _reopened(state: State, steps: list[str], by: str, operation: str) -> list[Event]:
-    """An action on a run at rest opens a round, so that what it makes possible really happens."""
+def _reopened(state: State, steps: list[str], by: str, operation: str, *, calls: bool = False) -> list[Event]:
+    """An action on a run at rest opens a round, so that what it makes possible really happens.
+
+    What stopped the run stops it all the same, unless the action is to call something.
+    """
     if state.rest is None:
         return []
     chain = tuple(step_id for step_id in retry_chain(state, steps) if step_id not in steps)
     begin = ev.RetryBegin(
         state.round + 1, by, (), chain, len(chain), automatic=False, operation=operation,
-        previous_status=state.rest.status, stopped=state.stopped,
+        previous_status=state.rest.status, stopped="" if calls else state.stopped,
     )  # fmt: skip
     return [begin]
 

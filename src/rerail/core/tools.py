@@ -9,8 +9,10 @@ from typing import Any, Literal
 from rerail.core.outcome import Errors
 from rerail.core.plan import Check, Effect, Trust
 from rerail.core.schema import Schema
+from rerail.core.schema_problems import resolve
 
 ANYTHING = Schema(True)
+MAX_DEPTH = 30  # of arguments that are compared without their defaults
 
 # loop: on the event loop, ends when cancelled · thread: goes on when cancelled · process: is killed, and ends with its
 # owner · request: nothing can be seen of it once it was sent
@@ -47,12 +49,8 @@ class ToolSpec:
     reports: bool = True  # whether a call can report tokens and cost; one that cannot costs what is declared, else 0
 
     def plain(self, args: Any) -> Any:
-        """The arguments without those that only spell out a default: two calls that differ in these are the same."""
-        schema = self.schema.source
-        known = schema.get("properties") if isinstance(schema, Mapping) else None
-        if not isinstance(args, Mapping) or not isinstance(known, Mapping):
-            return args
-        return {name: value for name, value in args.items() if not _is_default(known.get(name), value)}
+        """The arguments without what only spells a default out, 1.0 as 1: calls that differ in these are the same."""
+        return _plain(args, self.schema.source, self.schema.source)
 
     def to_dict(self, source: str | None = None) -> dict[str, Any]:
         """The tool as plain data; ``source`` is where it comes from."""
@@ -65,10 +63,39 @@ class ToolSpec:
         }  # fmt: skip
 
 
-def _is_default(part: Any, value: Any) -> bool:
-    if not isinstance(part, Mapping) or "default" not in part:
+def _plain(value: Any, part: Any, root: Any, depth: int = 0) -> Any:
+    """A value without the defaults that the schema of it knows, and whole numbers as such."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if depth > MAX_DEPTH or not isinstance(value, Mapping | list):
+        return value
+    part = _referred(part, root)
+    if isinstance(value, list):
+        return [_plain(item, part.get("items"), root, depth + 1) for item in value]
+    known = part.get("properties")
+    known = known if isinstance(known, Mapping) else {}
+    plain = {name: _plain(item, known.get(name), root, depth + 1) for name, item in value.items()}
+    return {name: item for name, item in plain.items() if not _is_default(item, _referred(known.get(name), root))}
+
+
+def _referred(part: Any, root: Any) -> Mapping[str, Any]:
+    """A part of a schema, where it is defined; of a choice with null, the other."""
+    if not isinstance(part, Mapping):
+        return {}
+    default = {"default": part["default"]} if "default" in part else {}
+    choices = [one for one in part.get("anyOf", ()) if isinstance(one, Mapping) and one != {"type": "null"}]
+    if len(choices) == 1:
+        return _referred({**choices[0], **default}, root)
+    if "$ref" in part:
+        found = resolve(root, part["$ref"])
+        return _referred({**found, **default}, root) if isinstance(found, Mapping) else {}
+    return dict(part)
+
+
+def _is_default(value: Any, part: Mapping[str, Any]) -> bool:
+    if "default" not in part:
         return False
-    default = part["default"]
+    default = _plain(part["default"], None, None)
     return type(default) is type(value) and bool(default == value)
 
 
