@@ -34,6 +34,7 @@ from rerail.wiring import Engine
 
 RUN = "simulated"
 FAR = 10.0**8  # virtual seconds after which a life has no end
+ENDLESS = 20_000  # times that an engine asks for the time at one moment
 ROUNDS = 200  # of looking after a run once it is calm
 AT_REST = ("completed", "failed", "cancelled")
 BEFALLS = (
@@ -77,7 +78,17 @@ class Lived:
 
 
 class SimulatedClock(VirtualClock):
-    """A clock by which a stopped process can tell how long it was stopped."""
+    """A clock by which a stopped process can tell how long it was stopped; one that is asked without end stops."""
+
+    asked, at = 0, -1.0
+
+    def now(self) -> float:
+        """The time; an engine that decides for ever at one moment breaks a law."""
+        at = asyncio.get_running_loop().time()
+        self.asked, self.at = (self.asked + 1 if at == self.at else 0), at
+        if self.asked > ENDLESS:
+            raise Broken("ends", "it decides without end")
+        return super().now()
 
     def uptime(self) -> float:
         """Seconds of the virtual loop, which no jump changes."""
