@@ -56,6 +56,8 @@ def test_what_cannot_be_exported_is_named(here: Here) -> None:
     assert good not in told
     rows = here("import", "out.jsonl", "--store", "two.db", "--json", code=0).json
     assert {row["run"] for row in rows} == {good, hurt}
+    here("export", waits, "--output", "none.jsonl", code=1)
+    assert not (here.place.folder / "none.jsonl").exists(), "nothing stands in the way of the next"
     assert "不完整" in here("export", hurt, "--output", "zh.jsonl", "--lang", "zh", code=1).out
 
 

@@ -54,6 +54,8 @@ async def export(
                 rows = [row async for row in export_runs(store, heads, made, shown(url))]
         finally:
             await store.close()
+    if output is not None and rows and not any(row.ok or row.outcome == "partial" for row in rows):
+        output.unlink()  # a file of no run would only stand in the way of the next
     return _report(out, rows, "exported", to_stdout=output is None)
 
 

@@ -84,9 +84,7 @@ class Carried:
     """What became of one run."""
 
     run: str
-    outcome: (
-        str  # exported, imported or same; partial: without contents that are lost; open, damaged, differs, failed, …
-    )
+    outcome: str  # exported, imported, same; partial: without contents that are lost; open, damaged, differs, …
     events: int = 0
     contents: int = 0
     reason: str = ""
