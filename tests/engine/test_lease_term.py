@@ -8,19 +8,18 @@ import logging
 import socket
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.engine.left_behind import FAR, resumed
 
-import rerail
 from rerail.adapters.stores.memory import MemoryStore
 from rerail.adapters.uptime import uptime
 from rerail.core.foreign import certainty_of
 from rerail.core.outcome import Certainty
 from rerail.engine.lease_term import LeaseTerm
 from rerail.errors import NotDone, PlanError
-from rerail.ports import TERM, Head, Lease, Owner
+from rerail.ports import TERM, Owner
 from rerail.testing import VirtualClock, virtual_run
 from rerail.wiring import Engine
 
@@ -118,25 +117,7 @@ def test_e11_the_clock_counts_suspension_where_the_system_does() -> None:
 # -- Owners between the one that made a call and the one that finds it ---------------------------------------------
 
 
-class Unreleased(MemoryStore):
-    """The first owner of a run ends without giving the run back."""
-
-    def __init__(self, first: Owner) -> None:
-        super().__init__()
-        self.first = first
-
-    async def create(self, head: Head) -> None:
-        """It is the first owner's."""
-        await super().create(replace(head, owner=self.first))
-
-    async def release(self, lease: Lease) -> None:
-        """The first lease is kept."""
-        if lease.fence > 1:
-            await super().release(lease)
-
-
 GONE = Owner(socket.gethostname(), 999_999_999, 1.0)  # of this machine, and known to be dead
-FAR = Owner("elsewhere", 1, 1.0)  # only not heard of
 
 
 async def _claimed(store: MemoryStore, run: str) -> None:
@@ -161,27 +142,4 @@ async def _refused(store: MemoryStore, run: str) -> None:
 )
 def test_e11_what_is_known_of_an_owner_outlives_its_successor(first: Owner, between: Any, comes_to: Any) -> None:
     """E11: the call in flight is the silent owner's, whoever had the run for a moment since then."""
-    called = 0
-
-    async def there(args: dict[str, Any], output: Any) -> bool:
-        return output is not None
-
-    @rerail.tool(effect="once", verify=there, timeout=20)
-    async def send() -> str:
-        nonlocal called
-        called += 1
-        if called == 1:
-            await asyncio.sleep(1000)
-        return "sent"
-
-    async def main() -> Any:
-        store = Unreleased(first)
-        async with Engine(store, [send], clock=VirtualClock()) as engine:
-            run = await engine.start({"steps": [{"id": "a", "tool": "send"}]})
-            await asyncio.sleep(5)
-        await asyncio.sleep(60)
-        await between(store, run)
-        async with Engine(store, [send], clock=VirtualClock()) as engine:
-            return await engine.resume(run)
-
-    assert (virtual_run(main).status, called) == comes_to
+    assert resumed(first, between) == comes_to

@@ -11,7 +11,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -19,13 +18,14 @@ from typing import Any
 import msgspec
 import pytest
 from tests.engine._server_for_settings import SERVER_BITES
+from tests.engine.left_behind import resumed
 
 import rerail
 from rerail.adapters.stores.memory import MemoryStore
 from rerail.core.codes import Category
 from rerail.core.policy import Policy
 from rerail.errors import RateLimited, SettingsError, StoreError, ToolError
-from rerail.ports import Batch, Head, Lease, ModelFailed, Owner, Prompt, Reply, Unavailable
+from rerail.ports import Batch, ModelFailed, Prompt, Reply, Unavailable
 from rerail.settings import ROLES, Settings, describe, overrides_from
 from rerail.testing.model_server import Answer, Asked, ModelServer
 from rerail.testing.scripted import ScriptedMind, Took, World
@@ -390,41 +390,9 @@ def lost_answer(given: Mapping[str, Any]) -> tuple[str, int]:
 QUICK_ONCE = {"retry": {"max_retry_rounds": 0}}
 
 
-class Elsewhere(MemoryStore):
-    """The first owner of a run is on another machine, and falls silent without giving the run back."""
-
-    async def create(self, head: Head) -> None:
-        await super().create(replace(head, owner=Owner("elsewhere", 1, 1.0)))
-
-    async def release(self, lease: Lease) -> None:
-        pass
-
-
 def taken_from_silence(given: Mapping[str, Any]) -> tuple[str, int]:
     """What a run comes to whose `once` call was under way when its owner fell silent, and how often it is called."""
-    called = 0
-
-    async def acts(args: dict[str, Any], output: Any) -> bool:
-        return output is not None
-
-    @rerail.tool(effect="once", verify=acts, timeout=20)
-    async def send() -> str:
-        nonlocal called
-        called += 1
-        if called == 1:
-            await asyncio.sleep(1000)
-        return "sent"
-
-    async def main() -> Any:
-        store = Elsewhere()
-        async with Engine(store, [send], given, clock=VirtualClock()) as engine:
-            run = await engine.start(SENDS)
-            await asyncio.sleep(5)
-        await asyncio.sleep(60)
-        async with Engine(store, [send], given, clock=VirtualClock()) as engine:
-            return await engine.wait(await engine.begin_resume(run))
-
-    return virtual_run(main).status, called
+    return resumed(settings=given)
 
 
 def notified(**more: Any) -> Callable[[Mapping[str, Any]], list[tuple[str, bool, int]]]:
