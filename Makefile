@@ -3,7 +3,10 @@
 # call starts at once and a changed lock is installed again.
 
 PYTHON ?= python3
-JOBS ?= auto
+# Many tests wait for processes and timers, so two for each core are faster than one.
+JOBS ?= $(shell $(PYTHON) -c "import os; print(2 * (os.cpu_count() or 1))" 2>/dev/null || echo auto)
+MARKED ?= not long and not thorough
+LIVES ?= 400
 PYTEST_ARGS ?=
 
 # Errors only: what pip warns about concerns the machine, not the project.
@@ -13,7 +16,7 @@ DEMO := .venv-demo/.installed
 BIN := .venv/bin
 PAGE := src/rerail/server/page/index.html
 
-.PHONY: help demo web test long simulate fuzz coverage mutate audit wheel check format bench bench-scale bench-load \
+.PHONY: help demo web test test-all long simulate fuzz coverage mutate audit wheel check format bench bench-scale bench-load \
 	bench-recovery bench-peers lock clean
 .DEFAULT_GOAL := help
 
@@ -25,9 +28,14 @@ demo: $(DEMO) ## See a plan fail, heal, be killed and finish (offline, under a m
 
 web: $(PAGE) ## Build the page that `rerail serve` shows
 
-test: $(DEV) ## Run the tests (JOBS=0 in one process, PYTEST_ARGS="-k chain" to choose)
+test: $(DEV) ## Run the tests but for the thorough ones (JOBS=0 in one process, PYTEST_ARGS="-k chain" to choose)
 	@$(MAKE) --no-print-directory -s $(PAGE) HOW=--if-possible
-	$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
+	RERAIL_LIVES=$(LIVES) $(BIN)/python -m pytest -n $(JOBS) -m "$(MARKED)" $(PYTEST_ARGS)
+
+# All of them, in many more simulated lives: part of `make check`.
+test-all: MARKED := not long
+test-all: LIVES := 1200
+test-all: test ## Run the thorough tests too: a cluster, a browser, servers that come and go (15 minutes)
 
 # One of these may take longer than any test of CI.
 long: export PYTEST_TIMEOUT = 7200
@@ -55,9 +63,9 @@ fuzz: $(FUZZ) ## Hunt for input that breaks what reads it, SECONDS (600) for eac
 	done
 
 # What chance draws is the same each time, so that what is reached is too.
-MEASURED := tests/core tests/i18n tests/mind tests/engine tests/scenarios tests/laws tests/architecture/test_texts.py
+MEASURED := tests/kernel tests/plan tests/values tests/recovery tests/views tests/i18n tests/mind tests/engine tests/scenarios tests/laws tests/architecture/test_texts.py
 
-coverage: $(DEV) ## Measure the branches of core and mind that the tests reach; less than all fails
+coverage: $(DEV) ## Measure the branches of the pure packages that the tests reach; less than all fails
 	$(BIN)/python -m coverage erase
 	$(BIN)/python -m coverage run -m pytest -n 0 --hypothesis-profile=ci $(MEASURED) $(PYTEST_ARGS)
 	$(BIN)/python -m coverage report --skip-covered --show-missing
@@ -65,7 +73,7 @@ coverage: $(DEV) ## Measure the branches of core and mind that the tests reach; 
 MUTANTS ?= 1000
 SEED ?= 7
 
-mutate: $(DEV) ## Put MUTANTS (1000) small faults into the core, drawn by SEED (7), and see the tests notice
+mutate: $(DEV) ## Put MUTANTS (1000) small faults into the pure packages, drawn by SEED (7), and see the tests notice
 	$(BIN)/python -m tests.mutation $(MUTANTS) --seed $(SEED) --least 90 $(MUTATE_ARGS)
 
 audit: $(DEV) ## Look for known flaws in what is locked, and for licences that cannot be shipped with
@@ -82,7 +90,7 @@ check: $(DEV) ## Everything that must hold before a change lands: format, lint, 
 	$(BIN)/mypy src $(wildcard benchmarks) tests/simulation
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python hatch_build.py check --if-possible
-	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory test-all
 
 format: $(DEV) ## Format the code and mend what ruff can mend
 	$(BIN)/ruff format .

@@ -1,7 +1,7 @@
-"""An agent whose plan heals: a model writes the plan, one of its guesses is wrong, and the run mends it.
+"""An agent with a plan that recovers: a model writes the plan, one of its guesses is wrong, and the run corrects it.
 
-    python examples/agent.py            offline: the model's answers are a script, behind a real socket
-    python examples/agent.py --real     your own model, as rerail.toml or the environment names it, for example
+    python examples/agent.py            offline: a local server plays scripted answers of a model
+    python examples/agent.py --real     your own model, as set in rerail.toml or the environment, for example
 
         RERAIL_MODEL_NAME=qwen3:8b RERAIL_MODEL_BASE_URL=http://localhost:11434/v1 python examples/agent.py --real
 
@@ -23,13 +23,13 @@ SALES = {"sales_2026_10_north": [120, 80, 250], "sales_2026_10_south": [90, 40]}
 
 @rerail.tool(effect="read")
 def list_regions() -> list[str]:
-    """The regions that sales are kept for."""
+    """List the regions with sales data."""
     return ["north", "south"]
 
 
 @rerail.tool(effect="read")
 def read_sales(table: str) -> dict[str, Any]:
-    """The amounts in a sales table; tables are named sales_YEAR_MONTH_REGION."""
+    """Read the amounts of a sales table; tables are named sales_YEAR_MONTH_REGION."""
     if table not in SALES:
         raise rerail.ToolError(f"there is no table {table!r}; tables of this region: {', '.join(SALES)}")
     return {"amounts": SALES[table]}
@@ -37,7 +37,7 @@ def read_sales(table: str) -> dict[str, Any]:
 
 @rerail.tool(effect="read")
 def add_up(amounts: list[float]) -> dict[str, float]:
-    """The sum of some amounts."""
+    """Add up amounts."""
     return {"total": sum(amounts)}
 
 
@@ -49,7 +49,7 @@ def send_message(to: str, text: str) -> dict[str, str]:
 
 
 TOOLS = [list_regions, read_sales, add_up, send_message]
-# What a small model might say: a good plan with a wrong guess, then what to make of the error.
+# Answers of a small model: a good plan with a wrong guess, then a reflection on the error.
 SCRIPT = {
     "plan": [
         Answer.fenced({
@@ -71,7 +71,7 @@ SCRIPT = {
 
 
 async def main(settings: rerail.Settings) -> None:
-    """Plan, run, heal, and tell what it took."""
+    """Plan, run, recover, and report the cost."""
     async with rerail.Engine("memory://", TOOLS, settings) as engine:
         result = await engine.run(objective=OBJECTIVE)
         print(f"{result.status}: {result.summary}")
@@ -86,7 +86,7 @@ async def main(settings: rerail.Settings) -> None:
 
 
 def calls(events: list[Any]) -> int:
-    """How often the model was called."""
+    """Count the calls of the model."""
     return sum(event.type == "consulted" for event in events)
 
 

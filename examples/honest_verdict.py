@@ -1,7 +1,7 @@
-"""An honest verdict: computed from the whole history, one row per step, whatever the rounds and whoever judges.
+"""An honest verdict: computed from the whole history, one row per step, independent of rounds and judges.
 
-Ten reports are sent. Two fail, one of them is mended by a retry. A judge who misreads the history claims that a third
-one is missing, and finds everything else splendid. The verdict listens, checks, and stays what it is.
+Ten reports are sent. Two fail, and a retry fixes one of them. A judge misreads the history: it claims that a third
+report is missing and that everything else succeeded. The verdict checks its claims against the history.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import rerail
 from rerail.testing.scripted import ScriptedMind
 
 sent: list[int] = []
-asleep = {7}  # the office that is only awake the second time
+asleep = {7}  # this office answers only the second call
 
 
 @rerail.tool(effect="repeatable")
@@ -29,7 +29,7 @@ PLAN = {
     "steps": [{"id": f"office-{n}", "tool": "send_report", "args": {"office": n}} for n in range(10)],
 }
 
-# Judges are models, as a rule. This one reads from a script, and is wrong twice.
+# A judge is usually a model. This one plays a script, and is wrong twice.
 judge = ScriptedMind(
     judge={
         "success": True,
@@ -37,7 +37,7 @@ judge = ScriptedMind(
         "failed_steps": [{"id": "office-5", "reason": "sending to office 5 is missing from the history"}],
     }
 )
-SETTINGS = {"reflection": {"max_step_retries": 0}}  # leave the healing to the round
+SETTINGS = {"reflection": {"max_step_retries": 0}}  # no retries within a step: the round does the recovery
 
 
 def line(name: str, numbers: dict[str, object]) -> str:

@@ -10,11 +10,11 @@ def forecast(city: str) -> dict[str, str]:
     return {"sky": f"northern lights over {city}"}
 
 
-def sent(args: dict[str, str]) -> rerail.Verified | bool:  # looks whether the effect is there
+def sent(args: dict[str, str]) -> rerail.Verified | bool:  # checks whether the mail was sent
     return rerail.Verified(output=f"{args['to']} has a mail") if args["to"] in outbox else False
 
 
-@rerail.tool(effect="once", verify=sent)  # must not happen twice, whatever fails or dies
+@rerail.tool(effect="once", verify=sent)  # must not happen twice
 def send(to: str, text: str) -> str:
     outbox[to] = text
     raise RuntimeError("the mail is out, and its receipt is unreadable")

@@ -1,7 +1,7 @@
-"""Reflection after a failure: what went wrong decides what is done about it, from the cheap to the thorough.
+"""Reflection after a failure: the category of the failure decides the recovery, from cheap to thorough.
 
-Three plans fail in three ways: a wrong argument is corrected, a tool that is down is replaced, and where a step is
-missing one is repaired, in vain, and then the plan written anew. Each attempt is paid from a budget and recorded.
+Three plans fail in three ways. A wrong argument is corrected. A broken tool is replaced. A plan that lacks a step gets
+a repair, which does not help, and then a new plan. Each attempt is paid from a budget and recorded.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ LACKS_A_STEP = {
     "steps": [{"id": "load", "tool": "load"}, {"id": "features", "tool": "feature_engineering", "needs": ["load"]}]
 }
 
-# What a model would answer; here it is written down. Each answer is checked before it is believed.
+# Scripted answers of a model. Rerail checks each answer before it uses it.
 mind = ScriptedMind(
     repair={"args": {"rows": None}, "reason": "perhaps it wants to be told that there are no rows"},
     replan={

@@ -1,7 +1,7 @@
-"""Retry along the dependency chain: what failed and what depends on it runs again, and nothing else.
+"""Retry along the dependency chain: only the failed step and the steps that depend on it run again.
 
-A file that three steps depend on is not there. The first round fails, the automatic retry finds it still missing, and
-the steps behind it are skipped without being called. Then the file appears, and one retry mends exactly that chain.
+Three steps depend on a missing file. The first round fails, and the automatic retry does not find the file either. The
+steps after it are skipped without a call. Then the file appears, and one retry completes exactly that chain.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ def write_result(total: int) -> str:
 
 
 TOOLS = [list_files, read_file, process_data, write_result]
-# Steps may come without ids, as planners often write them: the index becomes the id.
+# Steps may have no ids, as in plans of many planners: the index becomes the id.
 PLAN = {
     "objective": "Add up the numbers",
     "steps": [

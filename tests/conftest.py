@@ -67,12 +67,41 @@ def redis_server() -> Iterator[RedisServer | NamedRedis]:
         yield server
 
 
+# What takes long because something real is waited for: servers that come and go, leases that run out, a cluster, a
+# browser, processes that are killed again and again. Each rule that they prove has faster tests beside them.
+# `make check` runs them too, and so does CI.
+THOROUGH = (
+    "tests/adapters/test_langgraph.py",
+    "tests/adapters/tools/test_mcp_real.py",
+    "tests/benchmarks/",
+    "tests/browser/",
+    "tests/chaos/",
+    "tests/cli/test_crashtest.py",
+    "tests/cluster/",
+    "tests/contracts/test_large_contents.py",
+    "tests/contracts/test_silence.py",
+    "tests/crash/",
+    "tests/field/",
+    "tests/server/test_readers.py",
+    "tests/server/test_rough.py",
+    "tests/server/test_schemathesis.py",
+    "tests/stages/test_crashes.py",
+    "tests/workers/test_crews.py",
+    "tests/workers/test_frozen.py",
+    "tests/workers/test_many.py",
+    "tests/workers/test_owners.py",
+)
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what reads field data, before `-m` selects, so that a machine without it can leave these tests out."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what reads field data and what takes long, before `-m` selects; files that are named are always run."""
+    everything = config.args == config.getini("testpaths")
     for item in items:
         if "field_data" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.field)
+        if everything and item.nodeid.startswith(THOROUGH):
+            item.add_marker(pytest.mark.thorough)
 
 
 # In CI a skipped test is a failed one: nobody reads the skips of a green build. A test that may not run everywhere

@@ -1,6 +1,6 @@
 """How often the classifier is right, and how often the detector of disguised errors is.
 
-    RERAIL_FIELD_DATA=folder python -m benchmarks.classifier.measure [--wrong [HALF]] [--outputs]
+    RERAIL_FIELD_DATA=folder python -m benchmarks.classifier.measure [--wrong [HALF]] [--outputs] [--examples FILE…]
 
 The errors are error shapes of 436 services from botocore (Apache-2.0): codes and messages written by many teams, with
 an HTTP status or a retry trait that says whether trying again helps. Half of the services were looked at while the
@@ -27,9 +27,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from rerail.core.classify import Evidence, classify
-from rerail.core.codes import Category
-from rerail.core.suspect import suspect
+from rerail.codes import Category
+from rerail.recovery.classifier import Evidence, classify
+from rerail.recovery.disguised_errors import suspect
 
 # --- Errors ----------------------------------------------------------------------------------------------------------
 
@@ -220,6 +220,42 @@ def report_outputs(answers: Iterable[tuple[bool, str, object]]) -> Iterator[str]
     yield f"spoiled calls that the tool took: {fine.total()}, alarms {fine[True]}"
 
 
+# --- Envelopes and examples of services -------------------------------------------------------------------------------
+
+
+def envelopes() -> dict[str, dict[str, Any]]:
+    """Errors under status 200 that are found and missed, and results that resemble them, by name."""
+    read: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("envelopes.json").read_bytes())
+    return read
+
+
+def examples(value: Any) -> Iterator[object]:
+    """The successes in botocore's examples, in Stripe's fixtures, or in an OpenAPI description with examples."""
+    for shown in value.get("examples", {}).values() if "operations" not in value else ():
+        yield from (one["output"] for one in shown if isinstance(one, dict) and "output" in one)
+    yield from value.get("resources", {}).values()
+    shared = value.get("components", {}).get("examples", {})
+    for operation in (one for path in value.get("paths", {}).values() for one in path.values()):
+        for status, answer in operation.get("responses", {}).items():
+            for content in answer.get("content", {}).values() if status.startswith("2") else ():
+                for one in content.get("examples", {}).values():
+                    yield shared.get(one.get("$ref", "").rpartition("/")[2], one).get("value")
+
+
+def report_examples(files: Iterable[Path]) -> Iterator[str]:
+    """How many examples of successes the detector calls errors, and what it finds of errors without a status."""
+    told = [suspect(one) for file in files for one in examples(json.loads(_text(file))) if one is not None]
+    yield f"examples of successes: {len(told)}, false alarms {sum(one is not None for one in told)}"
+    yield from (f"  {one}" for one in told if one is not None)
+    for name, shown in envelopes().items():
+        found = sum(suspect(one) is not None for one in shown.values())
+        yield f"envelopes, {name}: {len(shown)}, called errors {found}"
+
+
+def _text(file: Path) -> bytes:
+    return gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
+
+
 # --- Command line ----------------------------------------------------------------------------------------------------
 
 
@@ -228,7 +264,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Measure the classifier on errors from the field.")
     parser.add_argument("--wrong", nargs="?", const=HALVES[0], choices=HALVES, help="list what stays wrong in a half")
     parser.add_argument("--outputs", action="store_true", help="measure the detector of disguised errors instead")
+    parser.add_argument("--examples", nargs="+", type=Path, metavar="FILE", help="… on successes in JSON files")
     options = parser.parse_args()
+    if options.examples:
+        print(*report_examples(options.examples), sep="\n")
+        return 0
     if options.outputs and not importlib.util.find_spec("bfcl_eval"):
         print("bfcl-eval is not installed: pip install --no-deps bfcl-eval mpmath", file=sys.stderr)
         return 2

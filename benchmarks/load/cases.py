@@ -17,12 +17,12 @@ from typing import NamedTuple
 import psutil  # type: ignore[import-untyped]
 
 import rerail
-from rerail.adapters.stores.sqlite import SqliteStore
-from rerail.engine.owner import EXPIRED_AFTER
+from rerail.adapters.stores.sqlite.store import SqliteStore
+from rerail.api import Engine
+from rerail.engine.runs.owner import EXPIRED_AFTER
 from rerail.errors import Refused
 from rerail.ports import Owner
 from rerail.testing import VirtualClock, virtual_run
-from rerail.wiring import Engine
 
 SETTINGS = {"store": {"durability": "normal"}, "evaluation": {"judge": False}}
 ELSEWHERE = Owner("another-machine#0", 4711, 1.0)
@@ -143,9 +143,7 @@ async def _looks(path: Path) -> dict[str, float]:
 
     @asynccontextmanager
     async def looking() -> AsyncIterator[Engine]:
-        engine = Engine(url, [], SETTINGS)
-        engine.tidies = False  # as the commands that only look
-        async with engine:
+        async with Engine(url, [], SETTINGS, sweep_on_open=False) as engine:  # as the commands that only look
             yield engine
 
     async def opened() -> None:
@@ -265,7 +263,7 @@ async def _one_run(count: int) -> tuple[float, float, float, float]:
             held = memory() - before
         async with Engine(f"sqlite:///{path}", [], SETTINGS) as engine:
             begun = time.process_time()
-            state = await engine.state(run)
+            state = await engine.internals.state(run)
             opened = time.process_time() - begun
             assert len(state.tracks) == count
         return took, float(file_size(path)), float(max(1, held)), opened

@@ -21,10 +21,10 @@ from benchmarks.scale.tools import TOOLS, speak, touch
 from benchmarks.speed.cases import MEMORY, Figure
 
 import rerail
+from rerail.factory import make_store
 from rerail.i18n import say
 from rerail.ports import Batch, Head, Lease, Owner, Store
-from rerail.settings import Settings
-from rerail.wiring import make_store
+from rerail.settings.loading import Settings
 
 WRITERS = 8  # runs that are appended to at once
 OURSELVES = Owner("bench", 1, 0.0)
@@ -149,7 +149,7 @@ def ray_case(size: int, rounds: int) -> Figure:
             assert (await engine.run({"steps": [{"id": "speak", "tool": "speak"}]})).success
             begun = time.perf_counter()
             run = await engine.start(plan)
-            await engine.under_way()[run]
+            await engine.internals.under_way()[run]
             took = time.perf_counter() - begun
             assert (await engine.show(run)).success
             return took
@@ -188,11 +188,11 @@ async def worked(url: str, runs: int, workers: int) -> float:
         plan = rerail.Plan.load({"objective": say("source.caller"), "steps": steps})
         ids = [await engine.submit(plan) for _ in range(runs)]
         with crew(url, workers):
-            while await engine.heads(status=("pending", "running"), limit=1):  # noqa: ASYNC110 - others write
+            while await engine.internals.heads(status=("pending", "running"), limit=1):  # noqa: ASYNC110 - others write
                 await asyncio.sleep(0.1)
-        heads = await engine.heads(limit=runs)
+        heads = await engine.internals.heads(limit=runs)
         assert {head.status for head in heads} == {"completed"}
-        first = [record.at for run in ids for record in (await engine.page(run, 2, 1))]
+        first = [record.at for run in ids for record in (await engine.internals.page(run, 2, 1))]
     return runs / (max(head.updated_at for head in heads) - min(first))
 
 

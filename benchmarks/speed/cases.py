@@ -20,11 +20,12 @@ from pathlib import Path
 from benchmarks.speed.floor import floor
 
 import rerail
-from rerail.core.decide import retry_chain
-from rerail.core.events import PlanAccepted
-from rerail.core.fold import evolve
-from rerail.core.plan import Need, Plan, Step
-from rerail.core.state import State
+from rerail.kernel.decide import retry_chain
+from rerail.kernel.events import PlanAccepted
+from rerail.kernel.fold import evolve
+from rerail.kernel.state import State
+from rerail.plan.model import Plan
+from rerail.plan.step import Need, Step
 
 MEMORY = Path("/dev/shm") if Path("/dev/shm").is_dir() else None
 
@@ -75,7 +76,7 @@ def run_engine(plan: rerail.Plan, folder: str, concurrency: int) -> None:
         settings = {"run": {"concurrency": concurrency}}
         async with rerail.Engine(f"sqlite:///{folder}/engine.db", [noop], settings) as engine:
             run = await engine.start(plan)
-            await engine._live[run].task  # the run itself; building the result object is not a step's cost
+            await engine.internals.under_way()[run]  # the run itself; building the result object is not a step's cost
 
     asyncio.run(main())
 
@@ -129,7 +130,7 @@ def resume_case(size: int, rounds: int) -> Figure:
         async with rerail.Engine(f"sqlite:///{folder}/runs.db", [noop]) as engine:
             run = (await engine.list())[0].run_id
             await engine.begin_retry(run)
-            await engine._live[run].task
+            await engine.internals.under_way()[run]
 
     times = []
     for _ in range(rounds):

@@ -1,4 +1,4 @@
-"""The tools of the staged task: no model, no network; what a model would write is made by simple rules.
+"""Tools of the pipeline. They use no model and no network; simple rules write what a model would write.
 
 To see a stage fail, name it:  GENERATION_TASK_FAIL=generating
 and a permanent failure:       GENERATION_TASK_FAIL="generating: API密钥无效"
@@ -21,7 +21,7 @@ LIBRARY = {
 
 
 def troubled(stage: str) -> None:
-    """Fail where the environment says so, as a service that is down would."""
+    """Fail if the environment says so, like an unavailable service."""
     wanted, _, message = os.environ.get("GENERATION_TASK_FAIL", "").partition(":")
     if wanted.strip() == stage:
         raise RuntimeError(message.strip() or "503 Service Unavailable: try again later")
@@ -29,7 +29,7 @@ def troubled(stage: str) -> None:
 
 @rerail.tool
 def extract_requirements(request: str, ctx: rerail.Context) -> dict[str, Any]:
-    """Read what is wanted from the words of a request."""
+    """Extract requirements from the words of a request."""
     troubled("extracting")
     budget = re.search(r"budget of (\d+)", request)
     topics = [topic for topic in LIBRARY if topic in request.lower()]
@@ -68,7 +68,7 @@ def generate_plan(ctx: rerail.Context) -> dict[str, Any]:
 
 @rerail.tool
 def evaluate_plan(ctx: rerail.Context) -> dict[str, Any]:
-    """Say how good the plan is."""
+    """Rate the plan."""
     troubled("evaluating")
     sections = ctx.read_json("plan.json")["sections"]
     remarks = [f"{one['topic']}: {len(one['tasks'])} tasks" for one in sections if len(one["tasks"]) < 4]
@@ -79,7 +79,7 @@ def evaluate_plan(ctx: rerail.Context) -> dict[str, Any]:
 
 @rerail.tool
 def reflect_on_feedback(ctx: rerail.Context) -> dict[str, Any]:
-    """Draw lessons from the feedback."""
+    """Derive lessons from the feedback."""
     troubled("reflecting")
     remarks = ctx.read_json("feedback.json")["remarks"]
     ctx.write_json("reflection.json", {"lessons": [f"plan more for {remark.partition(':')[0]}" for remark in remarks]})
@@ -88,7 +88,7 @@ def reflect_on_feedback(ctx: rerail.Context) -> dict[str, Any]:
 
 @rerail.tool
 def curate_playbook(ctx: rerail.Context) -> dict[str, Any]:
-    """Keep the lessons that are new."""
+    """Keep the new lessons."""
     troubled("curating")
     playbook = sorted(set(ctx.read_json("reflection.json")["lessons"]))
     ctx.write_json("curation.json", {"added": len(playbook), "playbook": playbook})

@@ -1,8 +1,8 @@
-"""A talk from a topic: each task finds what the tasks before it made, and it is ready although two of them failed.
+"""Slides from a topic: each task finds the results of earlier tasks, and the run completes although two tasks fail.
 
 python run.py [--langgraph] [--store sqlite:///talk.db | redis://localhost:6379 | …]
 
-It prints the messages that a chat front end gets over its socket, as they come: one that joins late gets the same.
+It prints the messages that a chat front end receives over its socket. A client that joins late receives the same.
 """
 
 import argparse
@@ -13,7 +13,7 @@ from typing import Any
 from tools import TOOLS
 
 import rerail
-from rerail.core.tool_messages import Message, ToolMessages
+from rerail.views.chat_messages import Message, ToolMessages
 
 PLAN = Path(__file__).with_name("plan.yaml")
 SETTINGS = {"retry": {"backoff_base": 0.05, "jitter": False}}
@@ -24,7 +24,7 @@ CIRCLE = [
 
 
 def line(message: Message) -> str:
-    """A message in a few words."""
+    """Return a message in a few words."""
     said, artifact = message.payload, message.payload.get("artifact")
     about = said.get("id") or said["messageId"]
     error = said.get("error") or {}
@@ -42,7 +42,7 @@ def line(message: Message) -> str:
 
 
 async def by_itself(engine: rerail.Engine) -> str:
-    """The engine drives the run; two more tasks, which need each other, are refused while it goes on."""
+    """Let the engine drive the run; meanwhile it refuses two more tasks that need each other."""
     run = await engine.start(PLAN)
     try:
         await engine.add(run, CIRCLE)
@@ -56,7 +56,7 @@ async def by_itself(engine: rerail.Engine) -> str:
 
 
 async def by_langgraph(engine: rerail.Engine) -> str:
-    """A graph of LangGraph drives it: planner → scheduler → executor → reflector."""
+    """Let a LangGraph graph drive the run: planner → scheduler → executor → reflector."""
     from langgraph.checkpoint.memory import InMemorySaver
 
     from rerail.langgraph import build_graph

@@ -1,4 +1,4 @@
-"""The tools of the talk: the search engine and the model behind the theme are down, everything else works."""
+"""Tools of the presentation: the search engine and the theme model are down, everything else works."""
 
 from typing import Any
 

@@ -1,8 +1,8 @@
-"""The tools of the refund. Each says what calling it twice would do; one of them is wrong about itself.
+"""Tools of the refund. Each declares what a second call does, or leaves it to the default; one of them is wrong.
 
     rerail crashtest examples/refund/plan.yaml --tools examples/refund/tools.py --yes
 
-finds which: it kills the run at every moment, resumes it, and looks what was called again, and what came of that.
+finds it: the command kills the run at every crash point, resumes it, and compares the calls that were repeated.
 """
 
 from __future__ import annotations
@@ -14,40 +14,40 @@ import rerail
 
 
 def lines(ctx: rerail.Context, name: str) -> list[Any]:
-    """What somebody else's log says: the bank's, the shop's."""
+    """Read a log outside of the run: the bank's or the shop's."""
     path = ctx.workspace / name
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def add(ctx: rerail.Context, name: str, line: Any) -> None:
-    """Something happens out there."""
+    """Append an effect to an outside log."""
     with (ctx.workspace / name).open("a") as file:
         file.write(json.dumps(line) + "\n")
 
 
 @rerail.tool(effect="read")
 def find_order(number: int) -> dict[str, Any]:
-    """Look an order up."""
+    """Look up an order."""
     return {"number": number, "customer": "Ada", "account": "SE45 5000", "amount": 49.5}
 
 
-@rerail.tool  # repeatable, if nothing else is said. It is not: each call uses up a number.
+@rerail.tool  # assumed to be repeatable, which is wrong: each call uses up a number
 def next_number(ctx: rerail.Context) -> int:
-    """Draw the next number of the book of credit notes."""
+    """Take the next credit note number."""
     number = len(lines(ctx, "numbers.log")) + 1
     add(ctx, "numbers.log", number)
     return number
 
 
 def was_made(ctx: rerail.Context) -> rerail.Verified | bool:
-    """Ask the bank for a transfer with this key."""
+    """Ask the bank whether it made a transfer with this key."""
     made = [line for line in lines(ctx, "bank.log") if line["key"] == ctx.key]
     return rerail.Verified(output={"receipt": made[0]["receipt"]}) if made else False
 
 
 @rerail.tool(effect="once", verify=was_made)
 def transfer(account: str, amount: float, ctx: rerail.Context) -> dict[str, str]:
-    """Give money back: once, and the bank can be asked whether it did."""
+    """Refund the money: once, and the bank can confirm it."""
     receipt = f"T-{len(lines(ctx, 'bank.log')) + 1}"
     add(ctx, "bank.log", {"key": ctx.key, "account": account, "amount": amount, "receipt": receipt})
     return {"receipt": receipt}
@@ -55,14 +55,14 @@ def transfer(account: str, amount: float, ctx: rerail.Context) -> dict[str, str]
 
 @rerail.tool
 def write_note(number: int, amount: float, ctx: rerail.Context) -> dict[str, str]:
-    """Write the credit note; another one in its place does no harm."""
+    """Write the credit note; writing it again does no harm."""
     ctx.write_json("note.json", {"number": number, "amount": amount})
     return {"file": "note.json"}
 
 
 @rerail.tool(effect="once")
 def post_letter(to: str, ctx: rerail.Context) -> dict[str, str]:
-    """Post the credit note: once, and nobody can be asked whether it is on its way."""
+    """Post the credit note: once, and there is no way to check it afterwards."""
     ctx.write_text("envelope.txt", f"To {to}: {ctx.read_json('note.json')}\n")
     add(ctx, "letters.log", to)
     return {"to": to}

@@ -12,31 +12,35 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rerail.core.codes import Category
-from rerail.core.plan import Effect, Fault, Need, Step, When
-from rerail.core.policy import Rung
-from rerail.core.track import RunStatus, Status
+from rerail.codes import Category
 from rerail.errors import NotDone, PlanError, RateLimited, Refused, RerailError, SettingsError, StoreError, ToolError
+from rerail.kernel.policy import Rung
+from rerail.kernel.step_state import RunStatus, Status
+from rerail.plan.step import Check, Effect, Fallback, Fault, Need, Step, Trust, Verify, When
 from rerail.version import __version__
 
 if TYPE_CHECKING:
     from rerail.adapters.tools.functions import tool
     from rerail.adapters.tools.http import http
     from rerail.adapters.tools.shell import shell
+    from rerail.api import Engine, arun, run
     from rerail.context import Context
-    from rerail.core.events import Record as Event
-    from rerail.core.views import RunResult, RunRow, StepRow
     from rerail.engine.looks import NotYet, Partial, Verified
-    from rerail.plans import Plan
-    from rerail.settings import Settings
-    from rerail.wiring import Engine, run
+    from rerail.kernel import events as events
+    from rerail.kernel.events import Record as Event
+    from rerail.kernel.retry import Preview
+    from rerail.plan.model import Plan
+    from rerail.settings.loading import Settings
+    from rerail.views.results import RunResult, RunRow, StepRow
 
 __all__ = [
     "Category",
+    "Check",
     "Context",
     "Effect",
     "Engine",
     "Event",
+    "Fallback",
     "Fault",
     "Need",
     "NotDone",
@@ -44,6 +48,7 @@ __all__ = [
     "Partial",
     "Plan",
     "PlanError",
+    "Preview",
     "RateLimited",
     "Refused",
     "RerailError",
@@ -58,9 +63,13 @@ __all__ = [
     "StepRow",
     "StoreError",
     "ToolError",
+    "Trust",
     "Verified",
+    "Verify",
     "When",
     "__version__",
+    "arun",
+    "events",
     "http",
     "run",
     "shell",
@@ -70,18 +79,21 @@ __all__ = [
 # Loaded when first asked for, so that `import rerail` stays fast.
 _LATER = {
     "Context": "rerail.context",
-    "Engine": "rerail.wiring",
-    "Event": "rerail.core.events:Record",
-    "Plan": "rerail.plans",
-    "RunResult": "rerail.core.views",
-    "Settings": "rerail.settings",
-    "RunRow": "rerail.core.views",
-    "StepRow": "rerail.core.views",
+    "Engine": "rerail.api",
+    "Event": "rerail.kernel.events:Record",
+    "Plan": "rerail.plan.model",
+    "Preview": "rerail.kernel.retry",
+    "RunResult": "rerail.views.results",
+    "Settings": "rerail.settings.loading",
+    "RunRow": "rerail.views.results",
+    "StepRow": "rerail.views.results",
     "NotYet": "rerail.engine.looks",
     "Partial": "rerail.engine.looks",
     "Verified": "rerail.engine.looks",
+    "arun": "rerail.api",
+    "events": "rerail.kernel.events:",
     "http": "rerail.adapters.tools.http",
-    "run": "rerail.wiring",
+    "run": "rerail.api",
     "shell": "rerail.adapters.tools.shell",
     "tool": "rerail.adapters.tools.functions",
 }
@@ -92,8 +104,9 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'rerail' has no attribute {name!r}")
     from importlib import import_module
 
-    module, _, attribute = _LATER[name].partition(":")
-    value = getattr(import_module(module), attribute or name)
+    module, whole, attribute = _LATER[name].partition(":")
+    found = import_module(module)
+    value = getattr(found, attribute or name) if attribute or not whole else found
     globals()[name] = value
     return value
 

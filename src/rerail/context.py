@@ -1,9 +1,9 @@
-"""What a tool may ask for besides its arguments (SPEC M3).
+"""The context of a tool call: everything a tool may use besides its arguments (contract M3).
 
 Rules of this file:
-- A context is built for each call that wants one, so building it costs next to nothing: what is rarely used (a lock,
-  an event, the folder) is made when it is first used.
-- A tool may run in a thread of its own: whatever it calls here is safe to call from any thread.
+- A context is built for every call that wants one, so it must be cheap: rarely used parts (a lock,
+  an event, the folder) are made at first use.
+- A tool may run in its own thread: every method here is safe to call from any thread.
 """
 
 from __future__ import annotations
@@ -11,26 +11,33 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable, Collection, Mapping
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from rerail.core.codes import Category
+from rerail.codes import Category
 from rerail.i18n import tell
+from rerail.plan.step import Step
+from rerail.values.json_values import pack, unpack
 from rerail.workspace import Outside, copy_whole, inside, make_home, plain_name, write_whole
 
-# Takes "log" or "progress" and what was said; called from the tool's thread, so it must be safe to call from any.
+# Takes "log" or "progress" and the message; called from the tool's thread, so it must be thread-safe.
 Sink: TypeAlias = Callable[[str, Mapping[str, Any]], None]
 
 _LOCK = threading.Lock()
+_CLOCK: Final[int | None] = getattr(time, "CLOCK_BOOTTIME", None)
+# Seconds since the machine started, suspension included where the system counts it (contract E11).
+uptime: Final[Callable[[], float]] = time.monotonic if _CLOCK is None else partial(time.clock_gettime, _CLOCK)
 
 
 class CallCancelled(Exception):
-    """The call was cancelled and the tool, asking, was told so; what it did until then is not known (X4)."""
+    """The call was cancelled, and the tool asked and learnt it; the effect so far is unknown (X4)."""
 
 
 class FileOutside(ValueError):
-    """A tool asked for a file outside of its run's workspace; trying again will not help."""
+    """A tool used a path outside of its run's workspace; a retry will not help."""
 
     code, category = "FILE_OUTSIDE", Category.PERMANENT
 
@@ -49,28 +56,29 @@ class Signal:
         self._event: threading.Event | None = None
 
     def is_set(self) -> bool:
-        """Whether it has been raised."""
+        """True if it has been raised."""
         return self._raised
 
     def set(self) -> None:
-        """Raise it, and wake whoever waits."""
+        """Raise it, and wake every waiter."""
         self._raised = True
         if self._event is not None:
             self._event.set()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Block the thread until it is raised or the time is over; tells whether it is raised."""
+        """Block the thread until it is raised or the timeout is over; True if it is raised."""
         with _LOCK:
             if self._event is None:
                 self._event = threading.Event()
-        # Asked after the event is in its place: from then on `set` sees it, and what came before is seen here.
+        # Tested after the event is in place: from then on `set` sees the event, and an earlier `set` is seen here.
         return self._raised or self._event.wait(timeout)
 
 
 class Context:
-    """Who is calling, with which idempotency key, where files go, and a line back to the engine."""
+    """The identity of a call, its idempotency key, its files, and a channel back to the engine."""
 
     __slots__ = (
+        "_added",
         "_files",
         "_owner",
         "_sink",
@@ -103,10 +111,10 @@ class Context:
         fence: int = 0,
         owner: Callable[[], None] | None = None,
     ) -> None:
-        """Everything has a default, so that a tool's own unit tests can say `Context()`.
+        """Build a context. Everything has a default, so that a tool's own unit tests can use `Context()`.
 
-        ``files`` are those that the step declared: they are written to ``staging``, which is this attempt's alone.
-        ``fence`` is higher for each later owner of the run: what keeps the highest it saw can refuse an older one.
+        ``files`` are the files that the step declared: they are written to ``staging``, this attempt's own folder.
+        ``fence`` is higher for each later owner of the run: a service that keeps the highest can refuse older ones.
         """
         self.run = run
         self.step = step
@@ -117,21 +125,22 @@ class Context:
         self.cancelled = Signal()
         self.tokens = 0
         self.cost = 0.0
-        self.priced = False  # a cost was reported, be it 0
+        self.priced = False  # a cost was reported, even 0
         self._workspace = workspace
         self._workspace_made = False
         self._sink = sink
         self._staging, self._files = staging, files
         self._owner = owner
+        self._added: tuple[Any, ...] | None = ()  # None: the call has ended
 
     def __repr__(self) -> str:
         return f"Context(run={self.run!r}, step={self.step!r}, attempt={self.attempt!r}, key={self.key!r})"
 
     @property
     def workspace(self) -> Path:
-        """The run's folder, made when first asked for; a temporary one outside of a run.
+        """Return the run's folder, made at first use; a temporary one outside of a run.
 
-        What the step declared and wrote with `path` or `write_…` is not in it before the step succeeded.
+        Declared files written with `path` or `write_…` appear in it only once the step has succeeded.
         """
         if not self._workspace_made:
             self._make_workspace()
@@ -147,11 +156,11 @@ class Context:
                 self._workspace, self._workspace_made = folder, True
 
     def path(self, name: str) -> Path:
-        """Where a file of the workspace is, or is to be; a path that leaves the workspace is refused (T1).
+        """Return the place of a workspace file, existing or new; a path that leaves the workspace is refused (T1).
 
-        A file that the step declared is this attempt's own until its success is on record; then it is in its place.
-        Until then it is found by this path only, not by `ctx.workspace / name`. What lies beside it then is brought to
-        its place too. One that the tool wrote to `ctx.workspace / name` can be read, as a copy, by this path.
+        A declared file stays in this attempt's own folder until its success is recorded; then it moves to its place.
+        Until then it is found by this path only, not by `ctx.workspace / name`. Other files beside it move along.
+        A file that the tool wrote to `ctx.workspace / name` can be read, as a copy, by this path.
         """
         try:
             place = found = inside(self.workspace, name)
@@ -161,27 +170,27 @@ class Context:
             raise FileOutside(name) from None
         found.parent.mkdir(parents=True, exist_ok=True)
         if found != place and not os.path.lexists(found) and place.is_file():
-            copy_whole(place, found)  # never the file itself: a late attempt would write to what is another's by now
+            copy_whole(place, found)  # a copy: a late attempt must not write to another's file
         return found
 
     def write_bytes(self, name: str, data: bytes) -> Path:
-        """Write a file of the workspace, whole or not at all: a process killed in between leaves the old one."""
+        """Write a file of the workspace atomically: a process killed in between leaves the old one."""
         path = self.path(name)
         self.check_cancelled()  # the file is another attempt's by now
         write_whole(path, data)
         return path
 
     def write_text(self, name: str, text: str) -> Path:
-        """The same for text, as UTF-8."""
+        """Write a text file as UTF-8, atomically."""
         return self.write_bytes(name, text.encode())
 
     def write_json(self, name: str, value: Any) -> Path:
-        """The same for a JSON value, in a form that people can read."""
+        """Write a JSON file in readable form, atomically."""
         text = json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False)
         return self.write_text(name, text + "\n")
 
     def read_json(self, name: str) -> Any:
-        """A JSON file of the workspace."""
+        """Return the value of a JSON file of the workspace."""
         return json.loads(self.path(name).read_bytes())
 
     def log(self, message: object) -> None:
@@ -190,13 +199,13 @@ class Context:
             self._sink("log", {"message": str(message)})
 
     def progress(self, fraction: float | None = None, message: object = "") -> None:
-        """Say how far the call is, from 0 to 1, or just what it is doing."""
+        """Report the call's progress, from 0 to 1, or its current activity."""
         if self._sink is not None:
             done = None if fraction is None else min(1.0, max(0.0, float(fraction)))
             self._sink("progress", {"fraction": done, "message": str(message)})
 
     def usage(self, tokens: int = 0, cost: float | None = None) -> None:
-        """Add what the call has spent, for the run's budgets. A cost given here, be it 0, replaces the declared one."""
+        """Add the call's spending to the run's budgets. A cost given here, even 0, replaces the declared one."""
         with _LOCK:
             self.tokens += tokens
             if cost is not None:
@@ -204,33 +213,44 @@ class Context:
                 self.priced = True
 
     def spent(self) -> dict[str, Any]:
-        """What was reported, as the arguments of `usage`: for the process that made the call."""
+        """Return what was reported, as the arguments of `usage`: for the process that made the call."""
         return {"tokens": self.tokens, **({"cost": self.cost} if self.priced else {})}
 
-    def ensure_owner(self) -> None:
-        """Raise *not done* if this process may not own the run any more; call it right before an effect (E11).
+    def add(self, steps: Step | Mapping[str, Any] | Sequence[Step | Mapping[str, Any]]) -> None:
+        """Add steps to the run: they are part of this call's success, and start once it is recorded (P5).
 
-        A process that was frozen, or cut off from the store, may have been replaced without knowing it.
+        A call that fails or is lost adds nothing. If the steps have faults, the step has failed a check (V6): a `once`
+        tool is then in doubt, so it adds its steps from data that it has checked.
+        """
+        given = [steps] if isinstance(steps, Step | Mapping) else steps
+        plain = tuple(unpack(pack(step).data) for step in given)
+        with _LOCK:
+            if self._added is None:
+                raise RuntimeError(tell("error.add_late", step=self.step))
+            self._added += plain
+
+    def end(self) -> tuple[Any, ...]:
+        """Return the steps that the call added, as plain data; from now on it can add none."""
+        with _LOCK:
+            added, self._added = self._added, None
+        return added or ()
+
+    def ensure_owner(self) -> None:
+        """Raise *not done* if this process may have lost the run; call it right before an effect (E11).
+
+        A process that was frozen, or cut off from the store, may have been replaced without notice.
         """
         if self._owner is not None:
             self._owner()
 
     def check_cancelled(self) -> None:
-        """Raise `CallCancelled` if the call has been cancelled; for loops in threads, which nobody can stop."""
+        """Raise `CallCancelled` if the call has been cancelled; for loops in threads, which cannot be killed."""
         if self.cancelled.is_set():
             raise CallCancelled(tell("error.call_cancelled", step=self.step))
 
     def to_dict(self) -> dict[str, Any]:
-        """What another process needs to build the same context; the folder is not made for that."""
-        workspace = None if self._workspace is None else str(self._workspace)
-        return {
-            "run": self.run,
-            "step": self.step,
-            "attempt": self.attempt,
-            "key": self.key,
-            "workspace": workspace,
-            "timeout": self.timeout,
-            "staging": None if self._staging is None else str(self._staging),
-            "files": list(self._files),
-            "fence": self.fence,
-        }
+        """Return the data from which another process builds the same context; the folder is not made for it."""
+        plain = {name: getattr(self, name) for name in ("run", "step", "attempt", "key", "timeout", "fence")}
+        for name, folder in (("workspace", self._workspace), ("staging", self._staging)):
+            plain[name] = None if folder is None else str(folder)
+        return {**plain, "files": list(self._files)}

@@ -1,9 +1,9 @@
-"""What callers catch, and what tools raise.
+"""Exceptions: for callers to catch, and for tools to raise.
 
     RerailError             everything below; each has a code, a sentence, and what to do next
-    ├── PlanError           the plan has faults, or is no plan at all
+    ├── PlanError           the plan has faults, or is not a plan
     ├── StoreError          history could not be read or written
-    ├── Refused             a wish the run's state does not allow
+    ├── Refused             a command that the run's state does not allow
     └── SettingsError       a setting is unknown or has a wrong value
 
 Tools raise `ToolError`, `RateLimited` and `NotDone`; any other exception is classified. What goes wrong in the world
@@ -16,11 +16,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rerail.core.codes import Category
-from rerail.core.foreign import handled_lost
-from rerail.core.outcome import Certainty
-from rerail.core.plan import Fault
+from rerail.codes import Category
 from rerail.i18n import retold, say, tell
+from rerail.kernel.foreign import handled_lost
+from rerail.kernel.outcome import Certainty
+from rerail.plan.step import Fault
 
 
 class RerailError(Exception):
@@ -36,7 +36,7 @@ class RerailError(Exception):
         return f"{self.message} ({self.hint})" if self.hint else self.message
 
     def message_in(self, lang: str) -> str:
-        """What is wrong, in the language of whoever reads it."""
+        """Return the message in a language."""
         return retold(self.message, lang)
 
     def to_dict(self) -> dict[str, Any]:
@@ -54,14 +54,14 @@ class PlanError(RerailError):
         super().__init__(self.message_in("en"), code)
 
     def message_in(self, lang: str) -> str:
-        """What is wrong, in the language of whoever reads it: every fault, up to fifty of them."""
+        """Return the message in a language: every fault, up to fifty of them."""
         lines = [f"\n  - {fault.said(lang)}" for fault in self.faults[:50]]
         if len(self.faults) > 50:
             lines.append("\n  " + say("refuse.plan.more_faults", lang, count=len(self.faults) - 50))
         return retold(self.opening, lang) + "".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """The error with its faults as plain data."""
+        """Return the error with its faults as plain data."""
         plain = super().to_dict()
         plain["error"]["faults"] = [fault.to_dict() for fault in self.faults]
         return plain
@@ -91,8 +91,8 @@ class ToolError(Exception):
     """
 
     lost: bool | None = None
-    ended = True  # the call is over; False: what was asked for may still be under way elsewhere
-    # True: no answer came, none that can be read, or the tool said `lost=True`: its `errors` does not cover that.
+    ended = True  # the call is over; False: the request may still be under way elsewhere
+    # True: no answer, an unreadable one, or `lost=True` by the tool: its `errors` declaration does not cover that.
     unanswered = False
 
     def __init__(
@@ -117,16 +117,16 @@ class ToolError(Exception):
 
     @property
     def certainty(self) -> Certainty:
-        """What the call came to: not done, or lost."""
+        """Return the outcome of the call: not done, or lost."""
         lost = handled_lost(self) if self.lost is None else self.lost
         return Certainty.LOST if lost else Certainty.NOT_DONE
 
 
 class NotDone(Exception):
-    """Nothing happened, whatever the cause looks like: `raise rerail.NotDone(error) from error`."""
+    """Nothing happened, whatever the cause suggests: `raise rerail.NotDone(error) from error`."""
 
     certainty = Certainty.NOT_DONE
-    error: BaseException | None = None  # the cause, which is what is classified and told
+    error: BaseException | None = None  # the cause; it is classified and reported
 
     def __init__(self, cause: BaseException | str = "") -> None:
         super().__init__(str(cause))
@@ -135,10 +135,14 @@ class NotDone(Exception):
 
 
 class RateLimited(ToolError):
-    """Not now: come back after that many seconds. Counts neither as a failure nor as a retry."""
+    """Not now: come back after that many seconds. Counts neither as a failure nor as a retry.
 
-    lost = False
+    Of the effect it says what a `ToolError` says.
+    """
 
-    def __init__(self, message: str = "", retry_after: float = 1.0, code: str = "RATE_LIMITED") -> None:
-        super().__init__(message or tell("error.rate_limited", retry_after=retry_after), code, Category.TRANSIENT)
+    def __init__(
+        self, message: str = "", retry_after: float = 1.0, code: str = "RATE_LIMITED", *, lost: bool | None = None
+    ) -> None:
+        told = message or tell("error.rate_limited", retry_after=retry_after)
+        super().__init__(told, code, Category.TRANSIENT, lost=lost)
         self.retry_after = float(retry_after)

@@ -1,4 +1,4 @@
-"""Rerail in LangGraph: a run as a graph, and as a node of somebody's graph (extra `langgraph`).
+"""Rerail in LangGraph: a run as a graph, and as a node of another graph (extra `langgraph`).
 
     graph = rerail.langgraph.build_graph(engine, checkpointer=saver)
     told = await graph.ainvoke({"plan": plan}, {"configurable": {"thread_id": "1"}})
@@ -18,9 +18,9 @@ from rerail.i18n import tell
 if TYPE_CHECKING:
     from langgraph.graph.state import CompiledStateGraph
 
-    from rerail.adapters.langgraph import RunState
-    from rerail.core.views import RunResult
-    from rerail.wiring import Engine
+    from rerail.adapters.integrations.langgraph import RunState
+    from rerail.api import Engine
+    from rerail.views.results import RunResult
 
 __all__ = ["RunState", "as_node", "build_graph"]
 
@@ -32,9 +32,8 @@ def build_graph(
 
     ``state`` may extend `RunState`; ``checkpointer`` and the other options are those of LangGraph's `compile`.
     """
-    found = _adapter()
-    made: CompiledStateGraph[Any, Any, Any, Any] = found.build_graph(
-        engine, state=state or found.RunState, checkpointer=checkpointer, **options
+    made: CompiledStateGraph[Any, Any, Any, Any] = _adapter().build_graph(
+        engine, state, checkpointer=checkpointer, **options
     )
     return made
 
@@ -48,19 +47,18 @@ def as_node(
     update: Callable[[RunResult], Any] | None = None,
     key: str = "rerail",
 ) -> Callable[..., Any]:
-    """A node for somebody's graph that runs a plan: the plan itself, or a function of the state that gives it.
+    """Return a node for a user's graph that runs a plan: the plan itself, or a function of the state that gives it.
 
-    Its update is `{key: {"verdict": …, "artifacts": …}}`, or what ``update`` makes of the run's result.
+    Its update is `{key: {"verdict": …, "artifacts": …}}`, or the result of ``update`` for the run's result.
     """
-    made: Callable[..., Any] = _adapter().as_node(
-        engine, plan, objective=objective, fallback=fallback, update=update, key=key
-    )
+    given = {"plan": plan, "objective": objective, "fallback": fallback}
+    made: Callable[..., Any] = _adapter().as_node(engine, given, update, key)
     return made
 
 
 def _adapter() -> ModuleType:
     try:
-        from rerail.adapters import langgraph
+        from rerail.adapters.integrations import langgraph
     except ModuleNotFoundError as missing:
         if (missing.name or "").startswith("rerail"):
             raise

@@ -1,46 +1,42 @@
-"""The ports: what the engine asks of the world, a few methods each. Adapters implement them; tests fake them.
+"""The ports: what the engine needs of the outside, a few methods each. Adapters implement them; tests fake them.
 
 Rules of this file:
 - Protocols and the plain values they exchange; no behaviour.
-- A store speaks of runs, rows and bytes. It knows no events and no SQL leaks out of it.
+- A store holds runs, rows and bytes. It knows no events, and no SQL leaks out of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, TypedDict, Unpack, runtime_checkable
 
-from rerail.core.state import State
-from rerail.core.tools import ToolSpec
 from rerail.i18n import Told, tell
+from rerail.kernel.state import State
+from rerail.plan.tool_spec import ToolSpec
 
 # -- Time ---------------------------------------------------------------------------------------------------------
 
 
-TERM: Final = 5.0  # seconds for which a lease that the store confirmed is relied on (contract E11)
+TERM: Final = 5.0  # seconds for which the store's confirmation of a lease is valid (contract E11)
 
 
 class Clock(Protocol):
-    """Where time comes from. Waiting itself is asyncio's, so that a virtual event loop can make it pass."""
+    """The source of time. Waiting itself is asyncio's, so that a virtual event loop can advance it."""
 
     @property
     def polls(self) -> bool:
-        """Whether it makes sense to look for other processes' writes at intervals; false under virtual time."""
-        ...
+        """True if polling for other processes' writes makes sense; False under virtual time."""
 
     def now(self) -> float:
-        """Seconds since the epoch."""
-        ...
+        """Return seconds since the epoch."""
 
     def uptime(self) -> float:
-        """Seconds of a clock that never jumps, and also counts while the process or the machine is suspended."""
-        ...
+        """Return seconds of a clock that never jumps, and also counts while the process or the machine is suspended."""
 
     def external(self) -> AbstractContextManager[None]:
-        """A thread or process is at work: a virtual clock must not jump ahead of it."""
-        ...
+        """Mark work in a thread or process: a virtual clock must not jump ahead of it."""
 
 
 # -- Stores -------------------------------------------------------------------------------------------------------
@@ -48,15 +44,15 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A process, told apart from any other that ever had its pid."""
+    """A process, distinct from every other one that ever had its pid."""
 
-    host: str  # its name and, where that can be told, a mark of the machine and of the space that its pids are of
+    host: str  # its name and, where available, a mark of the machine and of its pid namespace
     pid: int
-    started: float  # when the process started, as the machine tells it
-    worker: bool = False  # it exists for this run alone, so that ending it harms nothing else
+    started: float  # the start time of the process, as the machine reports it
+    worker: bool = False  # it exists for this run alone, so ending it harms nothing else
 
     def __str__(self) -> str:
-        return f"{self.host.partition('#')[0]}:{self.pid}"  # what tells machines of one name apart is for us alone
+        return f"{self.host.partition('#')[0]}:{self.pid}"  # the mark after the name is internal
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +66,10 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A run as lists show it; derived from its history, written with it, never read back as truth.
+    """A run as a row of a list; derived from its history, written with it, never read back as truth.
 
-    `updated_at` is the time of its last event; of a run without any, the time it was made. `renewed_at` is by the clock
-    of whoever asks: a store for several machines keeps it by its own.
+    `updated_at` is the time of its last event; without events, the time of its creation. `renewed_at` is by the clock
+    of the reading process: a store for several machines keeps it by its own.
     """
 
     run: str
@@ -88,9 +84,20 @@ class Head:
     renewed_at: float = 0.0
 
 
+class RunFilters(TypedDict, total=False):
+    """Filters of a list of runs; without any, the newest 1,000."""
+
+    prefix: str  # of the run id
+    status: Sequence[str]
+    parent: str | None  # an exact id
+    # A run's creation time, and its id: leaves out that run and all earlier rows of this order. It may be gone by then.
+    before: tuple[float, str] | None
+    limit: int
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One stored event: its place, its time, its bytes."""
+    """One stored event: its sequence number, its time, its bytes."""
 
     seq: int
     at: float
@@ -99,7 +106,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one append writes, all of it or nothing."""
+    """The content of one append: written whole or not at all."""
 
     run: str
     after: int  # the expected last sequence number
@@ -112,15 +119,15 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """Something that is wrong with a store itself, whatever its runs say."""
+    """A fault of the store itself, apart from the contents of its runs."""
 
-    kind: str  # pages: what it holds cannot be trusted | orphans: of runs that are not there, or named by none
-    what: str  # pages: what was seen there | orphans: histories (a loss: never cleared), contents or actions
+    kind: str  # pages: contents cannot be trusted | orphans: of missing runs, or not named by any
+    what: str  # pages: the finding | orphans: histories (a loss: never cleared), contents or actions
     count: int = 1
 
 
 class Conflict(Exception):
-    """Somebody else appended first: the expected sequence number is not the last one."""
+    """Another process appended first: the expected sequence number is not the last one."""
 
 
 class Fenced(Exception):
@@ -148,170 +155,117 @@ class Unusable(Exception):
 
 
 class Store(Protocol):
-    """Histories, leases, an inbox for people's actions, and contents by digest.
+    """Histories, leases, an inbox for commands, and contents by digest.
 
     Errors: `Conflict`, `Fenced`, `Taken` as named below; `Unavailable` where trying again may help, else `Unusable`.
     """
 
     @property
     def url(self) -> str:
-        """The address the store was opened with."""
-        ...
+        """Return the address the store was opened with."""
 
     @property
     def caveats(self) -> Sequence[Told]:
-        """What it may lose, in sentences for people; known once it is open. Default: nothing."""
-        ...
+        """Return the possible data losses, in sentences for users; known once it is open. Default: none."""
 
     async def open(self) -> None:
         """Connect and prepare; `Unusable` says why it cannot be used."""
-        ...
 
     async def close(self) -> None:
-        """Let go of everything."""
-        ...
+        """Close all connections."""
 
     async def create(self, head: Head) -> None:
         """Make a run with an empty history; `Conflict` if its id is taken."""
-        ...
 
     async def append(self, batch: Batch) -> None:
         """Write all rows and contents, durably, or nothing. `Conflict` and `Fenced` write nothing.
 
-        The same batch again, after its acknowledgement was lost, is recognised as one's own and not doubled.
+        The same batch again, after a lost acknowledgement, is recognised and not written twice.
         """
-        ...
 
     async def read(self, run: str, after: int = 0, limit: int = 1000) -> list[Row]:
-        """The next rows of a history, in order; empty at its end."""
-        ...
+        """Return the next rows of a history, in order; empty at its end."""
 
     async def head(self, run: str) -> Head | None:
-        """One run as lists show it."""
-        ...
+        """Return one run as a row of a list."""
 
-    async def heads(
-        self,
-        *,
-        prefix: str = "",
-        status: Sequence[str] = (),
-        parent: str | None = None,
-        before: tuple[float, str] | None = None,
-        limit: int = 1000,
-    ) -> list[Head]:
-        """Runs, newest first; `prefix` is of the run id, `parent` an exact id.
-
-        ``before`` (when a run was made, and its id) leaves out that run and all that come before it in this order. The
-        run need not be there any more.
-        """
-        ...
+    async def heads(self, **filters: Unpack[RunFilters]) -> list[Head]:
+        """Return runs, newest first."""
 
     async def claim(self, run: str, owner: Owner, now: float, *, over: int | None = None) -> Lease:
-        """Take the lease if nobody has it, or if its fence is `over` (the caller saw that its holder is dead).
+        """Take the lease if it is free, or if its fence is `over` (the caller saw that its holder is dead).
 
         `Taken` otherwise. Each claim raises the fence number.
         """
-        ...
 
     async def renew(self, lease: Lease, now: float) -> None:
-        """Say that the holder lives; `Fenced` if it is not the holder any more."""
-        ...
+        """Renew the lease; `Fenced` if it has another holder now."""
 
     async def release(self, lease: Lease) -> None:
-        """Give the lease back; nothing happens if it was lost already."""
-        ...
+        """Release the lease; nothing happens if it was lost already."""
 
     async def post(self, run: str, data: bytes) -> int:
-        """Put a person's action into the run's inbox; returns its number."""
-        ...
+        """Put a command into the run's inbox; return its number."""
 
     async def inbox(self, run: str) -> list[tuple[int, bytes]]:
-        """The actions nobody has answered yet, in order."""
-        ...
+        """Return the unanswered commands, in order."""
 
     async def answer(self, run: str, number: int, data: bytes) -> None:
-        """Answer an action; it leaves the inbox."""
-        ...
+        """Answer a command; it leaves the inbox."""
 
     async def answered(self, run: str, number: int) -> bytes | None:
-        """The answer to an action, once there is one."""
-        ...
+        """Return the answer to a command, once there is one."""
 
     async def blob(self, digest: str) -> bytes | None:
-        """A content by its digest; None if it is not there (any more)."""
-        ...
+        """Return a content by its digest; None if it is missing or expired."""
 
     async def sweep(self, before: float) -> int:
-        """Drop contents that only runs completed before that time refer to; returns how many."""
-        ...
+        """Drop contents that only runs completed before that time refer to; return their number."""
 
     async def remove(self, heads: Sequence[Head]) -> int:
-        """Remove these runs, all of them whole or none: histories, actions, contents that no other run refers to.
+        """Remove these runs, all of them whole or none: histories, commands, contents that no other run refers to.
 
-        `Conflict` if one is not there, or not as it was seen: its history went on, it was claimed or is held, or a run
-        that is not among them has it as parent. Returns how many contents went.
+        `Conflict` if a run is missing, or has changed since it was seen: its history grew, it was claimed or is held,
+        or a run outside of the set has it as parent. Return the number of removed contents.
         """
-        ...
 
     async def shrink(self) -> int:
-        """Give back the room that nothing needs any more, where that can be done; returns how many bytes."""
-        ...
+        """Release unused space where possible; return the number of bytes."""
 
     async def examine(self) -> list[Flaw]:
-        """What is wrong with the store itself; changes nothing, and may take long."""
-        ...
+        """Return the faults of the store itself; changes nothing, and may take long."""
 
     async def clear(self) -> int:
-        """Drop actions of runs that are not there, and contents that no run refers to; returns how many.
+        """Drop commands of missing runs, and contents that no run refers to; return their number.
 
-        A history stays, listed or not, and with it all that it needs: only a person can say that it is nobody's.
+        A history stays, listed or not, with everything it needs: only a user can decide that it is not needed.
         """
-        ...
 
-    async def changed(
-        self,
-        run: str,
-        after: int,
-        timeout: float,  # noqa: ASYNC109 - a time limit, not an error
-        *,
-        inbox: bool = False,
-    ) -> bool:
-        """Wait until the history goes past `after`, or, if asked, the inbox has something; False once time is over."""
-        ...
+    async def changed(self, run: str, after: int, timeout: float, *, inbox: bool = False) -> bool:  # noqa: ASYNC109
+        """Wait until the history goes past `after`, or, if asked, the inbox has a command; False at the timeout."""
 
     async def freed(self, timeout: float) -> bool:  # noqa: ASYNC109 - a time limit, not an error
-        """Wait until somebody gives back a run that is not at rest; False once time is over.
+        """Wait until a run that is not at rest is released; False at the timeout.
 
-        A holder that died gives nothing back: whoever waits for runs also looks for them once in a while.
+        A dead holder releases nothing: a waiting process also searches for runs at intervals.
         """
-        ...
 
 
 @runtime_checkable
 class Surveyed(Protocol):
-    """A store that may be damaged in places, and whose other places can be read all the same."""
+    """A store with possible local damage; undamaged parts stay readable."""
 
     async def survey(self) -> list[str]:
-        """The ids of all runs of which anything can be found, listed or not."""
-        ...
+        """Return the ids of all runs with any trace in the store, listed or not."""
 
 
 # -- Tools --------------------------------------------------------------------------------------------------------
 
 
-class Context(Protocol):
-    """What a tool may ask for besides its arguments (M3)."""
-
-    run: str
-    step: str
-    attempt: int
-    key: str  # the idempotency key: the same across crashes and retries of the same arguments
-
-
 class Tool(Protocol):
-    """Something that can be called: what it promises, and how.
+    """A callable with its promises.
 
-    A tool needs ``spec`` and ``call``; what else it lacks gets a default when it comes in (``rerail.core.foreign``).
+    A tool needs ``spec`` and ``call``; ``rerail.kernel.foreign`` supplies defaults for other missing members.
     """
 
     @property
@@ -319,80 +273,64 @@ class Tool(Protocol):
 
     @property
     def is_async(self) -> bool:
-        """Whether a call is at work on the event loop itself; else real time passes for it. Default: no."""
-        ...
+        """True if a call runs on the event loop itself; else real time passes for it. Default: no."""
 
     @property
     def wants_context(self) -> bool:
-        """Whether a call reads its context. Default: yes."""
-        ...
+        """True if a call reads its context. Default: yes."""
 
     @property
     def answer_of(self) -> Callable[[Any], Any] | None:
-        """Gives what the other side said, without what the tool put around it. Default: the whole output is that."""
-        ...
+        """Return the other side's answer, without the tool's own envelope. Default: the whole output."""
 
     @property
     def looks_outside(self) -> bool:
-        """Whether `verify` or `probe` is at work outside of the event loop. Default: no."""
-        ...
+        """True if `verify` or `probe` runs outside of the event loop. Default: no."""
 
     @property
     def stays(self) -> bool:
-        """Whether it can only be called in this process. Default: no."""
-        ...
+        """True if it can only be called in this process. Default: no."""
 
     async def call(self, args: dict[str, Any], ctx: Any) -> Any:
-        """Call the tool; returns its output or raises."""
-        ...
+        """Call the tool; return its output or raise."""
 
     async def verify(self, args: dict[str, Any], output: Any, before: Any, ctx: Any) -> Any:
         """A read-only look at the effect: true, false or `Verified`. Only called if the spec says `verifiable`."""
-        ...
 
     async def probe(self, args: dict[str, Any], ctx: Any) -> Any:
         """A read-only look before the call. Only called if the spec says `probes`."""
-        ...
 
 
 class NotBegun(Exception):
-    """A call was cancelled before its tool was called: nothing can have happened."""
+    """A call was cancelled before its tool was called: it had no effect."""
+
+
+Begun = Callable[[float], None]  # gets the number of seconds the tool has been running
 
 
 class Executor(Protocol):
-    """Where calls are made, if not here."""
+    """An executor that makes calls in place of the engine."""
 
     @property
     def here(self) -> bool:
-        """Whether its calls are at work in this process, and end with it. Default: no."""
-        ...
+        """True if its calls run in this process, and end with it. Default: no."""
 
     async def open(self) -> None:
-        """Get ready; `RerailError` says why it cannot be."""
-        ...
+        """Prepare; `RerailError` says why it cannot be used."""
 
     async def close(self) -> None:
-        """Let go of everything."""
-        ...
+        """Close all connections."""
 
     def takes(self, tool: Tool) -> bool:
-        """Whether this tool is called there; the others are called here."""
-        ...
+        """True if this executor calls the tool; other tools are called here."""
 
     async def call(
-        self,
-        tool: Tool,
-        args: Mapping[str, Any],
-        ctx: Any,
-        resources: Mapping[str, float],
-        begun: Callable[[float], None],
+        self, tool: Tool, args: Mapping[str, Any], ctx: Any, resources: Mapping[str, float], begun: Begun
     ) -> Any:
-        """Call the tool; returns its output or raises. Cancelling ends the call, `NotBegun` if it had not begun.
+        """Call the tool; return its output or raise. Cancelling ends the call, `NotBegun` if it had not begun.
 
-        ``begun`` is told for how many seconds the tool has been at work: from there on its time counts. A call that is
-        over soon need not say so.
+        The tool's timeout counts from what ``begun`` is told; a short call need not report it.
         """
-        ...
 
 
 # -- Minds --------------------------------------------------------------------------------------------------------
@@ -408,7 +346,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Consultation:
-    """One call of a language model: what it cost, and why its reply was of no use, if it was not."""
+    """One call of a language model: its cost, and why its reply was unusable, if it was."""
 
     model: str
     input_tokens: int = 0
@@ -420,17 +358,17 @@ class Consultation:
 
 @dataclass(slots=True)
 class Ledger:
-    """What a question has cost so far, written down while it is being answered: so that it is known even to somebody
-    who can wait for the answer no longer."""
+    """The cost of a question so far, recorded while it is being answered. A caller that stops waiting
+    still learns it."""
 
     calls: list[Consultation] = field(default_factory=list)
-    closed: bool = False  # nothing more may be spent on it
-    watched: bool = False  # somebody will stop waiting for it, whatever happens
+    closed: bool = False  # no further spending is allowed
+    watched: bool = False  # a timeout ends the wait in any case
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Something put to a mind: reflect, repair, replan or judge."""
+    """A question to a mind: reflect, repair, replan or judge."""
 
     kind: str
     run: str
@@ -441,46 +379,42 @@ class Question:
     error: Mapping[str, Any] | None = None
     definition: Mapping[str, Any] | None = None
     seq: int = 0
-    definitions: Sequence[Mapping[str, Any]] = ()  # every step of the plan, where a new plan is asked for
+    definitions: Sequence[Mapping[str, Any]] = ()  # every step of the plan, if a new plan is requested
     attempts: Sequence[Mapping[str, Any]] = ()  # the step's failed attempts: tool, arguments, error
-    outputs: Mapping[str, Any] = field(default_factory=dict)  # step → its output, cut to a sample where it is large
+    outputs: Mapping[str, Any] = field(default_factory=dict)  # step → its output, cut to a sample if it is large
     events: Sequence[Mapping[str, Any]] = ()  # the latest events, beside the table and never instead of it
-    fewest: int = 0  # events that are shown even where room is scarce
-    reason: str = ""  # why it is asked, where the table does not say
+    fewest: int = 0  # minimum number of events, even if room is scarce
+    reason: str = ""  # the reason for the question, if the table does not show it
     tokens_left: int | None = None  # what the run's budgets leave for the answer
     cost_left: float | None = None
     ledger: Ledger = field(default_factory=Ledger, compare=False)
 
 
 class Mind(Protocol):
-    """Somebody who answers: rules, a person, a script, a model. Every answer is checked before it is believed."""
+    """A source of answers: rules, a user, a script, a model. Every answer is checked before use."""
 
     @property
     def name(self) -> str:
-        """What histories call it. Default: mind."""
-        ...
+        """Return its name in histories. Default: mind."""
 
     @property
     def patience(self) -> float | None:
-        """The longest that an answer can take, in seconds. Default: what the settings allow a model."""
-        ...
+        """Return the longest time that an answer can take, in seconds. Default: what the settings allow a model."""
 
     @property
     def answers(self) -> Sequence[str]:
-        """The kinds of questions it takes."""
-        ...
+        """Return the kinds of questions it answers."""
 
     async def answer(self, question: Question) -> Any:
-        """A mapping, or None for 'nothing to offer'; an `Answer` where it also has to say what it cost.
+        """Return a mapping, or None for 'nothing to offer'; an `MindAnswer` to report its cost too.
 
-        Each call also goes into the question's ledger when it is made: an answer may be cut off.
+        Each call is also entered in the question's ledger when it is made: an answer may be cut off.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """An answer with what it cost to get; `failed` says why there is none."""
+class MindAnswer:
+    """An answer with its cost; `failed` says why there is none."""
 
     value: Any = None
     consultations: Sequence[Consultation] = ()
@@ -488,7 +422,7 @@ class Answer:
 
 
 class Unanswered(Exception):
-    """A mind broke down while it thought; what that cost all the same. Why is its cause."""
+    """A mind failed during its answer; this holds the cost so far, and the reason as its cause."""
 
     def __init__(self, consultations: Sequence[Consultation]) -> None:
         super().__init__(tell("mind.broke_down"))
@@ -500,7 +434,7 @@ class Unanswered(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What a language model is asked: in which role, in which words, and in which shape it has to answer."""
+    """A prompt for a language model: its role, its text, and the schema of the answer."""
 
     role: str  # plan, reflect, repair, replan or judge
     system: str
@@ -510,9 +444,9 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a language model said, and what that cost. Nothing of it is believed yet."""
+    """A language model's reply and its cost, still unchecked."""
 
-    answer: Any  # a mapping where the provider gave structured output, else the text as it came
+    answer: Any  # a mapping if the provider gave structured output, else the raw text
     model: str = ""
     input_tokens: int = 0
     output_tokens: int = 0
@@ -520,7 +454,7 @@ class Reply:
 
 
 class ModelFailed(Exception):
-    """A model gave no reply: out of reach, refused, too slow. The message never holds a key."""
+    """A model gave no reply: unreachable, refused, too slow. The message never holds a key."""
 
     def __init__(
         self, message: str, *, transient: bool, retry_after: float | None = None, spent: Reply | None = None
@@ -528,7 +462,7 @@ class ModelFailed(Exception):
         super().__init__(message)
         self.transient = transient
         self.retry_after = retry_after
-        self.spent = spent  # tokens and cost of what was billed all the same; its answer is None
+        self.spent = spent  # tokens and cost billed nevertheless; its answer is None
 
 
 class Model(Protocol):
@@ -536,7 +470,6 @@ class Model(Protocol):
 
     async def complete(self, prompt: Prompt) -> Reply:
         """Ask once; `ModelFailed` if there is no reply."""
-        ...
 
 
 # -- Notices ------------------------------------------------------------------------------------------------------
@@ -544,50 +477,42 @@ class Model(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """That a run ended or waits. The id is the same at every attempt, so that doubles can be dropped."""
+    """A notification that a run ended or waits. Its id is the same at every attempt, for deduplication."""
 
     id: str
     about: str  # done, failed, waiting
     run: str
-    document: Mapping[str, Any]  # all of it, as JSON data
+    document: Mapping[str, Any]  # the whole notification, as JSON data
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What came of telling somebody."""
+    """The result of one delivery."""
 
     kind: str  # command, webhook
-    target: str  # without anything that may be secret
+    target: str  # redacted
     ok: bool
     attempts: int = 1
     error: str = ""
 
 
 class Notifier(Protocol):
-    """Who tells people that a run ended or waits."""
+    """Notifies users that a run ended or waits."""
 
     @property
     def on(self) -> Container[str]:
-        """What is told: done, failed, waiting."""
-        ...
+        """Return the events to notify of: done, failed, waiting."""
 
     @property
     def patience(self) -> float:
-        """The longest that telling can take, in seconds."""
-        ...
+        """Return the longest time of a delivery, in seconds."""
 
     async def send(self, notice: Notice) -> Sequence[Delivery]:
-        """Tell everybody, within `patience`; what came of it, and nothing is raised."""
-        ...
-
-
-Events = AsyncIterator[Any]
-Alive = Callable[[Owner], bool | None]
+        """Deliver to all targets within `patience`; return the results, and never raise."""
 
 
 class View(Protocol):
-    """Something that shows a run's state to people, outside of the store."""
+    """Shows a run's state outside of the store."""
 
     def write(self, state: State) -> None:
-        """The state is this now, and durable."""
-        ...
+        """Take the current, durable state."""

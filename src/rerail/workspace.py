@@ -1,9 +1,9 @@
-"""A run's workspace on disk: files that stay inside, are written whole or not at all, and are put aside, never lost.
+"""A run's workspace on disk: contained paths, atomic writes, archive and backup.
 
 Rules of this file:
 - A path is checked before it is used, links included (T1).
-- Nothing is deleted here that is not kept elsewhere first: old files are moved, a backup is complete before it counts.
-- What a killed process leaves half done can be left lying: nothing half done carries a name that counts.
+- Nothing is deleted that is not kept elsewhere first: old files are moved, a backup is complete before it counts.
+- Partial files of a killed process may stay: nothing incomplete has a name that counts.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path, PurePath
 
-from rerail.core.plan import RESERVED, path_fault
+from rerail.plan.step import RESERVED, path_fault
 
 OWN = Path(".rerail")
 ARCHIVE, BACKUP, STAGE, EDIT = OWN / "archive", OWN / "backup", OWN / "stage", OWN / "edit"
-CLEARED = OWN / "cleared"  # names the backup whose originals were taken away last
+CLEARED = OWN / "cleared"  # names the backup of the files removed last
 CHUNK = 1 << 20
-UNTOUCHED = (0, 0)  # the times of a copy that nobody has written to: who does changes them
+UNTOUCHED = (0, 0)  # the times of an untouched copy: any write changes them
 
 
 class Outside(ValueError):
-    """A path that leaves the workspace, or means something of our own in it."""
+    """A path that leaves the workspace, or is reserved in it."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -37,7 +37,7 @@ class Outside(ValueError):
 
 
 def inside(folder: Path, name: str) -> Path:
-    """The path of a file of the workspace; `Outside` if it is none, wherever a link may lead."""
+    """Return the path of a file of the workspace; `Outside` if it is none, links followed."""
     if path_fault(name):
         raise Outside(name)
     base = folder.resolve()
@@ -48,14 +48,14 @@ def inside(folder: Path, name: str) -> Path:
 
 
 def entry(folder: Path, name: str) -> Path:
-    """The same for what is moved or kept as it is: a link is itself then, wherever it leads."""
+    """Return the path of an entry to move or keep as it is: a link is not followed."""
     if path_fault(name):
         raise Outside(name)
     return within(folder, name)
 
 
 def within(folder: Path, name: str) -> Path:
-    """The same for what is there, whoever put it there: it may have a name that no step could declare."""
+    """Return the path of an existing entry from any source: its name may be one that no step could declare."""
     base = folder.resolve()
     path = base / name
     if not path.parent.resolve().is_relative_to(base):
@@ -64,29 +64,29 @@ def within(folder: Path, name: str) -> Path:
 
 
 def make_home(folder: Path) -> None:
-    """Make a run's folder, and the one that holds them all, for nobody but its owner: as the store is (T1)."""
+    """Make a run's folder and its parent, readable by their owner alone, as the store is (T1)."""
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def plain_name(name: str) -> str:
-    """A file's name as it is compared: the same for every way to spell it."""
+    """Return a file's normalized name: the same for every spelling."""
     return "/".join(part for part in name.replace("\\", "/").split("/") if part not in ("", "."))
 
 
 def stage_for(step: str, attempt: int) -> str:
-    """The name of a folder, in the workspace, that one attempt alone writes its declared files to."""
+    """Return the name of the folder, in the workspace, for one attempt's own declared files."""
     return (STAGE / f"{_label(step)[:60]}-{attempt}-{secrets.token_hex(4)}").as_posix()
 
 
 def part_of(path: Path) -> Path:
-    """A name beside a file for what is not yet the whole of it; file systems count bytes, not letters."""
+    """Return a name beside a file for its partial content; file systems count bytes, not letters."""
     short = os.fsencode(path.name)[:100].decode("utf-8", "ignore")
     return path.with_name(f".{short}.{secrets.token_hex(4)}.part")
 
 
 def copy_whole(source: Path, path: Path) -> None:
-    """Copy a file so that whoever looks, at any moment, sees all of it; over nothing, and if it can be done."""
+    """Copy a file atomically, over nothing, if it is possible: a reader sees all of it or none."""
     temporary = part_of(path)
     try:
         with contextlib.suppress(OSError):
@@ -98,7 +98,7 @@ def copy_whole(source: Path, path: Path) -> None:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that whoever looks, at any moment, sees the old content or all of the new."""
+    """Write a file atomically: a reader sees the old content or all of the new."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = part_of(path)
     try:
@@ -114,7 +114,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def settle(folder: Path) -> None:
-    """Make the names of a folder durable, where the file system can."""
+    """Make the names of a folder durable, where the file system supports it."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -124,7 +124,7 @@ def settle(folder: Path) -> None:
 
 
 def digest_of(path: Path) -> tuple[str, int]:
-    """The digest and the size of a file; it may be large."""
+    """Return the digest and the size of a file; it may be large."""
     found, size = blake2b(digest_size=16), 0
     with path.open("rb") as file:
         while chunk := file.read(CHUNK):
@@ -134,7 +134,7 @@ def digest_of(path: Path) -> tuple[str, int]:
 
 
 def stamp(now: float) -> str:
-    """A moment as part of a folder's name, in UTC, so that names sort by time."""
+    """Return a time as part of a folder's name, in UTC, so that names sort by time."""
     return datetime.fromtimestamp(now, UTC).strftime("%Y%m%d-%H%M%S")
 
 
@@ -142,10 +142,10 @@ def stamp(now: float) -> str:
 
 
 def put_aside(folder: Path, names: Iterable[str], label: str, *, copy: bool = False, leftover: str = "") -> list[str]:
-    """Move a step's old files into the archive, or ``copy`` them, each under its own name; returns those there were.
+    """Move a step's old files into the archive, or ``copy`` them, each under its own name; return the existing ones.
 
-    With what an attempt that did not succeed wrote to its own folder, ``leftover``, if there is any, and with whatever
-    lies where one of them needs a folder.
+    The archive also gets the folder of a failed attempt, ``leftover``, if there is one, and every entry in the
+    place of a folder that a file needs.
     """
     target, moved = None, []
     names = list(names)
@@ -167,7 +167,7 @@ def put_aside(folder: Path, names: Iterable[str], label: str, *, copy: bool = Fa
 
 
 def _in_the_way(folder: Path, names: Iterable[str]) -> list[str]:
-    """What is no folder, and lies where one is needed for a file."""
+    """Return the entry that is no folder, in the place of a folder that a file needs."""
     above = dict.fromkeys(str(parent) for name in names for parent in PurePath(plain_name(name)).parents)
     return [name for name in above if os.path.lexists(folder / name) and not (folder / name).is_dir()]
 
@@ -177,7 +177,7 @@ def _label(text: str) -> str:
 
 
 def _new_folder(base: Path, label: str) -> Path:
-    """A folder that was not there before, named for people to read."""
+    """Return a new folder with a readable name."""
     plain = _label(label)
     for number in range(1, 10_000):
         folder = base / (plain if number == 1 else f"{plain}-{number}")
@@ -189,28 +189,28 @@ def _new_folder(base: Path, label: str) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """What was backed up, and where."""
+    """A backup: its files and its place."""
 
     folder: Path
     names: tuple[str, ...]
 
 
 def would_back_up(folder: Path, names: Iterable[str] | None = None) -> list[str]:
-    """The files of the workspace, or those of these that are there."""
+    """Return the files of the workspace, or the existing ones among these."""
     return [name for name in (names_in(folder) if names is None else names) if os.path.lexists(within(folder, name))]
 
 
 def back_up(folder: Path, label: str, names: Iterable[str] | None = None) -> Backup | None:
-    """Keep a copy of every file of the workspace, or of these; None if there is none to keep.
+    """Copy every file of the workspace, or these, to a backup; None if there is none to keep.
 
-    The files stay where they are: they are removed once it is on record that the run starts over. Whoever is killed
+    The files stay in place: they are removed once the new start of the run is recorded. A process killed
     before that has lost nothing.
     """
     found = would_back_up(folder, names)
     if not found:
         return None
     base = folder / BACKUP
-    # One that was never finished lies about harmlessly; that of another process, at the same time, is not ours to end.
+    # An unfinished backup is harmless; one of another process, at the same time, must not be removed.
     part = _new_folder(base, f"{label}-{secrets.token_hex(3)}.part")
     try:
         for name in found:
@@ -226,7 +226,7 @@ def back_up(folder: Path, label: str, names: Iterable[str] | None = None) -> Bac
 
 
 def _keep(source: Path, target: Path) -> None:
-    """Copied, not linked: who writes into the old file later must not reach the backup."""
+    """Copy a file, without links: a later write to the old file must not reach the backup."""
     if source.is_dir() and not source.is_symlink():
         shutil.copytree(source, target, symlinks=True)
     else:
@@ -234,7 +234,7 @@ def _keep(source: Path, target: Path) -> None:
 
 
 def names_in(folder: Path) -> Iterator[str]:
-    """The names of all files of the workspace that are not our own."""
+    """Return the names of all files of the workspace, without Rerail's own."""
     for place, folders, files in os.walk(folder):
         here = Path(place).relative_to(folder)
         top = here == Path()
@@ -243,23 +243,23 @@ def names_in(folder: Path) -> Iterator[str]:
         for name in (*files, *links):
             path = Path(place) / name
             if not (path.is_file() or path.is_symlink()):
-                continue  # a pipe or a socket holds nothing that could be kept
+                continue  # a pipe or a socket has no content to keep
             if not (top and name in RESERVED) and not (name.startswith(".") and name.endswith(".part")):
                 yield (here / name).as_posix()
 
 
 def kept_in(folder: Path) -> Backup:
-    """A backup that was made earlier."""
+    """Return a backup that was made earlier."""
     return Backup(folder, tuple(names_in(folder)))
 
 
 def _is_copy(one: os.stat_result, other: os.stat_result) -> bool:
-    """Whether a file was not touched since it was copied: a copy keeps the time of the original."""
+    """True if a file is untouched since its copy: a copy keeps the time of the original."""
     return (one.st_size, one.st_mtime_ns) == (other.st_size, other.st_mtime_ns)
 
 
 def remove(folder: Path, backup: Backup) -> None:
-    """Take away what is kept in a backup, and nothing else; what cannot be taken away stays, and harms nobody."""
+    """Remove files that are kept in a backup, and no others; a file that cannot be removed stays, and does no harm."""
     for name in backup.names:
         with contextlib.suppress(OSError, Outside):
             path, copy = within(folder, name), backup.folder / name

@@ -15,14 +15,16 @@ from typing import Any
 
 import pytest
 
-from rerail.adapters.executors import asking
-from rerail.adapters.tools.http import ConnectionLost, HttpTool
+from rerail.adapters.executors.processes import protocol
+from rerail.adapters.executors.processes.protocol import OwnerAnswer, ask_owner
+from rerail.adapters.tools.http import HttpTool
+from rerail.adapters.tools.http_exchange import ConnectionLost
 from rerail.adapters.tools.loading import load_tools
 from rerail.adapters.tools.shell import ShellTool
 from rerail.context import Context
-from rerail.core.foreign import certainty_of
-from rerail.core.outcome import Certainty
 from rerail.errors import NotDone, ToolError
+from rerail.kernel.foreign import certainty_of
+from rerail.kernel.outcome import Certainty
 from rerail.ports import TERM
 
 pytestmark = pytest.mark.anyio
@@ -163,23 +165,23 @@ def test_e11_an_answer_that_took_long_is_asked_for_again(monkeypatch: pytest.Mon
     """E11: both processes were frozen behind the yes; by the clock that counts that, it is worth nothing."""
     now, asked = [0.0], list[float]()
 
-    def question(seconds: float) -> asking.Answer:
+    def question(seconds: float) -> OwnerAnswer:
         asked.append(now[0])
         now[0] += 100.0 if len(asked) == 1 else 0.1
         return {"refusal": None}
 
-    monkeypatch.setattr(asking, "uptime", lambda: now[0])
+    monkeypatch.setattr(protocol, "uptime", lambda: now[0])
     with pytest.raises(NotDone):
-        asking.ask(question)
+        ask_owner(question)
     assert asked == [0.0]
     now[0] = 0.0
 
-    def slow(seconds: float) -> asking.Answer:
+    def slow(seconds: float) -> OwnerAnswer:
         asked.append(now[0])
         now[0] += 1.5 if len(asked) == 2 else 0.1
         return {"refusal": None}
 
-    asking.ask(slow)
+    ask_owner(slow)
     assert asked == [0.0, 0.0, 1.5]
 
 

@@ -22,13 +22,13 @@ import pytest
 from pydantic import AfterValidator, BaseModel, Field
 
 from rerail.adapters.executors.threads import Escaped
-from rerail.adapters.tools.docstrings import read
 from rerail.adapters.tools.functions import FunctionTool, as_tool, is_tool, tool
+from rerail.adapters.tools.signatures import read
 from rerail.context import CallCancelled, Context
-from rerail.core.foreign import certainty_of
-from rerail.core.outcome import Certainty
-from rerail.core.plan import Check, Effect
 from rerail.errors import ToolError
+from rerail.kernel.foreign import certainty_of
+from rerail.kernel.outcome import Certainty
+from rerail.plan.step import Check, Effect
 
 if TYPE_CHECKING:
     import somewhere_else
@@ -712,5 +712,5 @@ def test_as_tool_takes_functions_and_tools() -> None:
     assert not is_tool(work)
     assert not is_tool(FunctionTool)
     for wrong in (7, "work", Item):
-        with pytest.raises(ValueError, match="is no tool"):
+        with pytest.raises(ValueError, match="is not a tool"):
             as_tool(wrong)

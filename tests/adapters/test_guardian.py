@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from rerail.adapters.executors import guardian as module
-from rerail.adapters.executors.guardian import GUARDIAN, Guardian
+from rerail.adapters.executors.processes import guardian as module
+from rerail.adapters.executors.processes.guardian import GUARDIAN, Guardian
 from rerail.adapters.tools.shell import ShellTool
 
 SLEEP = ["sleep", "60"]
@@ -162,7 +162,7 @@ def test_v8_a_fork_has_a_guardian_of_its_own(tmp_path: Path) -> None:
     """V8: a forked child does not hold its parent's pipe open, and ends nothing of its parent's."""
     program = """
 import os, subprocess, sys, time
-from rerail.adapters.executors.guardian import GUARDIAN
+from rerail.adapters.executors.processes.guardian import GUARDIAN
 one = subprocess.Popen(["sleep", "60"], start_new_session=True)
 GUARDIAN.watch(one.pid)
 time.sleep(0.2)
@@ -219,7 +219,7 @@ def test_v8_what_ended_is_not_registered_any_more() -> None:
     asyncio.run(main())
     assert not GUARDIAN._groups
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    assert "Z" not in [state(int(pid)) for pid in children]
+    until(lambda: "Z" not in [state(int(pid)) for pid in children], 3.0)
 
 
 def test_v8_a_program_that_ends_leaves_nothing(tmp_path: Path) -> None:

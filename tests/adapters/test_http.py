@@ -19,11 +19,16 @@ from typing import Any
 import pytest
 
 from rerail.adapters.tools.declared import from_mapping
-from rerail.adapters.tools.http import HttpFailed, HttpTool, http
+from rerail.adapters.tools.http import HttpTool, http
+from rerail.adapters.tools.http_exchange import HttpFailed
+from rerail.api import Engine
+from rerail.codes import Category
 from rerail.context import Context
-from rerail.core.codes import Category
-from rerail.core.plan import Effect
+from rerail.engine.failures import from_exception
 from rerail.errors import RateLimited, SettingsError, ToolError
+from rerail.kernel.foreign import certainty_of
+from rerail.kernel.outcome import Certainty
+from rerail.plan.step import Effect
 
 pytestmark = pytest.mark.anyio
 
@@ -130,9 +135,9 @@ def test_the_method_gives_the_effect(method: str, effect: Effect) -> None:
         ("GET", "http://u:p@a/", {}, "headers="),
         ("GET", "http://a/#f", {}, "https://host/path"),
         ("GET", "http://{host}/", {}, "allow_hosts"),
-        ("GET", "http://a/{x.y}", {}, "no placeholder"),
-        ("GET", "http://a/", {"headers": {"a b": "c"}}, "no header"),
-        ("GET", "http://a/", {"headers": {"a": "b\r\nc: d"}}, "no header"),
+        ("GET", "http://a/{x.y}", {}, "not a placeholder"),
+        ("GET", "http://a/", {"headers": {"a b": "c"}}, "not a header"),
+        ("GET", "http://a/", {"headers": {"a": "b\r\nc: d"}}, "not a header"),
         ("GET", "http://a/", {"allow_hosts": "a"}, "list of hosts"),
         ("GET", "http://a/{x}", {"schema": {"properties": {"y": {}}}}, "no property 'x'"),
         ("GET", "http://a/", {"header": {}}, "did you mean 'headers'"),
@@ -302,7 +307,7 @@ async def test_redirects_end(server: Server) -> None:
     assert (await failure(http("x", "GET", server.url()))).status == 302
 
 
-@pytest.mark.parametrize("status", [301, 302, 307, 308])
+@pytest.mark.parametrize("status", [300, 301, 302, 304, 305, 307, 308])
 async def test_x4_a_request_with_an_effect_is_never_sent_twice(server: Server, status: int) -> None:
     """X4, E3: a redirected POST is not followed; a redirect tells nothing about whether it was done."""
     server.answer = lambda handler: reply(handler, status, Location="/there")
@@ -373,6 +378,27 @@ async def test_retry_after_on_other_statuses_is_kept(server: Server) -> None:
 # --- Answers
 
 
+@pytest.mark.parametrize("data", [b'{"items": [1, 2', b"<html>busy</html>", b"\xff{}", b"[" * 100_000])
+async def test_x4_broken_json_is_no_answer(server: Server, data: bytes) -> None:
+    """X4, M2: an answer that says it is JSON and is not is unreadable: a GET is made again, a POST may have acted."""
+    told = [data, b'{"items": [1]}']
+    server.answer = lambda handler: reply(
+        handler, 200, told[min(len(server.seen), 2) - 1], Content_Type="text/json+json"
+    )
+    error = await failure(http("x", "GET", server.url()))
+    assert (error.code, certainty_of(error)) == ("ANSWER_UNREADABLE", Certainty.LOST)
+
+    async def run(method: str) -> Any:
+        server.seen.clear()
+        settings = {"retry": {"backoff_base": 0.01}}
+        async with Engine("memory://", [http("x", method, server.url())], settings=settings) as engine:
+            return (await engine.run({"steps": [{"id": "a", "tool": "x"}]})).steps["a"]
+
+    mended, posted = await run("GET"), await run("POST")
+    assert (mended.status, mended.output["body"], mended.attempts) == ("succeeded", {"items": [1]}, 2)
+    assert (posted.status, posted.code, posted.attempts) == ("in_doubt", "ANSWER_UNREADABLE", 1)
+
+
 async def test_answers_are_read_by_their_content_type(server: Server) -> None:
     """M2: JSON, text, bytes that are no text; a few headers; nothing where there is nothing."""
 
@@ -384,7 +410,9 @@ async def test_answers_are_read_by_their_content_type(server: Server) -> None:
 
     assert await body(b'{"a": [1]}', "application/json; charset=utf-8") == {"a": [1]}
     assert await body(b"[]", "application/problem+json") == []
-    assert await body(b"{oops", "application/json") == "{oops"
+    assert await body(b'\xef\xbb\xbf{"a": 1}', "application/json") == {
+        "a": 1
+    }  # with a byte order mark, as some send it
     assert await body(b"[1]", "text/plain") == "[1]"
     assert await body("ü".encode("latin-1"), "text/plain; charset=latin-1") == "ü"
     assert await body(b"\xff\x00", "image/png") == ("base64", "/wA=")
@@ -434,8 +462,9 @@ async def test_a_refused_connection_is_an_ordinary_failure(server: Server) -> No
     error = await failure(http("x", "POST", f"http://127.0.0.1:{closed_port()}/"))
     assert (error.lost, error.category) == (False, Category.TRANSIENT)
     assert "refused" in str(error)
-    for url in ("http://no-such-host.invalid/", f"https://127.0.0.1:{server.port}/"):
+    for url in ("http://no-such-host.invalid/", f"https://127.0.0.1:{server.port}/"):  # the second speaks no TLS
         error = await failure(http("x", "POST", url))
+        assert from_exception(error, {}).error.code == "TOOL_FAILED"
         assert (error.lost, error.category) == (False, Category.TRANSIENT)
     assert server.seen == []
 

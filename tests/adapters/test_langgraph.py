@@ -20,9 +20,9 @@ from tests.scenarios.places import QUICK, until
 from typing_extensions import TypedDict
 
 import rerail
+from rerail.factory import SystemClock
 from rerail.langgraph import RunState, as_node, build_graph
 from rerail.testing import Took, World
-from rerail.wiring import SystemClock
 
 ROOT = Path(__file__).resolve().parents[2]
 CHAIN = {"steps": [{"id": "a", "tool": "a"}, {"id": "b", "tool": "b", "needs": ["a"]}]}
@@ -186,7 +186,7 @@ async def test_several_gates_are_answered_one_by_one_or_at_once(thread: Thread) 
 async def test_a_gate_that_somebody_opened_elsewhere_asks_nobody(thread: Thread) -> None:
     """T7, I5: another process may have answered; the thread goes on when it is asked to."""
     run = (await thread({"plan": GATED}))["run"]
-    other = rerail.Engine(thread.engine._host.store.url, thread.world.tools(), QUICK)
+    other = rerail.Engine(thread.engine._parts.store.url, thread.world.tools(), QUICK)
     async with other:
         await other.confirm(run, "b")
         assert (await other.wait(run)).success
@@ -201,7 +201,7 @@ async def test_an_answer_is_an_answer_to_what_was_asked(thread: Thread) -> None:
         {"id": "b", "tool": "b", "needs": ["a"], "confirm": "Wipe B?"},
     ]
     run = (await thread({"plan": {"steps": gates}}))["run"]
-    async with rerail.Engine(thread.engine._host.store.url, thread.world.tools(), QUICK) as other:
+    async with rerail.Engine(thread.engine._parts.store.url, thread.world.tools(), QUICK) as other:
         await other.confirm(run, "a")
         assert (await other.wait(run)).status == "waiting"
     told = await thread(Command(resume=True))
@@ -234,7 +234,7 @@ async def test_people_are_heard_while_the_graph_stands_still(thread: Thread) -> 
 async def test_a_run_that_somebody_else_drives_is_looked_at(thread: Thread) -> None:
     """T7, I5: the graph takes no run from a living owner, in this engine or another, and tells how it ended."""
     thread.world.script["a"] = [Took(0.3, {"n": 1})]
-    async with rerail.Engine(thread.engine._host.store.url, thread.world.tools(), QUICK) as other:
+    async with rerail.Engine(thread.engine._parts.store.url, thread.world.tools(), QUICK) as other:
         for engine in (thread.engine, other):
             told = await thread({"run_id": await engine.start(CHAIN)})
             assert told["verdict"]["success"]

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import rerail
-from rerail.adapters.executors import confine
-from rerail.adapters.executors.processes import PROCESSES
+from rerail.adapters.executors.processes import limits as confine
+from rerail.adapters.executors.processes.pool import PROCESSES
 from rerail.adapters.tools.declared import from_mapping
 from rerail.adapters.tools.loading import load_tools
 from rerail.adapters.tools.shell import CommandFailed

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from rerail.adapters.notify import Command, Notifiers, Webhook
+from rerail.adapters.notify import Notifiers, NotifyCommand, Webhook
 from rerail.ports import Delivery, Notice
 
 NASTY = 'it\'s "$(touch evil)"; touch evil & `touch evil` \n ünï \0'
@@ -33,8 +33,8 @@ def told(target: Any, *, timeout: float = 5.0, retries: int = 1) -> Delivery:
     return sent
 
 
-def python(code: str, *words: str) -> Command:
-    return Command((sys.executable, "-c", code, *words))
+def python(code: str, *words: str) -> NotifyCommand:
+    return NotifyCommand((sys.executable, "-c", code, *words))
 
 
 # -- Commands -----------------------------------------------------------------------------------------------------
@@ -70,7 +70,7 @@ def test_a_command_is_told_in_variables_and_on_stdin(tmp_path: Path, monkeypatch
 )
 def test_a_command_that_cannot_be_started_is_tried_once(argv: tuple[str, ...], why: str) -> None:
     """T10: trying again would not find it either; its arguments are nobody's business."""
-    sent = told(Command(argv))
+    sent = told(NotifyCommand(argv))
     assert (sent.ok, sent.attempts) == (False, 1)
     assert why in sent.error
     assert "hunter2" not in repr(sent)

@@ -10,20 +10,23 @@ import sys
 import textwrap
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from email.message import Message
+from io import BytesIO
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
 import pytest
 
-from rerail.adapters.executors import frames
-from rerail.adapters.executors.processes import PROCESSES, ProcessPool, WorkerDied, target_of
+from rerail.adapters.executors.processes import protocol as frames
+from rerail.adapters.executors.processes.pool import PROCESSES, ProcessPool, WorkerDied, target_of
 from rerail.adapters.tools.functions import FunctionTool, tool
 from rerail.adapters.tools.loading import load_tools
+from rerail.codes import Category
 from rerail.context import Context
-from rerail.core.codes import Category
-from rerail.core.foreign import certainty_of
-from rerail.core.outcome import Certainty
 from rerail.errors import NotDone, RateLimited, ToolError
+from rerail.kernel.foreign import certainty_of, said_by
+from rerail.kernel.outcome import Certainty
 
 pytestmark = pytest.mark.anyio
 
@@ -308,6 +311,15 @@ async def test_an_exit_in_a_tool_is_a_failure_and_no_death(tools: dict[str, Any]
     assert (await tools["add"].call({"a": 1}))["pid"] == before
 
 
+def test_x8_a_header_says_in_the_process_how_long_to_wait() -> None:
+    """X8: the answer of a library stays in the process; its `Retry-After`, a date too, gets through."""
+    headers = Message()
+    headers["Retry-After"], headers["Date"] = "Fri, 06 Nov 2026 10:00:30 GMT", "Fri, 06 Nov 2026 10:00:00 GMT"
+    with HTTPError("http://api", 429, "busy", headers, BytesIO()) as error:
+        revived = frames.revive(frames.describe(error))
+    assert said_by(revived).retry_after == 30.0
+
+
 @pytest.mark.parametrize(("how", "said"), [("kill", "SIGKILL"), ("exit", "status 7")])
 async def test_x4_a_worker_that_dies_leaves_a_lost_answer(tools: dict[str, Any], how: str, said: str) -> None:
     """X4: a dead worker is a lost answer; the next call gets a new one."""
@@ -331,7 +343,7 @@ async def test_x4_a_worker_that_cannot_start_is_an_ordinary_failure(
 ) -> None:
     """X4: no worker, no call, no doubt."""
     monkeypatch.setattr(
-        "rerail.adapters.executors.processes.COMMAND", (sys.executable, "-c", "import sys; sys.exit(9)")
+        "rerail.adapters.executors.processes.pool.COMMAND", (sys.executable, "-c", "import sys; sys.exit(9)")
     )
     with pytest.raises(NotDone, match="exit status 9") as caught:
         await pool.call(frames.Target("os", "getpid"), {})

@@ -16,8 +16,8 @@ import pytest
 from rerail.adapters.tools.declared import from_mapping
 from rerail.adapters.tools.shell import CommandFailed, shell
 from rerail.context import Context
-from rerail.core.plan import Effect
 from rerail.errors import SettingsError, ToolError
+from rerail.plan.step import Effect
 from rerail.ports import Tool
 
 pytestmark = pytest.mark.anyio
@@ -97,8 +97,8 @@ def test_the_schema_asks_for_the_placeholders() -> None:
         ([], {}, "list of texts"),
         (["ls", 1], {}, "list of texts"),
         (["{program}"], {}, "data may not choose"),
-        (["ls", "{a.b}"], {}, "no placeholder"),
-        (["ls", "{a!r}"], {}, "no placeholder"),
+        (["ls", "{a.b}"], {}, "not a placeholder"),
+        (["ls", "{a!r}"], {}, "not a placeholder"),
         (["ls", "{ctx.kye}"], {}, "did you mean 'ctx.key'"),
         (["awk", "{print $1}"], {}, "literal braces"),
         (["ls", "{"], {}, "literal braces"),

@@ -18,9 +18,9 @@ from pathlib import Path
 import apsw
 import pytest
 
-from rerail.adapters.stores.sqlite import MIGRATIONS, SqliteStore, meaning
-from rerail.adapters.stores.sqlite_room import LEAST, MOST
-from rerail.adapters.stores.sqlite_writer import LOOK_SECONDS
+from rerail.adapters.stores.sqlite.maintenance import MIGRATIONS, meaning
+from rerail.adapters.stores.sqlite.store import SqliteStore
+from rerail.adapters.stores.sqlite.writer import LEAST, LOOK_SECONDS, MOST
 from rerail.ports import Batch, Conflict, Head, Lease, Owner, Unavailable, Unusable
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -166,7 +166,7 @@ async def test_a_store_needs_a_file(name: str) -> None:
 
 OPEN_AS_NOBODY = """
 import asyncio, os, sys
-from rerail.adapters.stores.sqlite import SqliteStore
+from rerail.adapters.stores.sqlite.store import SqliteStore
 from rerail.ports import Unusable
 async def nothing():
     await asyncio.to_thread(int)
@@ -381,6 +381,24 @@ async def test_a_closed_store_is_unavailable(store: SqliteStore) -> None:
     await store.append(batch(lease, 0, b"x"))
 
 
+async def test_nothing_reads_with_a_connection_that_is_being_closed(path: Path) -> None:
+    """E4: the loop gives the connection up before a thread closes it; a poll of waiters may be due meanwhile."""
+    seen: list[str] = []
+
+    @contextmanager
+    def closing() -> Iterator[None]:
+        with pytest.raises(Unavailable):
+            store._read("SELECT 1", ())  # what a poll does
+        seen.append("closing")
+        yield
+
+    store = SqliteStore(path)
+    await store.open()
+    store._external = closing
+    await store.close()
+    assert seen == ["closing"]
+
+
 async def test_closing_waits_for_what_is_being_written(path: Path) -> None:
     """E1: writes that were under way when the store was closed are durable and acknowledged."""
     store = SlowDisk(path, inline_below=0.0)
@@ -454,7 +472,7 @@ async def test_a_lock_that_passes_is_waited_for(store: SqliteStore, path: Path) 
 
 RACE = """
 import asyncio, sys
-from rerail.adapters.stores.sqlite import SqliteStore
+from rerail.adapters.stores.sqlite.store import SqliteStore
 from rerail.ports import Batch, Conflict, Head
 async def main(path, name):
     store = SqliteStore(path)

@@ -13,9 +13,9 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from rerail.core.events import Record
+from rerail.api import Engine
+from rerail.kernel.events import Record
 from rerail.testing import ScriptedModel, VirtualClock, World, virtual_run
-from rerail.wiring import Engine
 
 EXPORTER = InMemorySpanExporter()
 
@@ -156,7 +156,7 @@ import sys
 import rerail
 loaded = set(sys.modules)
 engine = rerail.Engine("memory://")
-assert engine._host.observe is None
+assert engine._parts.observers == ()
 assert not [name for name in set(sys.modules) - loaded if name.startswith("opentelemetry")]
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

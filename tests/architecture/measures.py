@@ -1,4 +1,4 @@
-"""The house in numbers: how long, how many, how deep. The recorded ones may only fall.
+"""The house in numbers: how long, how many, how deep. The recorded ones fall; a feature that raises one says so.
 
 python -m tests.architecture.measures            what is measured now, beside what is recorded
 python -m tests.architecture.measures --lower    record what fell
@@ -31,7 +31,7 @@ OTHERS = re.compile(r"\b(?:who|those that)\b", re.IGNORECASE)
 # What a port's object is called where it is asked for a member that it may not have.
 PORTS = frozenset({"tool", "mind", "model", "store", "elsewhere", "error", "cause", "link"})
 # The one module that asks objects of others what they have; and one whose tools are LangChain's, not ours.
-MAY_ASK = ("rerail/core/foreign.py", "rerail/adapters/tools/langchain.py")
+MAY_ASK = ("rerail/kernel/foreign.py", "rerail/adapters/tools/langchain.py")
 
 
 # -- What stands in the files -----------------------------------------------------------------------------------------
@@ -206,8 +206,8 @@ def of_commands() -> tuple[Entered, Entered, Counter[str]]:
     """A warm `rerail run` of one step; a warm `rerail retry`; and what the latter opens and reads."""
     from tests.recorded.world import Place
 
-    from rerail.adapters.stores.sqlite import SqliteStore
-    from rerail.wiring import Engine
+    from rerail.adapters.stores.sqlite.store import SqliteStore
+    from rerail.api import Engine
 
     run, retry, counts = Entered(), Entered(), Counter[str]()
     with tempfile.TemporaryDirectory() as folder:

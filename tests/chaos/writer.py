@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import rerail
-from rerail.adapters.stores.postgres import PostgresStore
-from rerail.adapters.stores.redis import RedisStore
-from rerail.core.codec import encode
+from rerail.adapters.stores.postgres.store import PostgresStore
+from rerail.adapters.stores.redis.store import RedisStore
+from rerail.kernel.codec import encode
 from rerail.ports import Store
 
 STEPS = 20
@@ -104,7 +104,7 @@ async def one(engine: rerail.Engine, number: int) -> None:
             try:
                 await engine.start(plan(number), run_id=run)
             except rerail.Refused:  # it is there already
-                if not engine.drives(run) and (await engine.show(run)).status not in ("completed", "failed"):
+                if not engine.internals.drives(run) and (await engine.show(run)).status not in ("completed", "failed"):
                     await engine.begin_resume(run)
             if (await engine.wait(run)).status in ("completed", "failed"):
                 return

@@ -15,8 +15,8 @@ import apsw
 import pytest
 from tests.cli.conftest import Here
 
-from rerail.adapters.stores.sqlite import SqliteStore
-from rerail.adapters.stores.sqlite_backup import back_up
+from rerail.adapters.stores.sqlite.maintenance import back_up
+from rerail.adapters.stores.sqlite.store import SqliteStore
 from rerail.ports import Batch, Head, Owner, Unusable
 
 BIG = {"id": "a", "tool": "ok", "args": {"value": "x" * 4000}}
@@ -60,7 +60,7 @@ def test_prune_removes_what_is_old_and_gives_the_room_back(here: Here) -> None:
 def test_prune_says_what_it_needs(here: Here) -> None:
     """T4: exit code 2 for a call that cannot be read; a store that is not there has nothing to remove."""
     assert "--older-than" in here("prune", code=2).err
-    assert "time span" in here("prune", "--older-than", "soon", code=2).err
+    assert "invalid duration" in here("prune", "--older-than", "soon", code=2).err
     assert "0 or more" in here("prune", "--keep", "-5", "--yes", code=2).err
     assert "no run is old enough" in here("prune", "--older-than", "1d", code=0).out
     assert not FILE.exists(), "a command that only looks makes no store"
@@ -86,7 +86,7 @@ def test_the_room_is_left_to_runs_that_go_on(here: Here) -> None:
     process, run = here.begin({"id": "w", "tool": "hold", "args": {"name": "go"}}, at="w")
     told = here("prune", "--older-than", "0s", "--yes", code=0)
     assert "1 run and 1 content removed" in told.out
-    assert "prune again once none does" in told.err
+    assert "Prune again when no run is live" in told.err
     assert here.only() == run
     here.place.touch("go")
     assert process.wait(30) == 0
@@ -138,7 +138,7 @@ def test_a_backup_of_a_damaged_store_is_none(here: Here) -> None:
 
 WRITER = """
 import asyncio, sys
-from rerail.adapters.stores.sqlite import SqliteStore
+from rerail.adapters.stores.sqlite.store import SqliteStore
 from rerail.ports import Batch, Head, Owner
 
 async def main():
@@ -221,7 +221,7 @@ def test_a_backup_takes_no_part_of_the_stores_place(here: Here) -> None:
 FULL = """
 import resource, signal, sys
 from pathlib import Path
-from rerail.adapters.stores.sqlite_backup import back_up
+from rerail.adapters.stores.sqlite.maintenance import back_up
 from rerail.ports import Unavailable, Unusable
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -514,6 +514,31 @@ async def test_wishes_that_nobody_will_answer_get_one(here: Here) -> None:
 
 
 async def _repaired(store: SqliteStore) -> list[Any]:
-    from rerail.engine.examining import examine, mend
+    from rerail.engine.maintenance.health_check import examine, mend
 
     return [await mend(store, one, 10.0) async for one in examine(store, None, 10.0)]
+
+
+# -- Runs without a plan ------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_never_got_its_plan_is_shown_as_that_and_removed(here: Here) -> None:
+    """E4: no success, no 1970, no wait; doctor names it and takes it away, since its creator is gone."""
+    here.run(SMALL, code=0)
+    sql("INSERT INTO runs (run, status, objective, parent, created_at, host, pid, started, worker, fence, renewed_at) "
+        "VALUES ('lost', 'pending', 'pay', '', 1700000000.0, 'elsewhere', 1, 1.0, 0, 1, 1.0)")  # fmt: skip
+    shown = here("show", "lost", code=0).out
+    assert "never got its plan" in shown
+    assert "2023-11-1" in shown
+    assert "succeeded" not in shown
+    document = here("show", "lost", "--json", code=0).json
+    assert (document["success"], document["created_at"], document["objective"]) == (False, 1700000000.0, "pay")
+    assert "no plan" in here("ls", code=0).out
+    for word in ("resume", "cancel", "retry", "pause"):
+        refused = here(word, "lost", "--json", "--tools", "toolbox.py", code=2).json["error"]
+        assert "never got its plan" in refused["message"], word
+    assert "no plan" in here("watch", "lost", code=1).err + here("watch", "lost", code=1).out
+    [found] = findings(here, code=1)
+    assert (found["kind"], found["where"]) == ("unplanned", "lost")
+    assert findings(here, "--repair", code=0)[0]["mended"]
+    assert "lost" not in here("ls", code=0).out

@@ -8,7 +8,7 @@ import sys
 import pytest
 from tests.cli.conftest import Here, Place
 
-from rerail.cli.catalogue import COMMANDS
+from rerail.cli.command_table import COMMANDS
 
 CASES = [
     ([{"id": "a", "tool": "ok"}], 0, "completed"),

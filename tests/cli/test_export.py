@@ -110,7 +110,7 @@ def test_half_a_file_is_refused_and_imports_nothing(here: Here) -> None:
 
 KILLED = """
 import os, signal, sys
-from rerail.adapters.stores.sqlite import SqliteStore
+from rerail.adapters.stores.sqlite.store import SqliteStore
 from rerail.cli import main
 append, left = SqliteStore.append, [int(sys.argv[1])]
 async def dying(self, batch):

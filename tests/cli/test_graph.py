@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Here
 
-from rerail.cli.graph import by_layers, mermaid, tree
+from rerail.cli.display.graph import by_layers, mermaid, tree
 from rerail.cli.output import Output
-from rerail.core.graph import Graph, Node
+from rerail.views.graph import Graph, Node
 
 DIAMOND: tuple[dict[str, Any], ...] = (
     {"id": "a", "tool": "ok"},

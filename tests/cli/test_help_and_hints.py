@@ -6,12 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
+from cyclopts import CycloptsError
 from tests.cli.conftest import Here
 
-from rerail.cli.app import help_text
-from rerail.cli.catalogue import COMMANDS
-from rerail.core.why import place_of
+from rerail.cli.app import help_text, parser
+from rerail.cli.command_table import COMMANDS, CommandEntry
+from rerail.cli.options import arguments, takes
 from rerail.i18n import catalogue
+from rerail.views.why import place_of
 
 # -- Ways on ------------------------------------------------------------------------------------------------------
 
@@ -52,13 +54,42 @@ def test_a_mistyped_store_is_no_empty_store(here: Here) -> None:
     assert not (here.place.folder / "nope.db").exists()
 
 
-@pytest.mark.parametrize(("value", "noted"), [("{bad", True), ("[1,", True), ('{"a": 1}', False), ("plain", False)])
-def test_a_value_that_only_begins_like_json(here: Here, value: str, noted: bool) -> None:
-    """X7: it is taken as a text, and that is said."""
+@pytest.mark.parametrize("value", ["{bad", "[1,", '{"a": 1}', "plain", '"{bad"'])
+def test_a_value_that_only_begins_like_json(here: Here, value: str) -> None:
+    """X7: it is refused, because what depends on the step would get a text; as a JSON string it is one."""
     run = here.run({"id": "a", "tool": "fail"}, code=1)
+    if value in ("{bad", "[1,"):
+        error = here("resolve", run, "a", "--succeeded", value, "--json", "-q", code=2).json["error"]
+        assert error["code"] == "VALUE_INVALID" and "--succeeded '\"" in error["hint"]
+        return
     done = here("resolve", run, "a", "--succeeded", value, "--json", "-q", code=0)
-    assert ("it is taken as a text" in done.err) is noted
-    assert done.json["steps"]["a"]["output"] == (json.loads(value) if value == '{"a": 1}' else value)
+    assert done.json["steps"]["a"]["output"] == (value if value == "plain" else json.loads(value))
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_no_option_takes_a_following_option_as_its_value(command: CommandEntry) -> None:
+    """X7, T4: `resolve RUN STEP --succeeded --dry-run` lacks its value; a dry run must not become an output."""
+    app = parser(command)
+    places, own, common = arguments(app, command)
+    known = [name for one in (*own, *common) for name in one.names if name.startswith("-")]
+    for one in (*own, *common):
+        for name in filter(known.__contains__, one.names) if takes(one) else ():
+            for follower in (*known, "--unknown"):
+                words = [command.name, *("x" for place in places if place.required), name, follower]
+                with pytest.raises(CycloptsError):
+                    app.parse_args(words, exit_on_error=False, print_error=False)
+
+
+def test_a_dry_run_is_no_output(here: Here) -> None:
+    """X7: the run stays as it is, and the refusal says how to give a value that begins with a hyphen."""
+    run = here.run({"id": "mail", "tool": "fail"}, code=1)
+    for follower in ("--dry-run", "--json"):
+        assert "--succeeded=VALUE" in here("resolve", run, "mail", "--succeeded", follower, code=2).err
+    assert here("show", run, "--json", code=0).json["status"] == "failed"
+    done = here("resolve", run, "mail", "--succeeded", "-5", "--json", code=0).json
+    assert done["steps"]["mail"]["output"] == -5
+    done = here("resolve", run, "mail", "--succeeded=--dry-run", "--json", code=0).json  # a correction
+    assert done["steps"]["mail"]["output"] == "--dry-run"
 
 
 # -- why ----------------------------------------------------------------------------------------------------------

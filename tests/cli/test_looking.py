@@ -145,6 +145,14 @@ def test_looking_makes_no_store(here: Here) -> None:
     assert not (here.place.folder / ".rerail").exists()
 
 
+def test_ls_tells_an_empty_store_from_an_empty_answer(here: Here) -> None:
+    """T4: "no runs" in a full store would be a false word."""
+    here.run({"id": "a", "tool": "ok"}, code=0)
+    assert here("ls", "--status", "failed", code=0).out.startswith("no failed runs; 1 run in all")
+    assert here("ls", "--status", "failed", "--status", "waiting", code=0).out.startswith("no failed, waiting runs;")
+    assert here("ls", "--status", "failed", "--json", code=0).json == []
+
+
 def test_ls_lists_newest_first(here: Here) -> None:
     """SPEC 12: status filters, a limit, and a word that there is more."""
     runs = [here.run({"id": "a", "tool": tool}, code=code) for tool, code in (("ok", 0), ("fail", 1), ("ok", 0))]
@@ -383,14 +391,6 @@ def test_doctor_finds_what_is_wrong(here: Here) -> None:
     assert here("doctor", "--set", "a.b=1", code=1).out.count("✗") == 1
 
 
-def test_the_demo_is_somewhere_else(here: Here) -> None:
-    """The demo reads its own options; where it is missing, that is said."""
-    import importlib.util
-
-    if importlib.util.find_spec("rerail.demo") is None:
-        assert "rerail.demo" in here("demo", code=2).err
-
-
 def test_a_store_that_is_none(here: Here) -> None:
     """E4: a file that is not a database, and a store that cannot be made, are refused before anything begins."""
     place = Path(here.place.folder)
@@ -440,5 +440,5 @@ def test_a_replay_lists_what_would_be_done_instead_and_what_can_be_set(here: Her
     assert told[at + 1].startswith("  ") and told[at + 1].strip()
     lines = here("replay", run, code=2).err.splitlines()
     assert [line.split(".")[0] for line in lines if line.startswith("  ")] == [
-        "  run", "  retry", "  reflection", "  evaluation",
+        "  run", "  retry", "  reflection", "  evaluation", "  tools",
     ]  # fmt: skip

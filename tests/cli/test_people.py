@@ -62,7 +62,7 @@ def test_a_doubt_is_rerun_or_failed(here: Here) -> None:
     here("resume", run, "--json", code=3)
     here("resolve", run, "s", "--failed", "--json", code=1)
     assert here.place.calls == ["s"]
-    done = here("resolve", run, "s", "--succeeded", "-by hand-", "--json", code=0).json
+    done = here("resolve", run, "s", "--succeeded=-by hand-", "--json", code=0).json
     assert done["steps"]["s"]["output"] == "-by hand-"
     assert here.place.calls == ["s"]
 
@@ -132,6 +132,16 @@ def test_add_steps_to_a_live_run(here: Here) -> None:
     assert here.place.calls == ["a", "b", "c"]
 
 
+def test_add_steps_to_a_run_at_rest(here: Here) -> None:
+    """X7: it goes on with them here, to its end; a bad change leaves it at rest."""
+    run = here.run({"id": "a", "tool": "ok"}, code=0)
+    more = here.place.folder / "more.yaml"
+    more.write_text("- {id: c, tool: ok, needs: [a]}\n")
+    assert here("add", run, "more.yaml", "--json", code=0).json["steps"]["c"]["status"] == "succeeded"
+    assert "2 times" in here("add", run, "more.yaml", code=2).err
+    assert here.place.calls == ["a", "c"] and here("show", run, "--json", code=0).json["status"] == "completed"
+
+
 def test_retry_a_step_of_a_live_run(here: Here) -> None:
     """X7, T5: naming steps reaches the living owner."""
     steps = ({"id": "x", "tool": "ok"}, *HELD)
@@ -181,7 +191,7 @@ def test_a_step_is_repaired_from_the_command_line(here: Here) -> None:
     )
     run = here.run(*steps, code=1)
     assert "there is: body" in here("why", run, "use", code=0).out
-    assert here("repair", run, "use", "--args", "nonsense", code=2).err.count("no JSON object") == 1
+    assert here("repair", run, "use", "--args", "nonsense", code=2).err.count("not a JSON object") == 1
     done = here("repair", run, "use", "--args", '{"value": "${get.body}"}', "--json", code=0).json
     assert done["steps"]["use"]["output"] == 7
     assert here.place.calls == ["get", "use"]
@@ -205,7 +215,7 @@ def test_an_action_is_shown_before_it_is_done(here: Here) -> None:
     before = here("show", run, "--json", code=0).json
     told = here("skip", run, "bad", "--dry-run", code=0).out
     for words in ("nothing has happened yet; the run would be running", "Would end at once", "Would run",
-                  "Would wait for somebody to agree: last"):  # fmt: skip
+                  "Would wait for approval: last"):  # fmt: skip
         assert words in told
     assert "尚未执行任何操作" in here("repair", run, "bad", "--tool", "ok", "--dry-run", "--lang", "zh", code=0).out
     found = here("repair", run, "bad", "--remove", "x", "--dry-run", "--json", code=2).json
@@ -266,10 +276,10 @@ def test_x10_arguments_are_edited_with_the_yes(here: Here) -> None:
     run = here.run(PAY, code=3)
     faulty = here("confirm", run, "--args", '{"amount": "much", "colour": 1}', "--json", code=2).json["error"]
     assert [fault["code"] for fault in faulty["faults"]] == ["BAD_ARGS", "BAD_ARGS"]
-    assert "no JSON object" in here("confirm", run, "--args", "10", code=2).err
+    assert "not a JSON object" in here("confirm", run, "--args", "10", code=2).err
     assert "--args" in here("confirm", run, "--refuse", "--args", "{}", code=2).err
     done = here("confirm", run, "--args", '{"to": "bob"}', code=0)
-    assert 'edited: step pay waits for a confirmation: Pay?  it would call pay(amount=10, to="bob")' in done.err
+    assert 'edited: step pay waits for a confirmation: Pay? (it would call pay(amount=10, to="bob"))' in done.err
     assert here("show", run, "--json", code=0).json["steps"]["pay"]["output"] == {"amount": 10, "to": "bob"}
     assert 'confirm pay (edited: pay(amount=10, to="bob"))' in here("why", run, "pay", code=0).out
 

@@ -44,3 +44,37 @@ def test_a_store_that_cannot_be_written(here: Here, sealed: str, words: tuple[st
     assert "cannot be written" in ended.stderr + ended.stdout
     assert "Traceback" not in ended.stderr
     assert here.place.calls == []
+
+
+READING = [("ls",), ("show", "RUN"), ("why", "RUN"), ("logs", "RUN"), ("export", "RUN")]
+
+
+@pytest.mark.parametrize("log", [False, True], ids=["whole", "with a log"])
+@pytest.mark.parametrize("words", READING, ids=lambda words: words[0])
+def test_a_store_that_cannot_be_written_is_read(here: Here, words: tuple[str, ...], log: bool) -> None:
+    """E4, E6: commands that only look work in a read-only folder, with what a log left beside the file holds."""
+    run = here.run({"id": "a", "tool": "fail"}, code=1)
+    folder = here.place.folder / ".rerail"
+    keeper = None
+    if log:  # a process that has the store open keeps the log beside it, with the latest writes
+        import apsw
+
+        keeper = apsw.Connection(str(folder / "runs.db"))
+        keeper.execute("UPDATE runs SET objective = 'from the log'")
+    paths = [here.place.folder, *here.place.folder.rglob("*")]
+    for path in paths:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-m", "rerail.cli", *(run if word == "RUN" else word for word in words)],
+            cwd=here.place.folder, env=here.place.environ, capture_output=True, text=True, preexec_fn=obey,
+        )  # fmt: skip
+    finally:
+        for path in paths:
+            path.chmod(0o755)
+    assert ended.returncode == 0, ended.stderr
+    assert run in ended.stdout or words[0] in ("logs", "why")
+    if words == ("ls",):
+        assert ("from the log" in ended.stdout) == log
+    if keeper is not None:
+        keeper.close()

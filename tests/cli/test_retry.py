@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Here, Place
 
-from rerail.cli.commands_many import _table
+from rerail.cli.commands.retry import _table
 from rerail.cli.output import Output
 
 MENDABLE: tuple[dict[str, Any], ...] = (
@@ -32,7 +32,7 @@ def test_dry_run_shows_what_would_happen(here: Here) -> None:
     assert preview["rerun"][0]["why"] == "no fix.txt"
     assert preview["kept"] == ["s", "a"]
     assert preview["once"] == []
-    assert set(preview["estimate"]) == {"seconds", "tool_seconds", "cost"}
+    assert set(preview["estimate"]) == {"seconds", "tool_seconds", "cost", "unknown"}
     shown = here("retry", run, "--force", "--step", "s", "--dry-run", code=0).out
     assert "must not happen twice: s" in shown
     assert "Kept\n" in shown
@@ -161,6 +161,14 @@ def test_all_failed(here: Here) -> None:
     assert failing in table
     assert mended not in table
     assert good not in table
+
+
+def test_the_hints_of_all_failed_name_the_store(here: Here) -> None:
+    """T4, E3: what is typed from the table works where it was printed."""
+    run = here.run({"id": "a", "tool": "send", "args": {"until": "-"}, "timeout": 0.1, "on_doubt": "fail"}, code=1)
+    store = ("--store", f"sqlite:///{here.place.folder}/.rerail/runs.db")
+    said = " ".join(here("retry", "--all-failed", *store, code=2).out.split())
+    assert f"rerail {' '.join(store)} resolve {run} a --succeeded" in said.replace(" --tools toolbox.py", "")
 
 
 def test_reasons_are_read_to_their_end(here: Here) -> None:

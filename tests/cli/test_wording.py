@@ -27,7 +27,7 @@ def test_one_is_not_many(here: Here) -> None:
     assert "1 step would run again" in here("retry", "--all-failed", "--dry-run", code=0).out
     assert f"retry of {run}: 1 of 1 step," in here("retry", run, "--dry-run", code=0).out
     here.place.touch("there")
-    assert "done again in 1 retry round\n" in here("retry", run, "-q", code=0).out
+    assert "rerun in 1 retry round\n" in here("retry", run, "-q", code=0).out
     assert "· retries used: 1/3 ·" in here("show", run, code=0).out
     log = here("logs", run, code=0).out
     assert "plan of 1 step (" in log and "; 1 step in the chain" in log and "1 step ended well" in log
@@ -84,15 +84,19 @@ def test_a_large_plan_has_no_table_without_rows(here: Here) -> None:
 
 def test_a_breaker_says_what_it_is(here: Here) -> None:
     """H4, V7: in words, with what to do; and no count of what never started if all of it did."""
-    run = here.run(*steps(3, "fail"), code=1)
+    words = ("--set", "run.concurrency=1", "--set", "retry.max_retry_rounds=0", "--json")
+    run = str(here("run", here.place.plan(*steps(3, "fail")), "--tools", "toolbox.py", *words, code=1).json["run_id"])
     said = here("show", run, code=0).out
-    assert "stopped early, too many different steps failed in a row; failed: s0 (it broke), s1" in said
+    why = "too many different steps failed in a row (reflection.max_consecutive_failures)"
+    assert f"stopped early, {why}; failed: s0 (it broke), s1" in said
     assert "0 of 3" not in said and "BREAKER_OPEN" not in said.splitlines()[-1]
     assert "Stopped early\n  3 different steps failed in a row with no success between" in said
     assert "fix the cause, then retry" in said and "reflection.max_consecutive_failures = 3" in said
-    assert "no more steps are started: too many different steps failed in a row (s0, s1, s2)" in here("why", run).out
-    assert "连续失败的步骤过多" in here("logs", run, "--lang", "zh", code=0).out
-    run = here.run(*steps(3, "fail"), {"id": "last", "tool": "ok", "needs": [{"step": "s2", "when": "done"}]}, code=1)
+    assert f"no more steps are started: {why} (s0, s1, s2)" in here("why", run).out
+    assert "连续失败的不同步骤过多" in here("logs", run, "--lang", "zh", code=0).out
+    last = {"id": "last", "tool": "ok", "needs": [{"step": "s2", "when": "done"}]}
+    plan = here.place.plan(*steps(3, "fail"), last)
+    run = str(here("run", plan, "--tools", "toolbox.py", *words, code=1).json["run_id"])
     assert "1 of 4 steps never started" in here("show", run, code=0).out
 
 

@@ -25,7 +25,7 @@ async def main(folder: Path) -> None:
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
     settings: dict[str, Any] = {
         "ray": {"steps": True, "address": cluster.address, "gone_after": 2, "cpus": 0.1},
-        "retry": {"max_retry_rounds": 0, "backoff_base": 0.0},
+        "retry": {"max_retry_rounds": 0, "backoff_base": 0.0, "max_wait": 12},  # a cluster that is away is waited for
     }
     patient = {**settings, "ray": {**settings["ray"], "gone_after": 600}}
     tools = load_tools(folder / "toolbox.py")

@@ -17,7 +17,7 @@ import ray
 from tests.cluster.conftest import Node
 
 import rerail
-from rerail.adapters.executors.ray import _Under
+from rerail.adapters.executors.ray.executor import _Under
 from rerail.adapters.tools.loading import load_tools
 from rerail.ports import Tool
 
@@ -46,6 +46,11 @@ def told(ctx: Context) -> list:
     ctx.progress(0.5, "half")
     ctx.usage(7, 0.25)
     return [ctx.run, ctx.step, ctx.attempt, ctx.key, ctx.fence]
+
+@tool
+def adds(ctx: Context) -> int:
+    ctx.add({"id": "added", "tool": "later", "args": {"x": "${adds}"}})
+    return 4
 
 @tool
 def slowly_told(go: str, ctx: Context) -> str:
@@ -160,7 +165,7 @@ async def until(there: Callable[[], Any], seconds: float = 20.0) -> None:
 
 
 async def test_steps_run_on_the_cluster_and_pass_outputs_on(cluster: Any, tools: Load, tmp_path: Path) -> None:
-    """I6 X6 M3: sync and async tools run in other processes, with context, log, progress, usage and a fence."""
+    """I6 X6 M3: sync and async tools run in other processes, with context, log, progress, usage, fence, added steps."""
     async with rerail.Engine(f"sqlite:///{tmp_path}/runs.db", tools(TOOLS), settings()) as engine:
         result = await engine.run(
             plan(
@@ -168,6 +173,7 @@ async def test_steps_run_on_the_cluster_and_pass_outputs_on(cluster: Any, tools:
                 step("later", args={"x": 1}),
                 step("where", id="next", args={"x": "${later}"}),
                 step("told"),
+                step("adds"),
                 step("once_limited", args={"note": str(tmp_path / "n")}),
             )
         )
@@ -177,6 +183,7 @@ async def test_steps_run_on_the_cluster_and_pass_outputs_on(cluster: Any, tools:
     assert result.steps["next"].output["x"] == 2
     run, named, attempt, key, fence = result.steps["told"].output
     assert (run, named, attempt, fence) == (result.run_id, "told", 1, 1) and key.startswith(run)
+    assert result.steps["added"].output == 5
     assert result.steps["once_limited"].output == 2  # "not now" came through, as itself
     assert {one["message"] for one in events if one["type"] == "step_progress"} == {"a line", "half"}
     assert [one["tokens"] for one in events if one["type"] == "step_succeeded" and one["step"] == "told"] == [7]
@@ -498,10 +505,10 @@ def waits(folder: str, ctx: Context) -> str:
 
 async def test_e11_a_call_on_a_node_asks_the_program_that_made_it(cluster: Any, tools: Load, tmp_path: Path) -> None:
     """E11 M3: the yes and the no are the owner's own, from any thread of the tool."""
-    from rerail.adapters.executors.ray import RayExecutor
-    from rerail.core.foreign import certainty_of
-    from rerail.core.outcome import Certainty
+    from rerail.adapters.executors.ray.executor import RayExecutor
     from rerail.errors import NotDone, ToolError
+    from rerail.kernel.foreign import certainty_of
+    from rerail.kernel.outcome import Certainty
 
     def lost() -> None:
         raise NotDone(ToolError("replaced", "OWNER_LOST"))

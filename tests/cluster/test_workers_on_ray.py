@@ -28,10 +28,10 @@ async def test_i6_a_worker_drives_a_queued_run_whose_steps_are_ray_tasks(
     url, toolbox = f"sqlite:///{tmp_path}/runs.db", tools(TOOLS)
     async with rerail.Engine(url, toolbox) as asking, rerail.Engine(url, toolbox, settings()) as worker:
         run = await asking.submit(plan(step("where"), step("told")))
-        assert await worker.take_up(run)
+        assert await worker.internals.take_up(run)
         result = await asking.wait(run)
         events = [record.to_dict() for record in await asking.events(run)]
-        assert not asking.drives(run)
+        assert not asking.internals.drives(run)
     assert result.success, result.summary
     assert result.steps["where"].output["pid"] != os.getpid()
     assert [one["reason"] for one in events if one["type"] == "resumed"] == ["queued"]

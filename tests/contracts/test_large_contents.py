@@ -11,14 +11,14 @@ import psycopg
 import pytest
 from tests.contracts.servers import NamedPostgres, PostgresServer
 
-from rerail.adapters.stores import postgres as postgres_store
 from rerail.adapters.stores.memory import MemoryStore
-from rerail.adapters.stores.postgres import LARGE, PostgresStore
-from rerail.core import events as ev
-from rerail.core.codec import encode
-from rerail.core.values import digest
-from rerail.engine.export import export_runs, import_runs, listed
+from rerail.adapters.stores.postgres import store as postgres_store
+from rerail.adapters.stores.postgres.store import LARGE, PostgresStore
+from rerail.engine.maintenance.export import export_runs, import_runs, listed
+from rerail.kernel import events as ev
+from rerail.kernel.codec import encode
 from rerail.ports import Batch, Conflict, Fenced, Head, Lease, Owner, Unusable
+from rerail.values.json_values import digest
 
 SIZE = 24 << 20
 CONTENT = random.Random(3).randbytes(SIZE)  # the whole of it is looked at: nothing of it can be guessed

@@ -12,13 +12,13 @@ import redis
 from tests.contracts.servers import PostgresServer, RedisServer, own_postgres, own_redis
 
 import rerail
-from rerail.adapters.stores.postgres import PostgresStore
-from rerail.adapters.stores.postgres_schema import MIGRATIONS
-from rerail.adapters.stores.redis import RedisStore
+from rerail.adapters.stores.postgres.maintenance import MIGRATIONS
+from rerail.adapters.stores.postgres.store import PostgresStore
+from rerail.adapters.stores.redis.store import RedisStore
 from rerail.errors import StoreError
+from rerail.factory import make_store
 from rerail.ports import Batch, Head, Owner, Unavailable, Unusable
 from rerail.testing.store_contract import batch, history, started
-from rerail.wiring import make_store
 
 ME = Owner("here", 1, 1.0)
 
@@ -207,7 +207,7 @@ def test_a_store_without_its_driver_says_what_to_install(monkeypatch: pytest.Mon
         with monkeypatch.context() as gone:
             for name in [name for name in sys.modules if name.partition(".")[0] == module]:
                 gone.delitem(sys.modules, name)
-            gone.delitem(sys.modules, f"rerail.adapters.stores.{extra}", raising=False)
+            gone.delitem(sys.modules, f"rerail.adapters.stores.{extra}.store", raising=False)
             gone.setitem(sys.modules, module, None)
             with pytest.raises(StoreError, match=rf"rerail\[{extra}\]"):
                 make_store(address)

@@ -6,8 +6,8 @@ import psycopg
 import pytest
 from tests.contracts.servers import NamedPostgres, NamedRedis, PostgresServer, RedisServer
 
-from rerail.adapters.stores.postgres import PostgresStore
-from rerail.adapters.stores.redis import RedisStore
+from rerail.adapters.stores.postgres.store import PostgresStore
+from rerail.adapters.stores.redis.store import RedisStore
 from rerail.ports import Store
 from rerail.testing.store_contract import RUN, StoreContract
 

@@ -13,10 +13,10 @@ from tests.contracts.proxy import Proxy, postgres_behind, redis_behind
 from tests.contracts.servers import NamedPostgres, PostgresServer, RedisServer
 
 import rerail
-from rerail.adapters.stores.postgres import _APPEND, PostgresStore, _swept
-from rerail.adapters.stores.postgres_link import options
-from rerail.adapters.stores.redis import RedisStore
-from rerail.engine.owner import is_dead
+from rerail.adapters.stores.postgres.connection import options
+from rerail.adapters.stores.postgres.store import APPEND, PostgresStore, _swept
+from rerail.adapters.stores.redis.store import RedisStore
+from rerail.engine.runs.owner import is_dead
 from rerail.ports import Batch, Head, Owner, Store, Unavailable
 from rerail.testing.store_contract import batch, history, started
 
@@ -152,7 +152,7 @@ async def test_a_content_that_is_about_to_be_named_again_is_not_swept(postgres: 
     await old_run(store)
     values = await new_append(store)
     async with await psycopg.AsyncConnection.connect(address) as naming:
-        await naming.execute(_APPEND, values)
+        await naming.execute(APPEND, values)
         sweeping = asyncio.create_task(store.sweep(100.0))
         await asyncio.wait([sweeping], timeout=1.0)
         await naming.commit()
@@ -170,7 +170,7 @@ async def test_a_run_that_is_taken_up_again_keeps_what_it_named(postgres: Postgr
     lease = await store.claim("old", ME, 1.0)
     values = {**await new_append(store), "run": "old", "after": 1, "fence": lease.fence, "status": "running"}
     async with await psycopg.AsyncConnection.connect(address) as naming:
-        await naming.execute(_APPEND, values)
+        await naming.execute(APPEND, values)
         assert await asyncio.wait_for(store.sweep(100.0), 10) == 0, "it waits for nobody"
         await naming.commit()
     assert await store.sweep(100.0) == 0
@@ -226,7 +226,7 @@ async def test_what_was_named_while_a_sweep_looked_is_not_swept(postgres: Postgr
             found = await self._link.execute(*asked)
             if not self._looked:
                 self._looked = True
-                await store._write(_APPEND, await new_append(store))
+                await store._write(APPEND, await new_append(store))
             return found
 
     async with store._connection() as link, link.transaction():

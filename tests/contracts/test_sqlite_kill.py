@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from rerail.adapters.stores.sqlite import SqliteStore
+from rerail.adapters.stores.sqlite.store import SqliteStore
 from rerail.ports import Batch, Head, Owner, Row
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,7 +8,7 @@ import apsw
 import pytest
 
 from rerail.adapters.stores.memory import MemoryStore
-from rerail.adapters.stores.sqlite import SqliteStore
+from rerail.adapters.stores.sqlite.store import SqliteStore
 from rerail.ports import Store, Unavailable
 from rerail.testing.store_contract import StoreContract
 

@@ -18,8 +18,8 @@ import pytest
 
 import rerail
 from rerail.demo.claims import TROUBLES, Killed, claims
-from rerail.demo.stage import _sweep
-from rerail.demo.world import CALLS, EFFECTS, World
+from rerail.demo.demo import sweep
+from rerail.demo.tools import CALLS, EFFECTS, DemoWorld
 
 ENV = {**os.environ, "PYTHONUTF8": "1", "RERAIL_LANG": "en"}
 
@@ -43,8 +43,8 @@ class Played:
     result: rerail.RunResult
 
     @property
-    def world(self) -> World:
-        return World(self.folder / "work" / self.run)
+    def world(self) -> DemoWorld:
+        return DemoWorld(self.folder / "work" / self.run)
 
     @property
     def killed_pid(self) -> int:
@@ -84,7 +84,7 @@ def test_it_ends_well_and_says_so(played: Played) -> None:
 
 def test_nobody_waits_for_nothing(played: Played) -> None:
     """A call that is repeated without a wait is repeated at once."""
-    assert "does no harm: calls it again at once" in played.said
+    assert "called again, at no cost" in played.said
     assert not re.search(r"\bin 0 ms", played.said)
 
 
@@ -155,11 +155,11 @@ def test_it_notices_when_a_claim_does_not_hold(played: Played, tmp_path: Path) -
     """A second payment, a second call, a process that was not killed: each is found out."""
     (resumed,) = played.of("resumed")
 
-    def failing(world: World, status: int = -9) -> list[str]:
+    def failing(world: DemoWorld, status: int = -9) -> list[str]:
         killed = Killed(played.killed_pid, status, resumed.seq - 1)
         return [claim.words for claim in claims(played.events, played.result, world, killed) if not claim.held]
 
-    world = World.make(tmp_path, 1.0)
+    world = DemoWorld.make(tmp_path, 1.0)
     for log in (*EFFECTS, CALLS):
         for line in played.world.lines(log):
             world.append(log, line)
@@ -188,7 +188,7 @@ def test_the_folders_of_old_demos_are_removed(tmp_path: Path) -> None:
         (tmp_path / name / "work").mkdir(parents=True)
         when = time.time() - age * 24 * 3600
         os.utime(tmp_path / name, (when, when))
-    _sweep(tmp_path, time.time() - 24 * 3600)
+    sweep(tmp_path, time.time() - 24 * 3600)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["rerail-demo-new", "rerail-other"]
 
 

@@ -9,16 +9,16 @@ from typing import Any
 
 import httpx
 
-from rerail.cli.commands_serve import _offered, _place
-from rerail.core.events import Cancelled, Record
+from rerail.api import Engine
+from rerail.cli.commands.serve import _offered, _place
 from rerail.errors import Refused
-from rerail.server.app import make_app
-from rerail.server.serving import Serving
-from rerail.server.static import Files
-from rerail.server.streams import ALIVE, EventStream, _events
-from rerail.server.tails import Behind, Tail, framed
-from rerail.settings import ServerTable, Settings
-from rerail.wiring import Engine
+from rerail.kernel.events import Cancelled, Record
+from rerail.server.app import Files, make_app
+from rerail.server.feeds.runs import EventFeed, TooSlow, encoded
+from rerail.server.routes.streams import ALIVE, EventStream, _events
+from rerail.server.state import ServerState
+from rerail.settings.loading import Settings
+from rerail.settings.tables import ServerTable
 
 Given = Mapping[str, Any]
 
@@ -45,7 +45,7 @@ def answered(given: Given, body: bytes = b"", **headers: str) -> int:
 
     async def main() -> int:
         async with Engine("memory://") as engine:
-            app = make_app(Serving(engine, table(given), table(given).token or ""), "127.0.0.1", Files())
+            app = make_app(ServerState(engine, table(given), table(given).token or ""), "127.0.0.1", Files())
             async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
                 if body:
                     return (await client.post("/api/v1/runs", content=body)).status_code
@@ -59,8 +59,8 @@ def beats(given: Given) -> bool:
 
     async def main() -> bool:
         async with Engine("memory://") as engine:
-            await engine.forget()  # the smallest history there is
-            serving = Serving(engine, table(given))
+            await engine.internals.forget()  # the smallest history there is
+            serving = ServerState(engine, table(given))
             frames = _events(serving, "~memory", 1, until_rest=False, lang="")
             assert await anext(frames) == ALIVE  # at once, so that whoever connects knows
             try:
@@ -69,7 +69,7 @@ def beats(given: Given) -> bool:
             except TimeoutError:
                 return False
             finally:
-                await serving.tails.close()
+                await serving.feeds.close()
 
     return asyncio.run(main())
 
@@ -80,7 +80,7 @@ def second_reader(given: Given) -> bool:
     async def frames() -> Any:
         yield b""
 
-    serving = Serving(Engine("memory://"), table(given))
+    serving = ServerState(Engine("memory://"), table(given))
     serving.readers = 1
     try:
         EventStream(serving, frames())
@@ -93,13 +93,13 @@ def kept(given: Given) -> bool:
     """Whether a reader that fell ten events behind is kept."""
 
     async def main() -> bool:
-        tail = Tail(Engine("memory://"), "r")
+        tail = EventFeed(Engine("memory://"), "r")
         follow = tail.follow(0, most_behind=table(given).max_behind, heartbeat=0.01)
         assert await anext(follow) == ()  # it has kept up
-        tail._kept, tail.seq = [framed(Record("r", seq, 0.0, Cancelled())) for seq in range(1, 11)], 10
+        tail._kept, tail.seq = [encoded(Record("r", seq, 0.0, Cancelled())) for seq in range(1, 11)], 10
         try:
             return len(await anext(follow)) == 10
-        except Behind:
+        except TooSlow:
             return False
 
     return asyncio.run(main())

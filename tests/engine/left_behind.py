@@ -9,9 +9,9 @@ from typing import Any
 
 import rerail
 from rerail.adapters.stores.memory import MemoryStore
+from rerail.api import Engine
 from rerail.ports import Head, Lease, Owner
 from rerail.testing import VirtualClock, virtual_run
-from rerail.wiring import Engine
 
 FAR = Owner("elsewhere", 1, 1.0)  # on another machine, and only not heard of
 

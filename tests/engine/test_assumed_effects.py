@@ -9,8 +9,9 @@ import pytest
 
 import rerail
 from rerail.adapters.executors.carrying import carried, unpacked
-from rerail.core.plan import Effect
-from rerail.wiring import Engine, make_tools
+from rerail.api import Engine
+from rerail.factory import make_tools
+from rerail.plan.step import Effect
 
 PLAN: dict[str, Any] = {"steps": [{"id": "a", "tool": "sync"}, {"id": "b", "tool": "charge", "needs": ["a"]}]}
 
@@ -80,8 +81,7 @@ async def test_e3_what_listens_hears_all_of_them_once() -> None:
     """E3: a listener is told at the start; not again by a retry, nor for a follow-up with the same tools."""
     heard: list[str] = []
     plan = {**PLAN, "follow_up": {"steps": [{"id": "x", "tool": "charge"}, {"id": "y", "tool": "stated"}]}}
-    async with Engine("memory://", [sync, charge, stated]) as engine:
-        engine.notice = heard.append
+    async with Engine("memory://", [sync, charge, stated], on_notice=heard.append) as engine:
         result = await engine.run(plan)
         [below] = await engine.list(parent=result.run_id)
         assert (await engine.wait(below.run_id)).assumed == ("charge",)

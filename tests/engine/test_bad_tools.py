@@ -17,10 +17,10 @@ import pytest
 
 import rerail
 from rerail.adapters.stores.memory import MemoryStore
+from rerail.api import Engine
 from rerail.errors import RateLimited, ToolError
 from rerail.testing.scripted import ScriptedMind, World
-from rerail.testing.virtual import VirtualClock, virtual_run
-from rerail.wiring import Engine
+from rerail.testing.virtual_time import VirtualClock, virtual_run
 
 PLAIN = {"reflection": {"max_step_retries": 0}, "retry": {"max_retry_rounds": 0}}
 ONE: dict[str, Any] = {"steps": [{"id": "a", "tool": "a"}]}

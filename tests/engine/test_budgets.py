@@ -13,13 +13,13 @@ import pytest
 import rerail
 from rerail.adapters.stores.memory import MemoryStore
 from rerail.adapters.tools.declared import from_mapping
-from rerail.core.fold import fold
-from rerail.core.replay import replay
 from rerail.errors import SettingsError
 from rerail.i18n import retold
-from rerail.ports import Answer, Consultation, NotBegun
+from rerail.kernel.fold import fold
+from rerail.ports import Consultation, MindAnswer, NotBegun
 from rerail.testing.scripted import ScriptedMind
-from rerail.testing.virtual import VirtualClock, virtual_run
+from rerail.testing.virtual_time import VirtualClock, virtual_run
+from rerail.views.replay.replay import replay
 
 ALONE: dict[str, Any] = {
     "retry": {"max_retry_rounds": 0},
@@ -402,7 +402,7 @@ def test_h4_a_run_out_of_time_starts_nothing() -> None:
 @pytest.mark.parametrize(("cap", "left"), [({"max_cost": 5.0}, (2.0, None)), ({"max_tokens": 1000}, (None, 920))])
 def test_h4_a_question_does_not_spend_what_calls_have_reserved(cap: dict[str, Any], left: tuple[Any, Any]) -> None:
     """H4: what is left for an answer is what is neither spent nor reserved by calls under way."""
-    mind = ScriptedMind(reflect=Answer({"category": "permanent_error"}, [Consultation("m", 10, 10, 0.5)]))
+    mind = ScriptedMind(reflect=MindAnswer({"category": "permanent_error"}, [Consultation("m", 10, 10, 0.5)]))
 
     @rerail.tool
     async def odd() -> int:

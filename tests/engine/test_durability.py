@@ -11,13 +11,13 @@ import pytest
 
 import rerail
 from rerail.adapters.stores.memory import MemoryStore
-from rerail.core.codec import decode
-from rerail.core.values import digest
+from rerail.api import Engine
 from rerail.errors import Refused, StoreError, ToolError
+from rerail.kernel.codec import decode
 from rerail.ports import Batch, Head, Owner, Unavailable, Unusable
 from rerail.testing.scripted import Took, World
-from rerail.testing.virtual import VirtualClock, virtual_run
-from rerail.wiring import Engine
+from rerail.testing.virtual_time import VirtualClock, virtual_run
+from rerail.values.json_values import digest
 
 BROKE = ToolError("it broke", category="tool_error")
 PLAIN = {"reflection": {"max_step_retries": 0}, "retry": {"max_retry_rounds": 0}}
@@ -848,7 +848,7 @@ def test_a_long_history_opens() -> None:
         assert (await engine.wait(await engine.start(what, run_id="r"))).success
 
     async def second(engine: Engine) -> None:
-        state = await engine.state("r")
+        state = await engine.internals.state("r")
         assert len(state.tracks) == size
         assert all(track.result is not None and track.result.output is None for track in state.tracks.values())
 
@@ -1022,7 +1022,7 @@ def test_a_run_that_died_before_its_plan_was_there_is_started_again_whatever_was
                 lambda: engine.add("r", [{"id": "b", "tool": "a"}]), lambda: engine.repair("r", "a", args={}),
             ]  # fmt: skip
             for wish in tried:
-                with pytest.raises(Refused, match=r"before its plan|has no step"):
+                with pytest.raises(Refused, match=r"never got its plan|has no step"):
                     await wish()
             assert await engine.events("r") == []
             assert await engine.start({"steps": [{"id": "a", "tool": "a"}]}, run_id="r") == "r"

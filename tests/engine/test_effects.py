@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 import rerail
 from rerail.adapters.stores.memory import MemoryStore
-from rerail.core import events as ev
+from rerail.api import Engine
 from rerail.errors import PlanError, Refused
-from rerail.testing.virtual import VirtualClock, virtual_run
-from rerail.wiring import Engine
+from rerail.kernel import events as ev
+from rerail.testing.virtual_time import VirtualClock, virtual_run
 
 QUICK = {"retry": {"backoff_base": 0.0}}
 Act = Callable[[Engine, str], Any]
@@ -781,6 +781,12 @@ def test_e1_an_infinite_setting_is_refused() -> None:
 
 
 # -- What a review found -------------------------------------------------------------------------------------------
+
+
+def test_x8_a_wait_that_may_not_be_waited_ends_the_repeats_under_a_key() -> None:
+    """X8, E2: the lost call is not made again in this round, and stays in doubt."""
+    tool, made = charging(ConnectionResetError("x"), rerail.RateLimited("in an hour", retry_after=3600))
+    assert run([tool])[0].in_doubt == ("a",) and len(made) == 2
 
 
 def test_e2_a_refusal_is_tried_again_under_the_key_until_retries_are_spent() -> None:

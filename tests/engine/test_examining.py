@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from rerail.adapters.stores.memory import MemoryStore
-from rerail.core import events as ev
-from rerail.core.codec import encode
-from rerail.core.values import digest
-from rerail.engine.examining import examine
+from rerail.engine.maintenance.health_check import examine
+from rerail.kernel import events as ev
+from rerail.kernel.codec import encode
 from rerail.ports import Batch, Head, Owner, Unusable
+from rerail.values.json_values import digest
 
 ME = Owner("h", 1, 1.0)
 DONE = encode(ev.Done("completed", True, True, False))

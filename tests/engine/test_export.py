@@ -13,16 +13,16 @@ import pytest
 
 import rerail
 from rerail.adapters.stores.memory import MemoryStore
-from rerail.adapters.stores.sqlite import SqliteStore
-from rerail.core import events as ev
-from rerail.core.codec import encode
-from rerail.core.values import digest
-from rerail.engine.export import HEAVY, PART, Carried, export_runs, import_runs, listed
-from rerail.engine.owner import copier, is_arriving, is_dead
+from rerail.adapters.stores.sqlite.store import SqliteStore
+from rerail.engine.maintenance.export import HEAVY, PART, Carried, export_runs, import_runs, listed
+from rerail.engine.runs.owner import copier, is_arriving, is_dead
 from rerail.errors import Refused
+from rerail.kernel import events as ev
+from rerail.kernel.codec import encode
 from rerail.ports import Batch, Head, Owner, Row, Store, Unavailable, Unusable
 from rerail.testing.scripted import World
-from rerail.testing.virtual import virtual_run
+from rerail.testing.virtual_time import virtual_run
+from rerail.values.json_values import digest
 
 BIG = b'"' + b"x" * 5000 + b'"'
 DONE = ev.Done("failed", False, False, False)
@@ -213,7 +213,7 @@ async def test_an_import_that_was_killed_goes_on(source: Store, after: int, own:
     assert half is not None and half.seq < 1202
     assert is_arriving(half) and not is_dead(half, time.time() + 10**6), "not even when it is silent for days"
     async with rerail.Engine(target) as engine:
-        assert await engine.unattended() == []
+        assert await engine.internals.unattended() == []
         with pytest.raises(Refused, match="has not arrived whole"):
             await engine.retry("one")
     target.dead = False
@@ -392,5 +392,5 @@ async def test_e10_the_history_of_forgetting_is_no_run() -> None:
     """E10, H10: it never rests, and is no reason for an exit code."""
     store = MemoryStore()
     async with rerail.Engine(store, []) as engine:
-        await engine.forget()
+        await engine.internals.forget()
         assert await listed(store) == []

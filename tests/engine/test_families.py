@@ -14,10 +14,10 @@ import pytest
 
 import rerail
 from rerail.adapters.stores.memory import MemoryStore
-from rerail.core.command import Confirm
-from rerail.core.events import FileMade
-from rerail.engine.owner import process_start
+from rerail.engine.runs.owner import process_start
 from rerail.errors import Refused
+from rerail.kernel.commands import Confirm
+from rerail.kernel.events import FileMade
 from rerail.ports import Batch, Owner, Unusable
 from rerail.testing import VirtualClock, virtual_run
 
@@ -142,11 +142,11 @@ def test_what_follows_a_superseded_run_is_superseded(world: World, spoilt: str) 
                 for asked in (engine.retry(old), engine.retry(old, force=True, clean=True), engine.resume(old)):
                     error = await refused(asked)
                     assert (error.code, error.hint) == ("RUN_SUPERSEDED", f"use: rerail retry {first}")
-                assert await engine.is_superseded(old) == newer
-                assert not await engine.take_up(old)
-            assert [row.run_id for row in await engine.to_retry()] == [newest]
+                assert await engine.internals.is_superseded(old) == newer
+                assert not await engine.internals.take_up(old)
+            assert [row.run_id for row in await engine.internals.to_retry()] == [newest]
             assert world.calls == calls
-            assert await engine.is_superseded(newest) == ""
+            assert await engine.internals.is_superseded(newest) == ""
 
     virtual_run(main)
 
@@ -236,8 +236,8 @@ def test_drafts_of_all_generations_are_kept(world: World) -> None:
         async with world.engine() as engine:
             first, _, third = await line(engine, await engine.start(PLAN))
             wish = Confirm(by="me", step="c", files=(FileMade("x", "", "c", ".rerail/edit/y/x"),))
-            await engine._host.store.post(third, msgspec.json.encode(wish))
-            assert ".rerail/edit/y/x" in await engine._drafts_of(first)
+            await engine._parts.store.post(third, msgspec.json.encode(wish))
+            assert ".rerail/edit/y/x" in await engine._lineage.drafts_of(first)
 
     virtual_run(main)
 
@@ -261,17 +261,17 @@ def test_who_took_one_of_a_family_keeps_the_others_out(world: World, taken: int,
         async with world.engine() as one, world.engine() as other:
             runs = await line(one, await one.start(PLAN))
             calls, before = Counter(world.calls), await one.events(runs[asked])
-            loop = await one._take(runs[taken])
+            loop = await one._leases.acquire(runs[taken])
             error = await refused(wanted(other, runs, asked))
             assert error.code == "RUN_LIVE"
             assert runs[taken] in str(error)
-            assert (await other.head(runs[asked])).owner is None
+            assert (await other.internals.head(runs[asked])).owner is None
             assert await one.events(runs[asked]) == before
             assert world.calls == calls
 
             async def lets_go() -> None:
                 await asyncio.sleep(0.4)
-                await one._let_go(loop.lease)
+                await one._leases.release(loop.lease)
 
             _, (target, _) = await asyncio.gather(lets_go(), wanted(other, runs, asked))  # it is waited for a moment
             assert target == runs[asked]
@@ -296,7 +296,7 @@ def test_two_of_a_family_at_the_same_instant(world: World, pair: tuple[int, int]
             assert errors
             assert {getattr(error, "code", error) for error in errors} <= {"RUN_LIVE", "RUN_SUPERSEDED"}
             for engine in (one, other):
-                while under_way := engine.under_way():
+                while under_way := engine.internals.under_way():
                     await asyncio.wait(under_way.values())
 
     asyncio.run(main())
@@ -311,13 +311,13 @@ def test_people_do_not_set_one_going_beside_another(world: World, action: str) -
     async def main() -> None:
         async with world.engine() as one, world.engine() as other:
             first, second = await line(one, await one.start(plan))
-            loop = await one._take(first)
+            loop = await one._leases.acquire(first)
             error = await refused(other.confirm(second) if action == "confirm" else other.skip(second, "b"))
             assert error.code == "RUN_LIVE"
-            assert (await other.head(second)).owner is None
+            assert (await other.internals.head(second)).owner is None
             await other.cancel(second)
             assert (await other.wait(second)).status == "cancelled"
-            await one._let_go(loop.lease)
+            await one._leases.release(loop.lease)
 
     virtual_run(main)
     assert world.calls == {"a": 1}
@@ -330,14 +330,14 @@ def test_what_follows_is_not_begun_beside_who_was_faster(world: World) -> None:
         async with world.engine(but="send") as one, world.engine() as other:
             _, second, old = await line(other, await other.start(PLAN))
             await one.retry(second, ["b"], force=True)
-            loop = await one._take(second)
-            assert (await refused(other._follow(await other.state(second)))).code == "RUN_LIVE"
+            loop = await one._leases.acquire(second)
+            assert (await refused(other._starter.follow(await other.internals.state(second)))).code == "RUN_LIVE"
             third = (await other.list(parent=second))[0]
             assert third.run_id != old
-            assert (await other.head(third.run_id)).owner is None
-            assert not await other.take_up(third.run_id)
-            await one._let_go(loop.lease)
-            assert await other.take_up(third.run_id)
+            assert (await other.internals.head(third.run_id)).owner is None
+            assert not await other.internals.take_up(third.run_id)
+            await one._leases.release(loop.lease)
+            assert await other.internals.take_up(third.run_id)
             assert (await other.wait(third.run_id)).success
 
     virtual_run(main)
@@ -357,7 +357,7 @@ def test_a_parent_that_completed_again_outran_what_followed_it(world: World) -> 
             assert [row.run_id for row in await engine.list(parent=second)] == [third]
             error = await refused(engine.retry(third))
             assert (error.code, error.hint) == ("RUN_SUPERSEDED", f"use: rerail retry {second}")
-            assert (await engine.head(third)).owner is None
+            assert (await engine.internals.head(third)).owner is None
             world.broken = set()
             assert (await engine.retry(second)).run_id != third
 
@@ -373,14 +373,14 @@ def test_who_failed_to_give_a_run_back_stops_no_other_for_ever(world: World) -> 
             first, _, third = await line(engine, await engine.start(PLAN))
             living = os.getppid()
             silent = Owner(socket.gethostname(), living, process_start(living) or 0.0)
-            store, now = engine._host.store, engine._host.clock.now()
+            store, now = engine._parts.store, engine._parts.clock.now()
             lease = await store.claim(first, silent, now)
             error = await refused(engine.retry(third))
-            assert (error.code, (await engine.head(third)).owner) == ("RUN_LIVE", None)
+            assert (error.code, (await engine.internals.head(third)).owner) == ("RUN_LIVE", None)
             await store.renew(lease, now - 100)
             world.broken = set()
             assert (await engine.retry(third)).success
-            head = await engine.head(first)
+            head = await engine.internals.head(first)
             assert head.owner is None
             assert head.fence > lease.fence
 
@@ -417,7 +417,7 @@ def test_what_follows_and_got_no_plan_is_started_by_a_retry(named: str) -> None:
                 await engine.wait(run)
         store.cut = False
         async with rerail.Engine(store, [act], QUICK, clock=VirtualClock()) as engine:
-            [head] = await engine.heads(parent=run)
+            [head] = await engine.internals.heads(parent=run)
             assert head.seq == 0
             result = await engine.retry(run if named == "parent" else head.run)
             assert (result.run_id, result.status) == (head.run, "completed")

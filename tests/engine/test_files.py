@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.core.calls import calls
+from tests.kernel.calls import calls
 
 import rerail
-from rerail.core.plan import Produced
-from rerail.engine.files import look
+from rerail.engine.files.placement import look
+from rerail.plan.step import Produced
 from rerail.testing import VirtualClock, virtual_run
 
 

@@ -11,13 +11,13 @@ import pytest
 
 import rerail
 from rerail.adapters.stores.memory import MemoryStore
-from rerail.core import events as ev
-from rerail.core.events import Record
-from rerail.core.lines import gate_said
-from rerail.core.plan import Step
-from rerail.core.why import story
+from rerail.kernel import events as ev
+from rerail.kernel.events import Record
+from rerail.plan.step import Step
 from rerail.ports import Lease
 from rerail.testing import ScriptedMind, virtual_run
+from rerail.views.narration import gate_said
+from rerail.views.why import story
 
 QUICK: dict[str, Any] = {"retry": {"backoff_base": 0.0, "jitter": False, "max_retry_rounds": 0}}
 PAY = {"id": "pay", "tool": "pay", "args": {"amount": 10, "to": "alice"}, "confirm": "Pay?"}
@@ -80,6 +80,74 @@ def lived(bank: Bank, act: Callable[[rerail.Engine, str], Any], *steps: Any, **o
             return await engine.wait(run), await engine.events(run)
 
     return virtual_run(main)
+
+
+# -- The text of a gate -------------------------------------------------------------------------------------------
+
+
+def test_the_text_of_a_gate_shows_values_not_references() -> None:
+    """P4, X10: references in `confirm` are interpolated like those of arguments, and imply the need."""
+    asks = {**PAY, "confirm": "Pay ${owed.sum} to ${owed.to}, as $${usual}?"}
+    bank = Bank(owed=[{"sum": 7, "to": "bob"}])
+
+    async def main() -> Any:
+        async with bank.engine() as engine:
+            waits = await engine.run({"steps": [asks, {"id": "owed", "tool": "owed"}]})
+            told = await engine.why(waits.run_id)
+            await engine.confirm(waits.run_id, "pay")
+            return waits, told, await engine.wait(waits.run_id), await engine.events(waits.run_id)
+
+    waits, told, done, events = virtual_run(main)
+    assert waits.waiting_on[0]["question"] == "Pay 7 to bob, as ${usual}?"
+    assert "Pay 7 to bob" in told
+    assert [record.event.on[0]["question"] for record in events if isinstance(record.event, ev.Waiting)] == [
+        "Pay 7 to bob, as ${usual}?"
+    ]
+    assert (done.status, bank.paid()) == ("completed", [("pay", 10, "alice")])
+
+
+def test_a_changed_output_upstream_is_asked_about_anew() -> None:
+    """X10, P4: the gate opens again, with the new value in its text."""
+    asks = {**PAY, "confirm": "Pay ${owed}?", "args": {"amount": "${owed}", "to": "alice"}}
+    bank = Bank(owed=[1, 2])
+
+    async def act(engine: rerail.Engine, run: str) -> None:
+        await engine.retry(run, ["owed"], force=True)
+        assert (await engine.wait(run)).waiting_on[0]["question"] == "Pay 2?"
+        await engine.confirm(run, "pay")
+
+    lived(bank, act, {"id": "owed", "tool": "owed"}, asks)
+    assert bank.paid() == [("pay", 2, "alice")]
+
+
+def test_the_text_of_a_gate_holds_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    """X10: nor one that comes together only in the text: every text that is shown is redacted as a whole."""
+    monkeypatch.setenv("BANK_TOKEN", "tok-12345678")
+    bank = Bank(owed=[{"a": "tok-1234", "b": "5678", "long": "x" * 3984}])  # cut off within the secret
+
+    async def act(engine: rerail.Engine, run: str) -> None:
+        question = (await engine.show(run)).waiting_on[0]["question"]
+        assert question.startswith("Pay with ") and "tok-" not in question
+        await engine.confirm(run, "pay", refuse=True)
+
+    lived(bank, act, {"id": "owed", "tool": "owed"}, {**PAY, "confirm": "Pay with ${owed.long} ${owed.a}${owed.b}?"})
+
+
+@pytest.mark.parametrize(
+    ("text", "code"), [("${nobody}?", "UNKNOWN_REFERENCE"), ("${owed[?", "BAD_REFERENCE"), ("${pay}", "SELF_NEED")]
+)
+def test_a_faulty_reference_in_the_text_of_a_gate(text: str, code: str) -> None:
+    """P5, P4: it is a fault of the plan; a path that misses fails the step before its call, as in arguments."""
+    steps = [{"id": "owed", "tool": "owed"}, {**PAY, "confirm": text}]
+    assert [fault.code for fault in rerail.Plan.load({"steps": steps}).check()] == [code]
+    bank = Bank(owed=[{"sum": 7}])
+
+    async def main() -> Any:
+        async with bank.engine(settings={**QUICK, "reflection": {"max_step_retries": 0}}) as engine:
+            return await engine.run({"steps": [steps[0], {**PAY, "confirm": "${owed.nowhere}?"}]})
+
+    assert virtual_run(main).steps["pay"].code == "PATH_MISSING"
+    assert bank.paid() == []
 
 
 def gates(records: list[Record]) -> list[ev.GateOpened]:
@@ -329,7 +397,7 @@ def test_x10_edited_arguments_are_checked_agreed_to_and_stay() -> None:
 
 
 def virtual_state(records: list[Record]) -> Any:
-    from rerail.core.fold import fold
+    from rerail.kernel.fold import fold
 
     return fold("r", records)
 
@@ -454,7 +522,7 @@ def test_x10_another_process_agrees_to_what_it_shows() -> None:
             live.task.cancel()  # it dies right after the retry was written down
             with contextlib.suppress(BaseException):
                 await live.task
-            head = await engine.head("r")
+            head = await engine.internals.head("r")
             if head.owner is not None:
                 await bank.store.release(Lease("r", head.owner, head.fence))
         async with bank.engine() as engine:

@@ -11,15 +11,15 @@ import pytest
 
 import rerail
 from rerail.adapters.stores.memory import MemoryStore
-from rerail.core.command import Pause, Resume
-from rerail.engine import engine as facade
-from rerail.engine.export import export_runs, import_runs, listed
-from rerail.engine.owner import this_process
+from rerail.api import Engine
+from rerail.engine.maintenance.export import export_runs, import_runs, listed
+from rerail.engine.runs import commands
+from rerail.engine.runs.owner import this_process
 from rerail.errors import Refused, RerailError, StoreError, ToolError
+from rerail.kernel.commands import Pause, Resume
 from rerail.ports import Owner
 from rerail.testing.scripted import ScriptedMind, Took, World
-from rerail.testing.virtual import VirtualClock, virtual_run
-from rerail.wiring import Engine
+from rerail.testing.virtual_time import VirtualClock, virtual_run
 
 ONE: dict[str, Any] = {"steps": [{"id": "a", "tool": "a"}]}
 FOLLOWED: dict[str, Any] = {**ONE, "follow_up": {"steps": [{"id": "f", "tool": "f"}]}}
@@ -40,7 +40,7 @@ async def owned_by_another(store: MemoryStore, world: World, what: Any) -> str:
 def test_a_wish_that_nobody_answers_is_withdrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """T7: who asked is told that nothing happened, so nothing may happen later."""
     world, store = World(a=[Took(10**6)]), MemoryStore()
-    monkeypatch.setattr(facade, "ANSWER_WITHIN", 0.2)
+    monkeypatch.setattr(commands, "ANSWER_TIMEOUT", 0.2)
 
     async def main() -> None:
         run = await owned_by_another(store, world, ONE)
@@ -90,11 +90,11 @@ def test_a_wish_that_was_granted_before_a_crash_is_not_granted_again() -> None:
             live = engine._live[run]
             await asyncio.sleep(1)
             number = await store.post(run, wish)
-            await engine._serve(run, live)
+            await engine._supervisor.serve(run, live)
             await store.post(run, msgspec.json.encode(Resume(by="ann")))
-            await engine._serve(run, live)
+            await engine._supervisor.serve(run, live)
             store._open[run] = {number: wish}  # as if the crash had come before its answer was written
-            await engine._serve(run, live)
+            await engine._supervisor.serve(run, live)
             assert (await engine.wait(run)).success, "a second pause would have left it waiting"
             return await engine.events(run)
 
@@ -114,7 +114,7 @@ def test_wishes_are_heard_in_a_store_that_counts_anew() -> None:
             await asyncio.sleep(1)
             for wish, key in ((Pause, "k1"), (Resume, "k2"), (Pause, "k3"), (Resume, "k4")):
                 await source.post(run, msgspec.json.encode(wish(by="ann", key=key)))
-                await engine._serve(run, live)
+                await engine._supervisor.serve(run, live)
             assert (await engine.wait(run)).status == "failed"
         file = io.BytesIO()
         assert [row.ok async for row in export_runs(source, await listed(source), file)] == [True]
@@ -124,10 +124,10 @@ def test_wishes_are_heard_in_a_store_that_counts_anew() -> None:
             await engine.begin_retry(run)
             live = engine._live[run]
             await asyncio.sleep(1)
-            await engine._serve(run, live)
+            await engine._supervisor.serve(run, live)
             assert await target.inbox(run) == [], "the one that was granted before is answered, as that"
             assert await target.post(run, msgspec.json.encode(Pause(by="bob", key="k5"))) < 4
-            await engine._serve(run, live)
+            await engine._supervisor.serve(run, live)
             assert (await engine.wait(run)).status == "waiting"
             return await engine.events(run)
 
@@ -200,7 +200,7 @@ def test_a_follow_up_that_a_crash_came_before_is_started_by_a_retry() -> None:
             died.set()
             raise asyncio.CancelledError
 
-        engine._follow = dies  # type: ignore[method-assign]  # the process dies between `done` and the follow-up
+        engine._starter.follow = dies  # type: ignore[method-assign]  # the process dies between `done` and the follow-up
         run = await engine.start(FOLLOWED)
         await died.wait()
         await engine.close()
@@ -406,7 +406,7 @@ def test_a_tool_error_in_between_does_not_stop_the_attendant() -> None:
             await store.post(first, b"\xff not JSON")
             await store.post(second, msgspec.json.encode(Pause(by="ann")))
             for run in (first, second):
-                await engine._serve(run, engine._live[run])
+                await engine._supervisor.serve(run, engine._live[run])
             assert await store.inbox(first) == []
             return [event for event in await engine.events(second) if event.type == "acted"]
 

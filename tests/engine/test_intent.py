@@ -6,7 +6,7 @@ import asyncio
 
 import rerail
 from rerail.adapters.stores.memory import MemoryStore
-from rerail.core.codec import decode
+from rerail.kernel.codec import decode
 from rerail.ports import Batch
 from rerail.testing import VirtualClock, virtual_run
 

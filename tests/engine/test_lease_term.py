@@ -14,14 +14,14 @@ import pytest
 from tests.engine.left_behind import FAR, resumed
 
 from rerail.adapters.stores.memory import MemoryStore
-from rerail.adapters.uptime import uptime
-from rerail.core.foreign import certainty_of
-from rerail.core.outcome import Certainty
-from rerail.engine.lease_term import LeaseTerm
+from rerail.api import Engine
+from rerail.context import uptime
+from rerail.engine.launch import LeaseTerm
 from rerail.errors import NotDone, PlanError
+from rerail.kernel.foreign import certainty_of
+from rerail.kernel.outcome import Certainty
 from rerail.ports import TERM, Owner
 from rerail.testing import VirtualClock, virtual_run
-from rerail.wiring import Engine
 
 
 class Machine:
@@ -62,7 +62,7 @@ def test_e11_a_machine_that_slept_does_not_rely_on_its_lease() -> None:
         term.require("s")
     assert certainty_of(refused.value) is Certainty.NOT_DONE
     assert getattr(refused.value.error, "code", "") == "OWNER_LOST"
-    term.confirmed(term.asked())
+    term.confirmed(machine.uptime())
     term.require("s")
 
 
@@ -70,11 +70,11 @@ def test_e11_a_confirmation_is_as_old_as_its_question() -> None:
     """E11: the machine slept while the store answered; and an answer that comes late takes nothing back."""
     machine = Machine()
     term = LeaseTerm(machine)
-    asked = term.asked()
+    asked = machine.uptime()
     machine.sleep(TERM + 1)
     term.confirmed(asked)
     assert not term.is_current
-    fresh = term.asked()
+    fresh = machine.uptime()
     term.confirmed(fresh)
     term.confirmed(asked)
     assert term.is_current and term.age == 0
@@ -82,11 +82,12 @@ def test_e11_a_confirmation_is_as_old_as_its_question() -> None:
 
 def test_e11_a_lease_that_was_lost_stays_lost_and_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     """E11: the log `rerail` says which calls were under way, which were not made, and what did not act."""
-    term = LeaseTerm(Machine(), "r")
+    machine = Machine()
+    term = LeaseTerm(machine, "r")
     with caplog.at_level(logging.WARNING, "rerail"):
         term.lose({"a": True, "b": False})
         term.lose({"a": True})
-        term.confirmed(term.asked())
+        term.confirmed(machine.uptime())
         with pytest.raises(NotDone):
             term.require("a")
     lost, refused = [record.getMessage() for record in caplog.records]

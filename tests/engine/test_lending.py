@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import rerail
+from rerail.kernel.commands import Add, Repair
 
 QUICK: dict[str, Any] = {"retry": {"max_retry_rounds": 0}, "reflection": {"max_step_retries": 0}}
 CHANGES: dict[str, dict[str, Any]] = {
@@ -68,11 +69,10 @@ async def test_steps_that_are_added_use_what_is_lent(place: Place, change: str) 
         run = await owner.start(PLAN)
         await settled(owner, run)
         async with rerail.Engine(place.store, everything[:2], QUICK) as lender:
-            lender.lends_only = True
             with pytest.raises(rerail.PlanError, match="tools that are here") as refused:
-                await lender.add(run, [CHANGES[change]])
+                await lender.do(run, Add(steps=(CHANGES[change],)), own_tools_only=True)
             assert {fault.step for fault in refused.value.faults} == {"x"}
-            await lender.add(run, [{"id": "y", "tool": "plain"}])
+            await lender.do(run, Add(steps=({"id": "y", "tool": "plain"},)), own_tools_only=True)
         place.gate.set()
         await owner.wait(run)
     assert place.calls == ["own", "y"]
@@ -87,10 +87,9 @@ async def test_repairs_use_what_is_lent(place: Place, change: dict[str, Any]) ->
         run = await owner.start(PLAN)
         await settled(owner, run)
         async with rerail.Engine(place.store, everything[:2], QUICK) as lender:
-            lender.lends_only = True
             with pytest.raises(rerail.PlanError, match="tools that are here"):
-                await lender.repair(run, "own", **change)
-            await lender.repair(run, "own", tool="plain", args={})
+                await lender.do(run, Repair(step="own", value=change), own_tools_only=True)
+            await lender.do(run, Repair(step="own", value={"tool": "plain", "args": {}}), own_tools_only=True)
         place.gate.set()
         assert (await owner.wait(run)).success
     assert place.calls == ["own", "own"]

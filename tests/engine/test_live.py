@@ -13,11 +13,11 @@ import pytest
 
 import rerail
 from rerail.adapters.stores.memory import MemoryStore
+from rerail.api import Engine
 from rerail.errors import NotDone, PlanError, RateLimited, Refused, ToolError
 from rerail.ports import Batch
 from rerail.testing.scripted import ScriptedMind, Took, World
-from rerail.testing.virtual import VirtualClock, virtual_run
-from rerail.wiring import Engine
+from rerail.testing.virtual_time import VirtualClock, virtual_run
 
 BROKE = ToolError("it broke", category="tool_error")
 DOWN = ConnectionRefusedError("down")
@@ -574,7 +574,7 @@ def test_cancel_stops_calls_and_starts_nothing() -> None:
         await engine.cancel(run, by="ann")
         result = await engine.wait(run)
         assert asyncio.get_running_loop().time() < 10
-        for wish in (engine.cancel(run), engine.pause(run), engine.confirm(run, "a"), engine.add(run, [{"tool": "a"}])):
+        for wish in (engine.cancel(run), engine.pause(run), engine.confirm(run, "a")):
             with pytest.raises(Refused) as refused:
                 await wish
             assert refused.value.code == "RUN_AT_REST"
@@ -837,6 +837,59 @@ def test_answer_a_doubt(answer: dict[str, Any], calls: int, status: str) -> None
     if status == "failed":
         assert result.steps["pay"].error["code"] == "RESOLVED_FAILED"
         assert "ann" in result.steps["pay"].error["message"]
+
+
+@pytest.mark.parametrize("answer", [{"succeeded": {"v": 2}}, {"failed": True}, {"rerun": True}])
+@pytest.mark.parametrize("after", ["nothing", "waiting"])
+def test_a_mistyped_resolve_is_corrected(answer: dict[str, Any], after: str) -> None:
+    """X7, E3: until a dependent has started with the value, at rest too; each answer is an event."""
+    steps: list[dict[str, Any]] = [{"id": "pay", "tool": "pay"}]
+    if after == "waiting":
+        steps.append({"id": "next", "tool": "next", "args": {"v": "${pay.v}"}, "confirm": True})
+    world = World(pay=[TimeoutError("no answer"), {"v": 3}]).option("pay", effect="once")
+
+    async def act(engine: Engine, run: str) -> Any:
+        await engine.wait(run)
+        await engine.resolve(run, "pay", succeeded={"v": 1})
+        found = await engine.wait(run)
+        assert found.status == ("completed" if after == "nothing" else "waiting")
+        told = await engine.resolve(run, "pay", dry_run=True, **answer)
+        await engine.resolve(run, "pay", **answer)
+        found = await engine.wait(run)
+        assert told is not None
+        assert told.to_dict()["leads_to"] in (found.status, "running")
+        return found
+
+    result, events = live(world, {"steps": steps}, act)
+    wanted = {"succeeded": {"v": 2}, "failed": None, "rerun": {"v": 3}}[next(iter(answer))]
+    assert result.steps["pay"].output == wanted
+    assert world.calls_of("pay") == (2 if "rerun" in answer else 1)
+    assert result.steps["pay"].status == ("failed" if "failed" in answer else "succeeded")
+    assert not result.in_doubt
+    assert len([event for event in of(events, "acted") if event.action == "resolve"]) == 2
+    if after == "waiting" and "failed" not in answer:
+        assert result.waiting_on[0]["args"] == {"v": (wanted or {})["v"]}
+
+
+def test_a_resolved_value_in_use_is_not_corrected() -> None:
+    """X7: a dependent has started with it; the refusal names it, and says what to do."""
+    world = World(s=[BROKE])
+    what = {"steps": [{"id": "s", "tool": "s"}, {"id": "after", "tool": "after", "args": {"v": "${s.v}"}}]}
+
+    async def act(engine: Engine, run: str) -> Any:
+        await engine.wait(run)
+        await engine.resolve(run, "s", succeeded={"v": 7})
+        done = await engine.wait(run)
+        for answer in ({"succeeded": 1}, {"failed": True}, {"rerun": True}):
+            with pytest.raises(Refused) as refused:
+                await engine.resolve(run, "s", **answer)
+            assert refused.value.code == "STEP_ENDED"
+            assert "after has started with its value" in refused.value.message
+            assert "retry" in refused.value.hint
+        return done
+
+    result, _ = live(world, what, act, settings=PLAIN)
+    assert result.steps["s"].output == {"v": 7}
 
 
 def test_a_once_step_resolved_by_hand_is_still_a_once_step() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import rerail
 from rerail.adapters.stores.memory import MemoryStore
-from rerail.adapters.stores.sqlite import SqliteStore
-from rerail.engine.loop import RunLoop
+from rerail.adapters.stores.sqlite.store import SqliteStore
+from rerail.engine.run_loop import RunLoop
 from rerail.ports import Batch, Head, Owner
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import rerail
 from rerail.adapters.stores.memory import MemoryStore
-from rerail.engine.owner import RENEW_EVERY, this_process
+from rerail.engine.runs.owner import RENEW_EVERY, this_process
 from rerail.errors import Refused, StoreError
 from rerail.ports import Head, Lease, Unavailable
 from rerail.testing import Took, World, virtual_run
@@ -71,7 +71,7 @@ def test_a_run_that_was_made_and_got_no_plan_is_started_again() -> None:
                 await engine.start(ONE, run_id="heard-of")
             return refused.value.code
 
-    assert virtual_run(main) == "RUN_LIVE"
+    assert virtual_run(main) == "RUN_EXISTS"
 
 
 @pytest.mark.parametrize("name", ["claim", "release"])
@@ -111,7 +111,7 @@ def test_another_engine_of_this_process_keeps_its_run() -> None:
                 codes.append(refused.value.code)
             return codes
 
-    assert virtual_run(main) == ["RUN_LIVE", "RUN_LIVE"]
+    assert virtual_run(main) == ["RUN_LIVE", "RUN_EXISTS"]
 
 
 def test_a_cancelled_resume_leaves_the_run_to_the_next() -> None:
@@ -205,6 +205,79 @@ def test_a_worker_takes_up_a_run_that_it_could_not_give_back() -> None:
             await asyncio.sleep(1)
             store.names = ["release"]
         async with world.engine(ONE, store=store) as engine:
-            return [head.run for head in await engine.unattended()] == [run], await engine.take_up(run)
+            return [head.run for head in await engine.internals.unattended()] == [run], await engine.internals.take_up(
+                run
+            )
 
     assert virtual_run(main) == (True, True)
+
+
+# -- A run that nobody drives is said to be so --------------------------------------------------------------------
+
+
+def test_an_answer_where_the_tools_are_missing_is_kept_and_that_is_said() -> None:
+    """X7, T7: the approval is recorded, the run is interrupted, and both are said; an engine with the tools goes on."""
+    world, store, heard = World(a=[{"n": 1}]), MemoryStore(), list[str]()
+    gated = {"steps": [{"id": "a", "tool": "a", "confirm": True}]}
+
+    async def main() -> None:
+        async with world.engine(gated, store=store) as one:
+            run = (await one.run(gated)).run_id
+        async with rerail.Engine(store, on_notice=heard.append) as bare:
+            digest = (await bare.show(run)).waiting_on[0]["digest"]
+            await bare.confirm(run, "a", digest=digest)
+            found = await bare.wait(run)
+            assert (found.status, found.interrupted, found.to_dict()["interrupted"]) == ("running", True, True)
+            assert (await bare.show(run)).interrupted and (await bare.list(status="running"))[0].interrupted
+        assert len(heard) == 1 and "tools missing here: a" in heard[0] and f"rerail resume {run}" in heard[0]
+        async with world.engine(gated, store=store) as one:
+            done = await one.resume(run)
+            assert (done.status, done.interrupted) == ("completed", False)
+
+    virtual_run(main)
+    assert world.calls_of("a") == 1
+
+
+def test_a_wait_for_an_interrupted_run_says_so() -> None:
+    """T7: `running` alone would sound as if there were something to wait for."""
+    world, store = World(a=[Took(100), {"n": 1}]), MemoryStore()
+
+    async def main() -> None:
+        async with world.engine(ONE, store=store) as one:
+            run = await one.start(ONE)
+            await asyncio.sleep(1)
+            assert not (await one.show(run)).interrupted
+        async with world.engine(ONE, store=store) as other:
+            assert (await other.wait(run)).interrupted
+            assert not (await other.resume(run)).interrupted
+
+    virtual_run(main)
+
+
+def test_an_id_that_is_taken_is_said_to_be_taken() -> None:
+    """T5: by a run that completed, too: no process drives that one."""
+    world = World()
+
+    async def main() -> Refused:
+        async with world.engine(ONE, store=MemoryStore()) as engine:
+            await engine.wait(await engine.start(ONE, run_id="order-42"))
+            with pytest.raises(Refused) as refused:
+                await engine.start(ONE, run_id="order-42")
+            return refused.value
+
+    told = virtual_run(main)
+    assert (told.code, told.message) == ("RUN_EXISTS", "there is a run 'order-42' already; it is completed")
+    assert "another id" in told.hint
+
+
+def test_runs_are_listed_by_one_status_or_several() -> None:
+    """T5: a text is one status, not eight letters."""
+    world = World(a=[{"n": 1}, rerail.NotDone(ValueError("no"))])
+
+    async def main() -> None:
+        async with world.engine(ONE, store=MemoryStore(), settings={"retry": {"max_retries": 0}}) as engine:
+            good, bad = [(await engine.run(ONE)).run_id for _ in range(2)]
+            assert [row.run_id for row in await engine.list(status="completed")] == [good]
+            assert [row.run_id for row in await engine.list(status=["failed", "cancelled"])] == [bad]
+
+    virtual_run(main)

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from rerail.adapters.stores.memory import MemoryStore
-from rerail.core.codec import encode
 from rerail.errors import RateLimited, ToolError
-from rerail.ports import Answer, Consultation, Sample
-from rerail.testing.models import ScriptedModel, Stall
-from rerail.testing.scripted import ScriptedMind, Took, World
-from rerail.testing.virtual import virtual_run
+from rerail.kernel.codec import encode
+from rerail.ports import Consultation, MindAnswer, Sample
+from rerail.testing.scripted import ScriptedMind, ScriptedModel, Stall, Took, World
+from rerail.testing.virtual_time import virtual_run
 
 ODD = RuntimeError("the flux is out of phase")
 BROKE = ToolError("it broke", category="tool_error")
@@ -251,7 +250,7 @@ def test_a_suggestion_that_would_repeat_an_effect_is_not_followed() -> None:
 @pytest.mark.parametrize(("key", "limit"), [("max_tokens", 100), ("max_cost", 1.0)])
 def test_what_a_mind_costs_counts(key: str, limit: float) -> None:
     """H4, M1: tokens and cost of models are the run's, and no call is made past the budget."""
-    spent = Answer({"category": "transient_error"}, [Consultation("m", 60, 50, 1.5, 0.1)])
+    spent = MindAnswer({"category": "transient_error"}, [Consultation("m", 60, 50, 1.5, 0.1)])
     mind = ScriptedMind(reflect=spent)
     world = World(a=[ODD])
     result, events, _ = history(world, ONE, mind, {"run": {key: limit}})
@@ -265,7 +264,7 @@ def test_what_a_mind_costs_counts(key: str, limit: float) -> None:
 @pytest.mark.parametrize(("key", "limit"), [("max_tokens", 100), ("max_cost", 1.0)])
 def test_no_question_is_asked_past_the_budget(key: str, limit: float) -> None:
     """H4: also where one question follows another with no call between them, of a mind that counts nothing itself."""
-    spent = Answer({"category": "decomposition_error"}, [Consultation("m", 60, 50, 1.5, 0.1)])
+    spent = MindAnswer({"category": "decomposition_error"}, [Consultation("m", 60, 50, 1.5, 0.1)])
     mind = ScriptedMind(reflect=spent, repair={"args": {"source": "b"}}, replan=None)
     result, _, story = history(World(a=[ODD]), ONE, mind, {"run": {key: limit}})
     assert [question.kind for question in mind.asked] == ["reflect"]
@@ -274,7 +273,7 @@ def test_no_question_is_asked_past_the_budget(key: str, limit: float) -> None:
 
 def test_no_judge_is_asked_past_the_budget() -> None:
     """V4: the computed verdict stands, and `judge` says why."""
-    mind = ScriptedMind(judge=Answer({"complete": True}, [Consultation("m", 60, 50)]), reflect=None)
+    mind = ScriptedMind(judge=MindAnswer({"complete": True}, [Consultation("m", 60, 50)]), reflect=None)
 
     def spend(**args: Any) -> Any:
         return {"done": True}
@@ -438,7 +437,7 @@ def test_a_plan_of_a_model_starts_no_program() -> None:
 
 def test_budgets_hold_where_several_steps_fail_at_once() -> None:
     """H4: questions are asked one after the other, and each reserves the largest that one of its kind has cost."""
-    spent = Answer({"category": "transient_error"}, [Consultation("m", 600, 0)])
+    spent = MindAnswer({"category": "transient_error"}, [Consultation("m", 600, 0)])
     what = {"steps": [{"id": f"s{i}", "tool": f"s{i}"} for i in range(6)]}
     world = World({f"s{i}": [ODD] for i in range(6)})
     result, events, _ = history(world, what, ScriptedMind(reflect=spent), {"run": {"max_tokens": 1000}})

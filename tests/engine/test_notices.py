@@ -15,14 +15,14 @@ import pytest
 
 import rerail
 from rerail.adapters.stores.memory import MemoryStore
-from rerail.core import events as ev
-from rerail.core.command import Notified
-from rerail.core.fold import fold
 from rerail.errors import SettingsError, ToolError
+from rerail.kernel import events as ev
+from rerail.kernel.commands import RecordNotices
+from rerail.kernel.fold import fold
 from rerail.ports import Batch, Delivery, Notice, Unusable
-from rerail.settings import Settings, describe
+from rerail.settings.loading import Settings, describe
 from rerail.testing.scripted import Took, World
-from rerail.testing.virtual import virtual_run
+from rerail.testing.virtual_time import virtual_run
 
 PLAIN = {"reflection": {"max_step_retries": 0}, "retry": {"max_retry_rounds": 0}}
 BROKE = ToolError("it broke", category="tool_error")
@@ -322,7 +322,7 @@ def test_what_is_written_down_of_a_notice_is_no_reason_for_another() -> None:
             run = (await engine.run(ONE)).run_id
             await asyncio.sleep(1)
             late = [ev.Notified("command", "x", True)]
-            assert await engine._handed_over(run, Notified(value=late))
+            assert await engine._commands.hand_over(run, RecordNotices(value=late))
             await engine.wait(run)
             await asyncio.sleep(5)
             return await engine.events(run)

@@ -14,13 +14,13 @@ import msgspec
 import pytest
 
 import rerail
-from rerail.core.command import Confirm
-from rerail.core.commands import Edits, confirm
-from rerail.core.events import FileMade, RetryBegin, StepSucceeded
-from rerail.core.fold import evolve
-from rerail.core.track import Phase
-from rerail.engine.files import damaged, files_of
+from rerail.engine.files.placement import damaged, files_of
 from rerail.errors import PlanError, Refused, StoreError
+from rerail.kernel.actions import Edits, confirm
+from rerail.kernel.commands import Confirm
+from rerail.kernel.events import FileMade, RetryBegin, StepSucceeded
+from rerail.kernel.fold import evolve
+from rerail.kernel.step_state import Phase
 from rerail.ports import Batch, Lease, Unusable
 from rerail.testing import VirtualClock, virtual_run
 from rerail.workspace import digest_of, write_whole
@@ -103,7 +103,7 @@ A = step("a", args={"name": "a.json"}, produces=["a.json"])
     [
         (["../a.json"], "leaves the run's workspace"), (["/tmp/a.json"], "leaves the run's workspace"),
         (["task.json"], "a name that Rerail uses itself"), ([""], "names no file"),
-        (["a.json", "a.json"], "a file is one step's alone"), ([{"path": "a", "format": "xml"}], "no format"),
+        (["a.json", "a.json"], "a file is one step's alone"), ([{"path": "a", "format": "xml"}], "not a known format"),
         ([{"path": "a", "check": "is_shrt"}], "did you mean 'is_short'"), ([{"path": "a", "kys": ["b"]}], "'keys'"),
         ([{"path": "a", "schema": {"type": "objct"}}], "schema"), ([{"keys": ["b"]}], "a text"), ([7], "file names"),
         ([{"path": "a", "non_empty": "yes"}], "non_empty"),
@@ -223,7 +223,7 @@ def test_several_damaged_files_are_made_again_together(world: World) -> None:
                 await engine.confirm(result.run_id)
             assert refused.value.code == "FILE_DAMAGED"
             assert "--edit" in refused.value.hint
-            await engine._act(result.run_id, Confirm(by="somebody else, a moment earlier"))
+            await engine._commands.deliver(result.run_id, Confirm(by="somebody else, a moment earlier"))
             return await engine.wait(result.run_id)
 
     assert virtual_run(main).success
@@ -287,7 +287,7 @@ def _full(*_: Any, **__: Any) -> None:
 
 def test_a_store_that_fails_after_the_backup_loses_no_file(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """T4, E1: the files go only once it is on record that the run starts over; the useless backup goes too."""
-    from rerail.adapters.stores.sqlite import SqliteStore
+    from rerail.adapters.stores.sqlite.store import SqliteStore
 
     world.broken = {"c"}
     append = SqliteStore.append
@@ -324,7 +324,7 @@ def test_a_follow_up_works_in_its_parents_folder(world: World) -> None:
             await engine.wait(run)
             [child] = await engine.list(parent=run)
             await engine.wait(child.run_id)
-            assert (await engine.state(child.run_id)).home == run
+            assert (await engine.internals.state(child.run_id)).home == run
             (world.folder / "work" / run / "a.json").write_text("{}")
             await engine.confirm(child.run_id)
             result = await engine.wait(child.run_id)
@@ -475,10 +475,10 @@ def test_an_edit_on_record_is_put_in_place_by_whoever_comes(world: World) -> Non
             draft.write_bytes(b"[2]")
             digest = digest_of(draft)[0]
             file = FileMade("a.json", digest, "a", ".rerail/edit/x/a.json")
-            loop = await engine._take(run)
+            loop = await engine._leases.acquire(run)
             loop.note(*confirm(loop.state, "c", "me", edits=Edits(files=[file])))
             await loop.commit()
-            await engine._let_go(loop.lease)
+            await engine._leases.release(loop.lease)
             assert (folder / "a.json").read_bytes() != b"[2]"
             assert (await engine.resume(run)).success
             assert (folder / "a.json").read_bytes() == b"[2]"
@@ -500,7 +500,7 @@ def test_a_draft_is_for_the_content_it_was_given_for(world: World) -> None:
             draft = folder / ".rerail" / "edit" / "x" / "a.json"
             draft.parent.mkdir(parents=True)
             draft.write_bytes(b"[2]")
-            state = await engine.state(run)
+            state = await engine.internals.state(run)
             file = FileMade("a.json", digest_of(draft)[0], "a", ".rerail/edit/x/a.json")
             foreign = FileMade("sub/a.json", "", "b", "../../foreign.json")
             for event in confirm(state, "c", "me", edits=Edits(files=[file, foreign])):
@@ -536,13 +536,13 @@ def test_edits_that_nobody_agreed_to_are_swept(world: World) -> None:
             def drafted(name: str, digest: str = "") -> FileMade:
                 return FileMade("a.json", digest, "a", f".rerail/edit/{name}/a.json")
 
-            loop = await engine._take(run)
+            loop = await engine._leases.acquire(run)
             recorded = drafted("recorded", digest_of(folder / ".rerail" / "edit" / "recorded" / "a.json")[0])
             loop.note(*confirm(loop.state, "c", "me", edits=Edits(files=[recorded])))
             await loop.commit()
-            await engine._let_go(loop.lease)
+            await engine._leases.release(loop.lease)
             wish = Confirm(by="me", step="c", files=(drafted("posted"),))
-            await engine._host.store.post(run, msgspec.json.encode(wish))
+            await engine._parts.store.post(run, msgspec.json.encode(wish))
             assert (await engine.resume(run)).success
             assert (folder / "a.json").read_bytes() == b"[2]"
             assert {path.name for path in (folder / ".rerail" / "edit").iterdir()} == {"posted", "new"}
@@ -697,7 +697,7 @@ def test_nothing_is_done_again_while_what_follows_is_at_work(world: World) -> No
 
 def test_a_clean_start_that_was_killed_is_finished_by_the_next(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """T4: that the run starts over is on record, and its old files are still there: they go before its first step."""
-    from rerail.engine import engine as module
+    from rerail.engine.runs import retries
 
     world.broken = {"c"}
 
@@ -710,11 +710,11 @@ def test_a_clean_start_that_was_killed_is_finished_by_the_next(world: World, mon
             folder = world.folder / "work" / run
             (folder / "scratch.txt").write_text("mine")
             with monkeypatch.context() as patched:
-                patched.setattr(module, "cleared", died)
+                patched.setattr(retries, "cleared", died)
                 with pytest.raises(StoreError, match="killed"):
                     await engine.retry(run, clean=True)
-            head = await engine.head(run)
-            await engine._host.store.release(Lease(run, head.owner, head.fence))  # type: ignore[arg-type]
+            head = await engine.internals.head(run)
+            await engine._parts.store.release(Lease(run, head.owner, head.fence))  # type: ignore[arg-type]
             assert (folder / "scratch.txt").exists()
             world.broken = set()
             assert (await engine.retry(run)).success
@@ -763,7 +763,7 @@ def test_a_clean_start_that_was_killed_is_finished_before_a_person_acts(
     world: World, monkeypatch: pytest.MonkeyPatch, act: str
 ) -> None:
     """T4, X7: nothing of what the run is to lose is there for what follows, nor taken for what a step left."""
-    from rerail.engine import engine as module
+    from rerail.engine.runs import retries
 
     async def died(*_: Any) -> None:
         raise StoreError("killed here")
@@ -777,11 +777,11 @@ def test_a_clean_start_that_was_killed_is_finished_before_a_person_acts(
             await engine.cancel(run)
             await engine.wait(run)
             with monkeypatch.context() as patched:
-                patched.setattr(module, "cleared", died)
+                patched.setattr(retries, "cleared", died)
                 with pytest.raises(StoreError, match="killed"):
                     await engine.retry(run, clean=True)
-            head = await engine.head(run)
-            await engine._host.store.release(Lease(run, head.owner, head.fence))  # type: ignore[arg-type]
+            head = await engine.internals.head(run)
+            await engine._parts.store.release(Lease(run, head.owner, head.fence))  # type: ignore[arg-type]
             assert (folder / "scratch.txt").exists()
             if act == "resolve":
                 with pytest.raises(Refused) as refused:

@@ -9,9 +9,9 @@ import pytest
 
 import rerail
 from rerail.adapters.stores.memory import MemoryStore
-from rerail.core import events as ev
-from rerail.core.codec import encode
-from rerail.engine.pruning import Pruned, Wanted, prune
+from rerail.engine.maintenance.prune import Pruned, PruneRequest, prune
+from rerail.kernel import events as ev
+from rerail.kernel.codec import encode
 from rerail.ports import Batch, Head, Owner, Store
 
 LATER = 1e12  # everything is older than that
@@ -36,7 +36,7 @@ def engine(store: Store) -> rerail.Engine:
 
 async def pruned(store: Store, **wanted: Any) -> dict[str, Pruned]:
     dry_run = wanted.pop("dry_run", False)
-    found = prune(store, Wanted(wanted.pop("before", LATER), **wanted), dry_run=dry_run)
+    found = prune(store, PruneRequest(wanted.pop("before", LATER), **wanted), dry_run=dry_run)
     return {row.run: row async for family, _ in found for row in family}
 
 
@@ -179,6 +179,6 @@ async def test_what_the_memory_forgot_is_no_run() -> None:
     """H10: when the failure memory was cleared stays known."""
     store = MemoryStore()
     async with engine(store) as running:
-        await running.forget()
+        await running.internals.forget()
         assert await pruned(store) == {}
     assert await names(store) == {"~memory"}

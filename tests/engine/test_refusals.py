@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from rerail.core.plan import Fault
 from rerail.engine.refusals import encode_answer, raise_answer
 from rerail.errors import PlanError, Refused
 from rerail.i18n import retold, tell
+from rerail.plan.step import Fault
 
 
 def test_a_refusal_is_told_in_the_readers_language_elsewhere() -> None:

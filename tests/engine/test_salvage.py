@@ -11,12 +11,12 @@ import apsw
 import pytest
 
 from rerail.adapters.stores.memory import MemoryStore
-from rerail.adapters.stores.sqlite import SqliteStore
-from rerail.core import events as ev
-from rerail.core.codec import encode
-from rerail.core.values import digest
-from rerail.engine.export import Carried, export_runs, import_runs, listed
+from rerail.adapters.stores.sqlite.store import SqliteStore
+from rerail.engine.maintenance.export import Carried, export_runs, import_runs, listed
+from rerail.kernel import events as ev
+from rerail.kernel.codec import encode
 from rerail.ports import Batch, Head, Row
+from rerail.values.json_values import digest
 
 RUNS = 120
 JUNK = {"zeros": bytes, "noise": lambda size: Random(7).randbytes(size)}

@@ -22,15 +22,17 @@ from tests.engine.left_behind import resumed
 
 import rerail
 from rerail.adapters.stores.memory import MemoryStore
-from rerail.core.codes import Category
-from rerail.core.policy import Policy
-from rerail.errors import RateLimited, SettingsError, StoreError, ToolError
+from rerail.api import Engine
+from rerail.codes import Category
+from rerail.errors import PlanError, RateLimited, SettingsError, StoreError, ToolError
+from rerail.factory import make_executor, make_model, make_store
+from rerail.kernel.policy import Policy, merged
 from rerail.ports import Batch, ModelFailed, Prompt, Reply, Unavailable
-from rerail.settings import ROLES, Settings, describe, overrides_from
+from rerail.settings.loading import TABLES, Settings, describe, overrides_from
+from rerail.settings.tables import ROLES
 from rerail.testing.model_server import Answer, Asked, ModelServer
 from rerail.testing.scripted import ScriptedMind, Took, World
-from rerail.testing.virtual import VirtualClock, virtual_run
-from rerail.wiring import Engine, make_executor, make_model, make_store
+from rerail.testing.virtual_time import VirtualClock, virtual_run
 
 DOWN = ConnectionRefusedError("down")
 BROKE = ToolError("it broke", category="tool_error")
@@ -48,7 +50,7 @@ def keys() -> list[str]:
         ]
 
     settings = Settings()
-    return [key for table in settings.__struct_fields__ for key in inside(table, getattr(settings, table))]
+    return [key for table in TABLES for key in inside(table, getattr(settings, table))]
 
 
 def defaults() -> dict[str, Any]:
@@ -293,7 +295,7 @@ def kept_after(given: Mapping[str, Any]) -> bool:
 
 
 def opened(given: Mapping[str, Any]) -> str:
-    return Engine(None, [], given)._host.store.url
+    return Engine(None, [], given)._parts.store.url
 
 
 def synchronous(given: Mapping[str, Any]) -> int:
@@ -602,7 +604,7 @@ BITES: dict[str, Bite] = {
     "retry.backoff_cap": (1.5, 3.0, delays, [1, 1.5, 1.5], [1, 2, 3]),
     "retry.jitter": (False, True, lambda given: delays(given) == [1, 2, 4], True, False),
     "retry.max_wait": (
-        50, 500, lambda given: calls(given, RateLimited("later", retry_after=100), retries=0), 2, 12,
+        50, 500, lambda given: calls(given, RateLimited("later", retry_after=100), retries=0), 1, 6,
     ),
     "retry.max_retry_rounds": (0, 2, lambda given: calls(given, retries=0), 1, 3),
     "retry.max_retries": (1, 4, times_refused, 1, 4),
@@ -648,7 +650,7 @@ BITES: dict[str, Bite] = {
     "worker.grace": (0, 30, cut_short, 1, 0),
     "workers.silent_is_dead": (False, True, taken_from_silence, ("waiting", 1), ("completed", 2)),
     "store.workspace": (
-        "/tmp/one", "/tmp/two", lambda given: str(Engine("memory://", settings=given).workspace("r")),
+        "/tmp/one", "/tmp/two", lambda given: str(Engine("memory://", settings=given).internals.workspace("r")),
         "/tmp/one/r", "/tmp/two/r",
     ),
     "secrets.env": (["X_*"], ["PASSPHRASE*"], blotted, False, True),
@@ -966,7 +968,7 @@ def test_values_of_the_command_line() -> None:
 
 
 def test_settings_travel_with_the_run() -> None:
-    """SPEC 11, H4: what governs a run is recorded with it; a resume or retry under new settings says so."""
+    """SPEC 12, H4: what was given to a run in code stays with it, unless it is given anew; that is recorded."""
     store, world = MemoryStore(), World(a=[BROKE])
 
     async def first() -> Any:
@@ -975,15 +977,119 @@ def test_settings_travel_with_the_run() -> None:
             await engine.wait(await engine.start(ONE, run_id="r"))
             return (await engine.events("r"))[0].policy
 
-    async def second() -> list[Any]:
-        async with world.engine(ONE, store=store, settings={"retry": {"max_retry_rounds": 0}}) as engine:
-            await engine.retry("r")
-            return await engine.events("r")
+    async def again(**given: Any) -> list[Any]:
+        async with world.engine(ONE, store=store, settings={"retry": {"max_retry_rounds": 0}, **given}) as engine:
+            await engine.retry("r", force=True)
+            return [event for event in await engine.events("r") if event.type == "retry_begin"]
 
     assert virtual_run(first).max_step_retries == 0
-    begin = next(event for event in virtual_run(second) if event.type == "retry_begin")
+    [begin] = virtual_run(again)
+    assert begin.policy is None and world.calls_of("a") == 2
+    *_, begin = virtual_run(lambda: again(reflection={"max_step_retries": 3}))
     assert begin.policy.max_step_retries == 3
-    assert world.calls_of("a") == 3  # the same failure twice is not tried a third time
+    assert world.calls_of("a") == 4  # the same failure twice is not tried a third time
+    *_, begin = virtual_run(again)
+    assert begin.policy is None and world.calls_of("a") == 6
+
+
+def settings_from(path: Path, text: str, **given: Any) -> Settings:
+    """What a file says today, and what is given beside it."""
+    (path / "rerail.toml").write_text(text)
+    return Settings.discover(path, {"RERAIL_RUN_CONCURRENCY": "2"}, given)[0]
+
+
+def test_values_from_files_follow_the_file_of_the_day(tmp_path: Path) -> None:
+    """SPEC 12: what was given on the command line stays; file and environment are those of the process that goes on."""
+    first = settings_from(tmp_path, "[run]\nmax_attempts = 9\n[retry]\nmax_retries = 1\n", run={"max_attempts": 3})
+    today = settings_from(tmp_path, "[run]\nmax_attempts = 8\n[retry]\nmax_retries = 7\n")
+    assert first.policy().given == ("max_attempts",) and today.policy().given == ()
+    policy = merged(today.policy(), first.policy())
+    assert (policy.max_attempts, policy.max_retries, policy.concurrency) == (3, 7, 2)
+    anew = settings_from(tmp_path, "", run={"max_attempts": None})
+    policy = merged(anew.policy(), policy)
+    assert (policy.max_attempts, policy.given) == (None, ("max_attempts",))
+    assert merged(today.policy(), policy).max_attempts is None
+
+
+def test_limits_hold_across_a_crash_and_a_resume() -> None:
+    """SPEC 12, H4: three calls in all, whoever makes them."""
+    store, world = MemoryStore(), World({name: [Took(10, 1)] for name in "abcdef"})
+    what = {"steps": [{"id": n, "tool": n, "needs": list("abcdef"[i - 1 : i])} for i, n in enumerate("abcdef")]}
+
+    async def killed() -> None:
+        async with world.engine(what, store=store, settings={"run": {"max_attempts": 3}}) as engine:
+            await engine.start(what, run_id="r")
+            await asyncio.sleep(15)
+
+    async def resumed() -> Any:
+        async with world.engine(what, store=store) as engine:
+            return await engine.resume("r")
+
+    virtual_run(killed)
+    result = virtual_run(resumed)
+    assert (result.stopped, len(world.calls)) == ("BUDGET_EXCEEDED", 3)
+
+
+def test_a_spent_time_stays_spent() -> None:
+    """SPEC 12, H4: a retry is no way around `run.max_seconds`."""
+    world, store = World(a=[Took(20, BROKE)]).option("a", effect="once"), MemoryStore()
+    settings = {"run": {"max_seconds": 10}, "reflection": {"max_step_retries": 0}}
+
+    async def main() -> Any:
+        async with world.engine(ONE, store=store, settings=settings) as engine:
+            await engine.wait(await engine.start(ONE, run_id="r"))
+        async with world.engine(ONE, store=store) as engine:
+            return await engine.retry("r")
+
+    assert virtual_run(main).stopped == "BUDGET_EXCEEDED" and world.calls_of("a") == 1
+
+
+def test_what_is_assumed_of_a_tool_stays_with_the_run() -> None:
+    """SPEC 12, E3: a run that was started with `default_effect = once` repeats nothing after a resume either."""
+    store, calls = MemoryStore(), list[int]()
+
+    def charge() -> None:
+        calls.append(1)
+        raise RuntimeError("after the effect")
+
+    def fetch() -> int:
+        return 1
+
+    plan = {"steps": [{"id": "a", "tool": "fetch", "confirm": True}, {"id": "b", "tool": "charge", "needs": ["a"]}]}
+
+    async def main() -> Any:
+        given = {"tools": {"default_effect": "once"}}
+        async with Engine(store, [charge, fetch], given) as engine:
+            await engine.wait(await engine.start(plan, run_id="r"))
+        async with Engine(store, [charge, fetch]) as engine:
+            await engine.confirm("r")
+            return await engine.wait("r")
+
+    result = asyncio.run(main())
+    assert (result.steps["b"].status, calls) == ("in_doubt", [1])
+
+
+def test_what_a_plan_may_use_stays_with_the_run() -> None:
+    """SPEC 12, E3: nothing is added that the run's own settings would refuse."""
+    store = MemoryStore()
+
+    @rerail.tool(effect="read")
+    def look() -> int:
+        return 1
+
+    def charge() -> int:
+        return 1
+
+    async def main() -> list[str]:
+        plan = {"steps": [{"id": "a", "tool": "look", "confirm": True}]}
+        async with Engine(store, [look, charge], {"tools": {"require_effect": True}}) as engine:
+            await engine.wait(await engine.start(plan, run_id="r"))
+        async with Engine(store, [look, charge]) as engine:
+            with pytest.raises(PlanError) as refused:
+                await engine.add("r", [{"id": "b", "tool": "charge"}])
+            return [fault.code for fault in refused.value.faults]
+
+    assert asyncio.run(main()) == ["EFFECT_UNDECLARED"]
 
 
 def test_verbose_logs_the_chain_and_each_skip(caplog: pytest.LogCaptureFixture) -> None:

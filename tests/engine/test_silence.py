@@ -13,15 +13,14 @@ from tests.simulation.chance import Dice
 from tests.simulation.shared_store import SharedStore, Way
 
 import rerail
-from rerail.core.track import Phase
-from rerail.engine.owner import EXPIRED_AFTER, is_dead
-from rerail.engine.silence import LOOK_GAP, MANY, Watch
-from rerail.engine.working import Crew
+from rerail.engine.runs.owner import EXPIRED_AFTER, LOOK_GAP, MANY, LeaseWatch, is_dead
+from rerail.engine.workers import WorkerPool
 from rerail.errors import Refused, StoreError
 from rerail.i18n import Told
+from rerail.kernel.step_state import Phase
 from rerail.ports import Head, Owner
 from rerail.testing import virtual_run
-from rerail.testing.virtual import VirtualClock
+from rerail.testing.virtual_time import VirtualClock
 
 ONE = {"steps": [{"id": "a", "tool": "slow"}]}
 ELSEWHERE = Owner("elsewhere", 1, 1.0)
@@ -37,9 +36,8 @@ class Machine:
         self.calls, self.cut_off, self.seconds = 0, 0, seconds
         self.good = False
         tools = [rerail.tool(self.slow, name="slow"), rerail.tool(self.bad, name="bad")]
-        self.engine = rerail.Engine(self.way, tools, clock=self.clock)
         self.heard: list[str] = []
-        self.engine.notice = self.hear
+        self.engine = rerail.Engine(self.way, tools, clock=self.clock, on_notice=self.hear)
 
     async def slow(self) -> str:
         """Takes its time."""
@@ -117,14 +115,14 @@ def test_what_people_want_reaches_an_owner_that_only_seemed_gone() -> None:
                 one.lose_the_store(40)
                 other.lose_the_store(40)
                 await asyncio.sleep(40.01)
-                assert is_dead(await other.engine.head(run), other.clock.now())
+                assert is_dead(await other.engine.internals.head(run), other.clock.now())
 
             await outage()
             await other.engine.pause(run)
-            assert (await one.engine.state(run)).paused
+            assert (await one.engine.internals.state(run)).paused
             await outage()
             await other.engine.begin_resume(run)
-            assert not (await one.engine.state(run)).paused
+            assert not (await one.engine.internals.state(run)).paused
             one.good = True
             await outage()
             await other.engine.begin_retry(run, ["c"])
@@ -150,7 +148,7 @@ def test_of_two_who_want_something_of_a_dead_owners_run_both_get_it() -> None:
             third = Machine(one.way.store, 3)
             async with third.engine:
                 await asyncio.gather(other.engine.pause(run), third.engine.skip(run, "b"))
-                state = await other.engine.state(run)
+                state = await other.engine.internals.state(run)
                 assert (state.paused, state.tracks["b"].phase) == (True, Phase.SKIPPED)
 
     virtual_run(main)
@@ -170,7 +168,7 @@ def test_what_follows_a_run_is_not_at_work_only_because_its_lease_is_old() -> No
             one.lose_the_store(40)
             other.lose_the_store(40)
             await asyncio.sleep(40.01)
-            assert is_dead(await other.engine.head(child), other.clock.now())
+            assert is_dead(await other.engine.internals.head(child), other.clock.now())
             with pytest.raises(Refused) as refused:
                 await other.engine.begin_retry(run, ["x"], force=True)
             assert refused.value.code == "RUN_LIVE" and child in str(refused.value)
@@ -202,9 +200,9 @@ def test_a_run_is_not_held_while_what_it_follows_is_watched() -> None:
             skipping = asyncio.create_task(other.engine.skip(after, "h"))
             await asyncio.sleep(EXPIRED_AFTER / 2)
             assert "seems to be gone" in other.heard[0], "what it follows is watched"
-            assert (await other.engine.head(after)).owner is None
+            assert (await other.engine.internals.head(after)).owner is None
             await skipping
-            assert (await other.engine.state(after)).tracks["h"].phase is Phase.SKIPPED
+            assert (await other.engine.internals.state(after)).tracks["h"].phase is Phase.SKIPPED
 
     virtual_run(main)
 
@@ -237,22 +235,22 @@ def test_who_looks_for_runs_all_the_time_takes_the_dead_ones_in_time_and_no_othe
         async with two_machines() as (one, other):
             run = await one.engine.start(ONE)
             for _ in range(3):
-                assert await other.engine.unattended() == []
+                assert await other.engine.internals.unattended() == []
                 await asyncio.sleep(5)
             one.lose_the_store(50)
             other.lose_the_store(50)
             await asyncio.sleep(50.01)
             for _ in range(3):
-                assert await other.engine.unattended() == []
+                assert await other.engine.internals.unattended() == []
                 await asyncio.sleep(5)
             one.die()
             died, found = asyncio.get_running_loop().time(), []
             while not found:
                 await asyncio.sleep(5)
-                found = [head.run for head in await other.engine.unattended()]
+                found = [head.run for head in await other.engine.internals.unattended()]
             assert found == [run] and EXPIRED_AFTER - 2 < asyncio.get_running_loop().time() - died < EXPIRED_AFTER + 10
             begun = asyncio.get_running_loop().time()
-            assert await other.engine.take_up(run)
+            assert await other.engine.internals.take_up(run)
             assert asyncio.get_running_loop().time() - begun < 1, "it has watched for long enough"
             assert (await other.engine.wait(run)).success
 
@@ -310,11 +308,11 @@ def test_who_cannot_renew_for_long_gives_up() -> None:
             await asyncio.sleep(60)
             assert one.cut_off == 0
             one.lose_the_store(65)
-            with pytest.raises(StoreError, match="could not be said to be alive"):
+            with pytest.raises(StoreError, match="could not renew its lease"):
                 await one.engine.wait(run)
             assert (one.calls, one.cut_off) == (1, 1)
             await asyncio.sleep(10)  # the store is back, and the lease given back
-            assert [head.run for head in await other.engine.unattended()] == [run]
+            assert [head.run for head in await other.engine.internals.unattended()] == [run]
             assert (await other.engine.resume(run)).success
             assert other.calls == 1
 
@@ -326,7 +324,7 @@ def test_a_watch_ends_with_a_renewal_a_new_owner_or_a_gap() -> None:
     old = Head("r", status="running", owner=ELSEWHERE, fence=1, renewed_at=0.0)
 
     async def main() -> None:
-        watch = Watch()
+        watch = LeaseWatch()
 
         async def dead_after(seconds: float, head: Head, now: float = 10_000.0, step: float = 5.0) -> bool:
             for _ in range(int(seconds / step)):
@@ -354,7 +352,7 @@ def test_a_watch_remembers_only_what_is_looked_at() -> None:
     """E7: leases come and go for as long as a worker lives."""
 
     async def main() -> int:
-        watch = Watch()
+        watch = LeaseWatch()
         for number in range(5 * MANY):
             watch.is_dead(Head(f"r{number}", owner=ELSEWHERE, fence=1), 0.0)
             await asyncio.sleep(LOOK_GAP / MANY * 4)
@@ -367,7 +365,7 @@ def test_many_leases_are_looked_at_in_no_time() -> None:
     """E7: a worker looks at all of them every few seconds, and its own runs wait meanwhile."""
 
     async def main() -> float:
-        watch, heads = Watch(), [Head(f"r{number}", owner=ELSEWHERE, fence=1) for number in range(20 * MANY)]
+        watch, heads = LeaseWatch(), [Head(f"r{number}", owner=ELSEWHERE, fence=1) for number in range(20 * MANY)]
         begun = time.process_time()
         for head in heads:
             watch.is_dead(head, 0.0)
@@ -387,7 +385,7 @@ def test_a_worker_that_is_never_idle_takes_a_dead_owners_run_in_its_turn() -> No
             one.die()
             await asyncio.sleep(60)
             later = [await other.engine.start(ONE, queued=True) for _ in range(20)]
-            crew = Crew(other.engine, 1, lambda _: None)
+            crew = WorkerPool(other.engine.internals, 1, lambda _: None)
             working = asyncio.create_task(crew.work(until_idle=True))
             await asyncio.sleep(200)
             assert (await other.engine.show(run)).success

@@ -11,13 +11,13 @@ import pytest
 
 import rerail
 from rerail.context import Context
-from rerail.core.events import Acted, FileMade, StepFailed
-from rerail.core.lines import Lines
-from rerail.core.state import State
-from rerail.engine.files import NotPlaced, put_in_place
+from rerail.engine.files.placement import NotPlaced, put_in_place
 from rerail.errors import Refused, StoreError
+from rerail.kernel.events import Acted, FileMade, StepFailed
+from rerail.kernel.state import State
 from rerail.ports import Owner
 from rerail.testing import VirtualClock, virtual_run
+from rerail.views.narration import Narrator
 from rerail.workspace import digest_of, plain_name
 
 QUICK: dict[str, Any] = {"retry": {"max_retry_rounds": 0}, "reflection": {"max_step_retries": 0}}
@@ -111,7 +111,7 @@ def test_whoever_was_killed_between_record_and_file_is_no_loss(tmp_path: Path) -
     async def main() -> rerail.RunResult:
         async with engine_in(tmp_path, write, read) as engine:
             run = (await engine.run({"steps": GATED})).run_id
-            folder, state = tmp_path / "work" / run, await engine.state(run)
+            folder, state = tmp_path / "work" / run, await engine.internals.state(run)
             back(folder, state)
             (folder / state.tracks["a"].call.staged / "a.md5").write_text("beside it")
             await engine.confirm(run)
@@ -136,12 +136,12 @@ def test_a_reader_and_a_clean_start_find_it_too(tmp_path: Path) -> None:
         async with engine_in(tmp_path, write, read) as engine:
             run = (await engine.run({"steps": GATED})).run_id
             folder = tmp_path / "work" / run
-            back(folder, await engine.state(run))
+            back(folder, await engine.internals.state(run))
             assert await engine.artifact(run, "a.txt") == "attempt 1"
-            back(folder, await engine.state(run))
+            back(folder, await engine.internals.state(run))
             await engine.cancel(run)
             await engine.wait(run)
-            back(folder, await engine.state(run))
+            back(folder, await engine.internals.state(run))
             await engine.begin_retry(run, clean=True)
             await engine.wait(run)
             kept = [path.read_text() for path in (folder / ".rerail" / "backup").rglob("a.txt")]
@@ -381,8 +381,8 @@ def test_nothing_is_put_in_place_by_one_who_may_not_write(tmp_path: Path, kind: 
         async with engine_in(tmp_path, slow, real=True) as engine:
             run = await engine.start({"steps": [{"id": "a", "tool": "slow", "produces": ["a.txt"]}]})
             await begun.wait()
-            store, head = engine._host.store, await engine.head(run)
-            await store.claim(run, Owner("elsewhere", 1, 1.0), engine._host.clock.now(), over=head.fence)
+            store, head = engine._parts.store, await engine.internals.head(run)
+            await store.claim(run, Owner("elsewhere", 1, 1.0), engine._parts.clock.now(), over=head.fence)
             place = tmp_path / "work" / run / "a.txt"
             place.write_text("new")
             gate.set()
@@ -519,7 +519,7 @@ def test_what_a_person_agrees_to_while_the_run_goes_on_is_in_place_when_it_ends(
                 if isinstance(record.event, StepFailed):
                     break
             await engine.resolve(run, "a", succeeded=None)
-            assert engine.drives(run)
+            assert engine.internals.drives(run)
             gate.set()
             result = await engine.wait(run)
             return result, await engine.artifacts(run), await engine.why(run, "a"), await engine.events(run)
@@ -533,7 +533,7 @@ def test_what_a_person_agrees_to_while_the_run_goes_on_is_in_place_when_it_ends(
     rows = {row["name"]: (row["step"], row["attempt"], row["digest"], row["size"], row["media"]) for row in artifacts}
     assert rows["a.txt"] == ("a", 1, digest, size, "text/plain")
     [resolved] = [record.event for record in events if isinstance(record.event, Acted)]
-    for said in (why, Lines(State("r")).acted(resolved)[2]):
+    for said in (why, Narrator(State("r")).lines(resolved)[0].words):
         assert "resolve" in said and "another" not in said
 
 

@@ -15,14 +15,15 @@ from pathlib import Path
 import pytest
 
 import rerail
-from rerail.cli.catalogue import COMMANDS
-from rerail.wiring import declared_tools
+from rerail.cli.command_table import COMMANDS
+from rerail.factory import declared_tools
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
+GUIDE = (ROOT / "docs" / "guide.md").read_text("utf-8")
 QUICKSTART = ROOT / "docs" / "quickstart.md"
 
-# -- README --------------------------------------------------------------------------------------------------------
+# -- README and guide ----------------------------------------------------------------------------------------------
 
 
 def blocks(text: str, kind: str) -> list[str]:
@@ -30,79 +31,99 @@ def blocks(text: str, kind: str) -> list[str]:
     return re.findall(rf"```{kind}\n(.*?)```", text, re.DOTALL)
 
 
-def test_the_plans_of_the_readme_have_no_faults() -> None:
+def test_the_plans_of_the_guide_have_no_faults() -> None:
     """P1: every YAML block is a plan that may run, given its tools."""
-    plans = blocks(README, "yaml")
+    plans = blocks(GUIDE, "yaml")
     assert plans
     for text in plans:
         assert rerail.Plan.load(text).check() == []
 
 
-def test_the_settings_of_the_readme_are_settings() -> None:
+def test_the_settings_of_the_guide_are_settings() -> None:
     """Every TOML block holds known keys only, and the tools it declares can be made."""
-    (text,) = blocks(README, "toml")
+    (text,) = blocks(GUIDE, "toml")
     settings = rerail.Settings.load(tomllib.loads(text))
     assert [tool.spec.name for tool in declared_tools(settings)] == ["count_lines", "rates"]
 
 
-def test_the_tools_of_the_readme_go_together() -> None:
+def test_the_tools_of_the_guide_go_together() -> None:
     """Those of the Python blocks and those of the settings have different names: a reader may use all of them."""
-    (text,) = blocks(README, "toml")
+    (text,) = blocks(GUIDE, "toml")
     declared = [tool.spec.name for tool in declared_tools(rerail.Settings.load(tomllib.loads(text)))]
-    written = re.findall(r'rerail\.(?:shell|http)\("(\w+)"', README)
-    written += re.findall(r"^(?:async )?def (\w+)", "\n".join(blocks(README, "python")), re.MULTILINE)
+    written = re.findall(r'rerail\.(?:shell|http)\("(\w+)"', GUIDE)
+    written += re.findall(r"^(?:async )?def (\w+)", "\n".join(blocks(GUIDE, "python")), re.MULTILINE)
     assert declared and written and not set(declared) & set(written)
 
 
-def test_the_readme_knows_every_command_and_extra() -> None:
+def test_the_guide_knows_every_command_and_extra() -> None:
     """What can be typed, and what can be installed, is in its tables; every how-to is linked."""
-    listed = re.search(r"^\| running \|.*?(?=\n\n)", README, re.MULTILINE | re.DOTALL)
+    listed = re.search(r"^\| running \|.*?(?=\n\n)", GUIDE, re.MULTILINE | re.DOTALL)
     assert listed and set(re.findall(r"`(\w+)`", listed[0])) == set(COMMANDS)
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
-    assert [name for name in extras if f"| `{name}` |" not in README] == []
+    assert [name for name in extras if f"| `{name}` |" not in GUIDE] == []
     pages = sorted((ROOT / "docs" / "howto").glob("*.md"))
-    assert pages and [page.name for page in pages if f"(docs/howto/{page.name})" not in README] == []
-    assert set(re.findall(r"^\$ rerail (\w+)", README, re.MULTILINE)) <= set(COMMANDS)
+    assert pages and [page.name for page in pages if f"(howto/{page.name})" not in GUIDE] == []
+    typed = re.findall(r"^\$ rerail (\w+)", README + GUIDE, re.MULTILINE)
+    assert typed and set(typed) <= set(COMMANDS)
 
 
-# -- README.zh-CN.md -----------------------------------------------------------------------------------------------
+def test_the_readme_fits_three_screens_and_leads_to_every_page() -> None:
+    """A newcomer reads it whole; each page of the docs is one link away."""
+    assert len(README.splitlines()) <= 120
+    pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"guide.zh-CN.md", "classifier.md"}
+    assert sorted(page for page in pages if f"(docs/{page})" not in README) == []
+
+
+# -- In Chinese ------------------------------------------------------------------------------------------------------
 
 CHINESE = (ROOT / "README.zh-CN.md").read_text("utf-8")
+PAIRS = {"README": (README, CHINESE), "guide": (GUIDE, (ROOT / "docs" / "guide.zh-CN.md").read_text("utf-8"))}
 
 
-@pytest.mark.parametrize("kind", ["python", "text", "yaml", "toml"])
-def test_the_chinese_readme_shows_the_same(kind: str) -> None:
+@pytest.mark.parametrize(
+    ("page", "kind"),
+    [("README", "python"), ("README", "text"), ("guide", "python"), ("guide", "yaml"), ("guide", "toml")],
+)
+def test_the_chinese_page_shows_the_same(page: str, kind: str) -> None:
     """T12: the same programs, plans, settings and outputs, so what holds for the one holds for the other."""
-    assert blocks(CHINESE, kind) == blocks(README, kind) != []
+    english, chinese = PAIRS[page]
+    assert blocks(chinese, kind) == blocks(english, kind) != []
 
 
-def test_the_chinese_readme_names_the_same_commands() -> None:
+@pytest.mark.parametrize("page", PAIRS)
+def test_the_chinese_page_names_the_same_commands(page: str) -> None:
     """T12: what can be typed is the same; only the remarks behind it differ."""
 
     def typed(page: str) -> list[str]:
         lines = [line for block in blocks(page, "console") for line in block.splitlines()]
         return [re.sub(r"\s+#.*", "", line) for line in lines]
 
-    assert typed(CHINESE) == typed(README) != []
-    tables = [re.findall(r"^\|.*?(`.*)\|$", page, re.MULTILINE) for page in (README, CHINESE)]
-    named = [{word for row in rows for word in re.findall(r"`([^`]+)`", row)} for rows in tables]
-    assert named[0] == named[1] and set(COMMANDS) <= named[0]
+    def named(page: str) -> set[str]:
+        rows = re.findall(r"^\|.*?(`.*)\|$", page, re.MULTILINE)
+        return {word for row in rows for word in re.findall(r"`([^`]+)`", row)}
+
+    english, chinese = PAIRS[page]
+    assert typed(chinese) == typed(english) != []
+    assert named(chinese) == named(english)
 
 
-def test_the_chinese_readme_is_as_long_and_linked() -> None:
-    """T12: section by section, link by link, and each README leads to the other."""
+@pytest.mark.parametrize("page", PAIRS)
+def test_the_chinese_page_is_as_long_and_linked(page: str) -> None:
+    """T12: section by section, link by link, and each page leads to the other."""
+    twins = {"README.md", "README.zh-CN.md", "guide.md", "guide.zh-CN.md", "docs/guide.zh-CN.md"}
 
     def shape(page: str) -> list[str]:
         return re.findall(r"^(#+) |^(- \*\*)", page, re.MULTILINE)
 
     def links(page: str) -> list[str]:
-        pages = set(re.findall(r"\]\(([^)]+)\)", page)) - {"README.md", "README.zh-CN.md"}
+        pages = set(re.findall(r"\]\(([^)]+)\)", page)) - twins
         return sorted(link for link in pages if not link.startswith("docs/images/"))  # a picture shows one language
 
-    assert shape(CHINESE) == shape(README)
-    assert links(CHINESE) == links(README)
-    assert "(README.zh-CN.md)" in README and "(README.md)" in CHINESE
-    plain = re.sub(r"```.*?```|`[^`]*`|\([^)]*\)", "", CHINESE, flags=re.DOTALL)
+    english, chinese = PAIRS[page]
+    assert shape(chinese) == shape(english)
+    assert links(chinese) == links(english)
+    assert f"({page}.zh-CN.md)" in english and f"({page}.md)" in chinese
+    plain = re.sub(r"```.*?```|`[^`]*`|\([^)]*\)", "", chinese, flags=re.DOTALL)
     assert not re.findall(r"[A-Za-z]{2,}(?: [A-Za-z]{2,}){2,}", plain)  # nothing is left in English
 
 
@@ -131,17 +152,20 @@ def test_what_spreads_and_what_does_not() -> None:
     )
     ends = {step.id: step.status for step in result.steps.values()}
     assert ends == {"a": "degraded", "behind_a": "succeeded", "b": "skipped", "behind_b": "degraded"}
-    for page in (README, (ROOT / "docs" / "concepts.md").read_text("utf-8")):
+    for page in (README + GUIDE, (ROOT / "docs" / "concepts.md").read_text("utf-8")):
         flat = " ".join(page.split())
         assert "A fallback makes its" in flat and "every step that depends on it" in flat
         assert "`once`" in flat and "rerail.Verified(output=" in flat and "`str | None`" in flat
 
 
-@pytest.mark.parametrize("number", range(len(blocks(README, "python"))))
-def test_the_code_of_the_readme_runs(number: int, tmp_path: Path) -> None:
+PROGRAMS = blocks(README, "python") + blocks(GUIDE, "python")
+
+
+@pytest.mark.parametrize("number", range(len(PROGRAMS)))
+def test_the_code_of_readme_and_guide_runs(number: int, tmp_path: Path) -> None:
     """M2: every Python block is a program."""
     program = tmp_path / "program.py"
-    program.write_text(blocks(README, "python")[number], encoding="utf-8")
+    program.write_text(PROGRAMS[number], encoding="utf-8")
     done = subprocess.run([sys.executable, program.name], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -15,7 +15,7 @@ README = ROOT / "README.md"
 
 STORIES = {
     "quickstart.py": [
-        "completed: 2 steps, all succeeded, after 2 more attempts",
+        "completed: 2 steps, all succeeded, after 2 extra attempts",
         "look: succeeded, calls: 3, output: {'sky': 'northern lights over Reykjavik'}",
     ],
     "retry_chain.py": [
@@ -38,7 +38,7 @@ STORIES = {
     ],
     "agent.py": [
         "[sales] North sold 450.",
-        "completed: 3 steps, all succeeded, after 1 more attempt",
+        "completed: 3 steps, all succeeded, after 1 extra attempt",
         "the plan: read → sum → tell",
         "read failed, model says parameter_error: the table's name was a guess",
         "read: adjusted_arguments {'table': 'sales_2026_10_north'}",

@@ -15,8 +15,8 @@ from tests.examples.test_examples import plain_env
 
 import rerail
 from rerail.adapters.tools.loading import load_tools
-from rerail.cli.catalogue import COMMANDS
-from rerail.wiring import declared_servers, declared_tools
+from rerail.cli.command_table import COMMANDS
+from rerail.factory import declared_servers, declared_tools
 
 PAGES = sorted((Path(__file__).resolve().parents[2] / "docs" / "howto").glob("*.md"))
 

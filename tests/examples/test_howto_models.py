@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import rerail
-from rerail.settings import describe
-from rerail.wiring import make_model
+from rerail.factory import make_model
+from rerail.settings.loading import describe
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "howto" / "models.md").read_text("utf-8")
 

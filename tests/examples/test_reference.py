@@ -16,21 +16,24 @@ import pytest
 from tests.examples.test_docs import blocks
 
 import rerail
+from rerail import codes
 from rerail.adapters.tools.declared import from_mapping
-from rerail.adapters.tools.specs import Options
-from rerail.cli import app, attend
-from rerail.core import codes
-from rerail.core import events as ev
-from rerail.core.dialects import PLAN_ALIASES, PLAN_KEYS, STEP_ALIASES, STEP_FIELDS
-from rerail.core.fold import fold
-from rerail.core.plan import Step
-from rerail.engine.notices import notice_of
-from rerail.server import mcp
-from rerail.server.app import PREFIX, described, make_api
-from rerail.server.serving import Serving
-from rerail.server.static import Files
-from rerail.settings import Settings
-from rerail.wiring import Engine
+from rerail.adapters.tools.spec import Options
+from rerail.api import Engine
+from rerail.cli import app
+from rerail.cli.command_table import COMMANDS
+from rerail.cli.display import follow as attend
+from rerail.cli.options import arguments
+from rerail.engine.runs.notifications import notice_of
+from rerail.kernel import events as ev
+from rerail.kernel.fold import fold
+from rerail.plan.reader import PLAN_ALIASES, PLAN_KEYS, STEP_ALIASES, STEP_FIELDS
+from rerail.plan.step import Step
+from rerail.server.app import PREFIX, Files, described, make_api
+from rerail.server.mcp import server as mcp
+from rerail.server.state import ServerState
+from rerail.settings.loading import TABLES, Settings
+from rerail.settings.tables import ROLES, ClassifyTable, RoleTable
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "reference.md").read_text("utf-8")
@@ -172,7 +175,7 @@ def test_tools_of_the_mcp_server() -> None:
 def test_the_http_api() -> None:
     """I4, section 11: every route with the fields of its body and its query, every setting with its default."""
     routes, keys = part("HTTP").split("`[server]` in the settings")
-    api = described(make_api(Serving(Engine("memory://")), Files()))
+    api = described(make_api(ServerState(Engine("memory://")), Files()))
     known = {
         f"{method.upper()} {path.removeprefix(PREFIX)}": operation
         for path, methods in api["paths"].items()
@@ -220,10 +223,53 @@ def test_faults_have_a_code_that_is_listed() -> None:
     made: set[str] = set()
     for file in (ROOT / "src").rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
-            named = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Fault"
+            named = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("Fault", "add")
             if named and isinstance(node.args[0], ast.Constant):
                 made.add(node.args[0].value)
     assert made == set(codes.FAULTS)
+
+
+def shown(value: Any) -> str:
+    """A default, as a table shows it."""
+    if value is None or isinstance(value, bool):
+        return "none" if value is None else str(value).lower()
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def test_settings() -> None:
+    """Section 11: every setting stands in a table, with its default."""
+    table = rows(part("Settings"))
+    categories, roles = table.pop("classify.CATEGORY"), table.pop("model.ROLE.KEY")
+    assert re.findall(r"`(\w+)`", categories[1]) == list(ClassifyTable.__struct_fields__)
+    assert re.findall(r"`(\w+)`", roles[1]) == [*RoleTable.__struct_fields__, *ROLES]
+    defaults = {
+        f"{name}.{key}": getattr(group, key)
+        for name in TABLES
+        for group in [getattr(Settings(), name)]
+        for key in group.__struct_fields__
+    }
+    elsewhere = {name for name in defaults if name.split(".")[0] in ("server", "secrets", "notify", "ray", "classify")}
+    elsewhere |= {f"model.{role}" for role in ROLES} | set(rows(part("Settings for effects")))
+    assert set(table) == set(defaults) - elsewhere
+    assert {name: cells[0] for name, cells in table.items()} == {name: shown(defaults[name]) for name in table}
+    for title, name in (("Secrets", "secrets"), ("Ray", "ray")):
+        assert set(rows(part(title))) == set(getattr(Settings(), name).__struct_fields__)
+    ray = {name: shown(getattr(Settings().ray, name)) for name in Settings().ray.__struct_fields__}
+    assert {name: cells[0] for name, cells in rows(part("Ray")).items()} == ray
+
+
+def test_options_of_commands() -> None:
+    """I7: every command with every option it takes, and its letter."""
+    spelt: dict[str, set[str]] = {}
+    for command in COMMANDS.values():
+        _, own, common = arguments(app.parser(command), command)
+        spelt[command.name] = {name for one in own for name in one.names if name.startswith("-")}
+        for one in common:
+            assert all(f"`{name}`" in part("Command line") for name in one.names)
+    said = {name: set(re.findall(r"`(-[-a-z]+)", cells[0])) for name, cells in rows(part("Command line")).items()}
+    assert said == {name: options for name, options in spelt.items() if options}
 
 
 def test_exit_codes() -> None:

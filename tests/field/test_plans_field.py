@@ -21,19 +21,19 @@ from hypothesis import strategies as st
 
 from rerail.adapters.stores.memory import MemoryStore
 from rerail.adapters.tools.functions import tool
-from rerail.core import events as ev
-from rerail.core.codes import Category
-from rerail.core.decide import Call, Note, decide
-from rerail.core.events import Error
-from rerail.core.fold import evolve
-from rerail.core.plan import Fault, Need, Step
-from rerail.core.policy import Policy
-from rerail.core.state import State
-from rerail.core.tools import ToolSpec
-from rerail.core.verdict import status_of
-from rerail.plans import Plan
-from rerail.testing.virtual import VirtualClock, virtual_run
-from rerail.wiring import Engine
+from rerail.api import Engine
+from rerail.codes import Category
+from rerail.kernel import events as ev
+from rerail.kernel.decide import Call, Note, decide
+from rerail.kernel.events import Error
+from rerail.kernel.fold import evolve
+from rerail.kernel.policy import Policy
+from rerail.kernel.state import State
+from rerail.kernel.verdict import status_of
+from rerail.plan.model import Plan
+from rerail.plan.step import Fault, Need, Step
+from rerail.plan.tool_spec import ToolSpec
+from rerail.testing.virtual_time import VirtualClock, virtual_run
 
 PLAIN = Policy(concurrency=0, max_step_retries=0, max_consecutive_failures=0, max_retry_rounds=1)
 BROKE = Error("TOOL_FAILED", Category.TOOL, "it broke")

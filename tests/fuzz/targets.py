@@ -20,23 +20,27 @@ from typing import Any
 import msgspec
 from tests.mind.tales import TOOLS, Tale, step
 
-from rerail.core import codec
-from rerail.core.classify import Evidence, classify
-from rerail.core.codes import Category
-from rerail.core.coerce import coerce
-from rerail.core.patterns import BadPattern, search
-from rerail.core.plan import Need, names_of
-from rerail.core.policy import Rung
-from rerail.core.refs import BadReference, MissingPath, UnknownReference, compile_args, parse, resolve
-from rerail.core.schema import Schema
-from rerail.core.suspect import suspect
-from rerail.core.values import NotJson, pack
+from rerail.codes import Category
 from rerail.errors import PlanError, SettingsError
-from rerail.mind import judge, plan, reflect, repair, replan, words
+from rerail.kernel import codec
+from rerail.kernel.policy import Rung
+from rerail.mind import judge, repair, replan
+from rerail.mind import planning as plan
+from rerail.mind import prompt_text as words
+from rerail.mind import reflection as reflect
 from rerail.mind.questions import QUESTIONS
-from rerail.plans import Plan, parse_data
+from rerail.plan.model import Plan
+from rerail.plan.references import BadReference, MissingPath, UnknownReference, compile_args, parse, resolve
+from rerail.plan.step import Need, names_of
+from rerail.plan_files import parse_data
 from rerail.ports import Question
-from rerail.settings import Settings, describe, overrides_from
+from rerail.recovery.classifier import Evidence, classify
+from rerail.recovery.coercion import coerce
+from rerail.recovery.disguised_errors import suspect
+from rerail.settings.loading import Settings, describe, overrides_from
+from rerail.values.json_values import NotJson, pack
+from rerail.values.patterns import BadPattern, search
+from rerail.values.schema import Schema
 
 Target = Callable[[bytes], None]
 

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 import rerail
-from rerail.core import codec
-from rerail.core import events as ev
-from rerail.core.dialects import MOST_FOLLOWING, MOST_STEPS
 from rerail.errors import PlanError, SettingsError
-from rerail.mind import words
+from rerail.kernel import codec
+from rerail.kernel import events as ev
+from rerail.mind import prompt_text as words
 from rerail.mind.questions import QUESTIONS
-from rerail.plans import Plan
-from rerail.settings import Settings, overrides_from
+from rerail.plan.model import Plan
+from rerail.plan.reader import MOST_FOLLOWING, MOST_STEPS
+from rerail.settings.loading import Settings, overrides_from
 
 DEEP = 100_000
 

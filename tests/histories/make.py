@@ -22,7 +22,7 @@ import msgspec
 
 import rerail
 from rerail.adapters.stores.memory import MemoryStore
-from rerail.core import events
+from rerail.kernel import events
 
 QUICK: dict[str, Any] = {"retry": {"backoff_base": 0.0, "jitter": False}}
 PLAIN: dict[str, Any] = {"retry": {"backoff_base": 0.0, "max_retry_rounds": 0}, "reflection": {"max_step_retries": 0}}
@@ -290,6 +290,14 @@ async def stopped(making: Making) -> None:
         await engine.wait(await engine.start({"steps": steps}, run_id="run"))
 
 
+async def cleanup(making: Making) -> None:
+    """A step of `finally` runs after a failure, and again after a person's retry."""
+    steps = [step("a"), step("b", needs=["a"]), step("free", needs=["a"])]
+    async with making.engine(Script(b=[DOWN, 1]), PLAIN) as engine:
+        await engine.wait(await engine.start({"steps": steps, "finally": ["free"]}, run_id="run"))
+        await engine.retry("run")
+
+
 async def lost(making: Making) -> None:
     """A large output is gone when a step wants it that a person had to agree to, and is made again."""
     first, then = chain("a", "b")
@@ -320,7 +328,7 @@ KINDS: dict[str, Callable[[Making], Awaitable[None]]] = {
     made.__name__: made
     for made in (
         success, plain, failed, retried, healed, replanned, repaired, consulted, gate, agreed, doubt, refused, verified,
-        interrupted, acted, stopped, lost, staged,
+        interrupted, acted, stopped, cleanup, lost, staged,
     )
 }  # fmt: skip
 

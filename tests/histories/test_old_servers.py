@@ -10,9 +10,10 @@ from tests.histories.make import QUICK, Script
 from tests.histories.test_golden import Golden, read
 
 import rerail
-from rerail.core.codec import decode, encode
-from rerail.core.events import PlanAccepted
-from rerail.core.plan import Plan, Step
+from rerail.kernel.codec import decode, encode
+from rerail.kernel.events import PlanAccepted
+from rerail.plan.model import Plan
+from rerail.plan.step import Step
 from rerail.testing import virtual_run
 
 SERVERS = {"clock": {"command": "mcp-server-time"}}
@@ -57,12 +58,12 @@ def test_e5_driving_it_needs_its_servers_in_the_settings(name: str, act: str) ->
         async with engine_of(golden, store) as engine:
             before = await engine.events("run")
             with pytest.raises(rerail.PlanError) as refused:
-                await getattr(engine, act)("run")
+                await getattr(engine.internals if act == "take_up" else engine, act)("run")
             assert [fault.code for fault in refused.value.faults] == ["UNKNOWN_TOOL", "MCP_NOT_ALLOWED"]
             assert "(clock)" in refused.value.message and "[mcp.servers]" in refused.value.message
             assert await engine.events("run") == before
         async with engine_of(golden, store, *script.tools()) as engine:
-            await getattr(engine, act)("run")
+            await getattr(engine.internals if act == "take_up" else engine, act)("run")
             return await engine.wait("run")
 
     result = virtual_run(drive)

@@ -80,13 +80,13 @@ def test_a_third_language_is_one_file(polish: Path, tmp_path: Path) -> None:
 import asyncio, httpx, rerail
 from rerail.i18n import say
 from rerail.server.app import described, make_api
-from rerail.server.serving import Serving
-from rerail.server.static import Files
-from rerail.wiring import Engine
+from rerail.server.state import ServerState
+from rerail.server.app import Files
+from rerail.api import Engine
 
 async def main():
     async with Engine("memory://") as engine:
-        app = make_api(Serving(engine), Files())
+        app = make_api(ServerState(engine), Files())
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://localhost") as client:
             for headers, query in (({"accept-language": "de, pl-PL;q=0.8"}, ""), ({}, "?lang=pl"), ({}, "?lang=xx")):
                 print((await client.get(f"/api/v1/runs/x{query}", headers=headers)).text)

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from rerail.core.codes import Category
-from rerail.core.events import Error
+from rerail.codes import Category
 from rerail.errors import Refused
 from rerail.i18n import (
     UNSAYABLE,
@@ -23,6 +22,7 @@ from rerail.i18n import (
     values_of,
     words_of,
 )
+from rerail.kernel.events import Error
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from rerail.core.codes import Category
-from rerail.core.plan import Plan
-from rerail.core.policy import Rung
+from rerail.codes import Category
 from rerail.errors import RateLimited, ToolError
-from rerail.ports import Answer, Consultation, ModelFailed, Prompt, Question, Reply
+from rerail.kernel.policy import Rung
+from rerail.plan.model import Plan
+from rerail.ports import Consultation, MindAnswer, ModelFailed, Prompt, Question, Reply
 
 UNKNOWN_TOOL = "shell"
 NUMBERS = st.lists(st.integers(0, 999), min_size=120, max_size=120)
@@ -218,4 +218,4 @@ class AsMind:
         said = await self._adversary.speak(question.kind, question.step)
         if not self._adversary.wraps():
             return said
-        return Answer(said, [Consultation("m", self._adversary.tokens(), 0, -1.0)])
+        return MindAnswer(said, [Consultation("m", self._adversary.tokens(), 0, -1.0)])

@@ -12,14 +12,14 @@ from tests.laws.worlds import SCALE, Chaos, Died, plans, tools_for
 from tests.simulation.invariants import check_history, check_rest, once_repeats, snapshot
 
 from rerail.adapters.stores.memory import MemoryStore
-from rerail.core import events as ev
-from rerail.core.decide import decide
-from rerail.core.fold import fold
-from rerail.core.plan import Plan
-from rerail.core.policy import Policy
+from rerail.api import Engine
+from rerail.kernel import events as ev
+from rerail.kernel.decide import decide
+from rerail.kernel.fold import fold
+from rerail.kernel.policy import Policy
+from rerail.plan.model import Plan
 from rerail.ports import Batch
-from rerail.testing.virtual import VirtualClock, virtual_run
-from rerail.wiring import Engine
+from rerail.testing.virtual_time import VirtualClock, virtual_run
 
 LAW = settings(max_examples=150 * SCALE, deadline=None, suppress_health_check=list(HealthCheck))
 SMALL = {"run": {"concurrency": 3}, "retry": {"max_wait": 600}}

@@ -17,18 +17,18 @@ from tests.simulation.invariants import check_history, check_rest, snapshot
 from tests.simulation.world import tool_names
 
 import rerail
-from rerail.adapters.models.mind import ModelMind
-from rerail.adapters.prompts import shipped
+from rerail.adapters.models.mind import ModelMind, shipped
 from rerail.adapters.tools.functions import tool
-from rerail.core import events as ev
-from rerail.core.fold import evolve, fold
-from rerail.core.plan import Effect, Plan, definition
-from rerail.core.policy import Policy, Rung
-from rerail.core.state import State
-from rerail.core.track import Phase
-from rerail.mind.restraint import KEPT_IN_A_RUN
-from rerail.testing.virtual import VirtualClock, virtual_run
-from rerail.wiring import Engine
+from rerail.api import Engine
+from rerail.kernel import events as ev
+from rerail.kernel.fold import evolve, fold
+from rerail.kernel.policy import Policy, Rung
+from rerail.kernel.state import State
+from rerail.kernel.step_state import Phase
+from rerail.mind.guardrails import KEPT_IN_A_RUN
+from rerail.plan.model import Plan
+from rerail.plan.step import Effect, definition
+from rerail.testing.virtual_time import VirtualClock, virtual_run
 
 LAW = settings(max_examples=150 * SCALE, deadline=None, suppress_health_check=list(HealthCheck))
 RUN = "the-run"

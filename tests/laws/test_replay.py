@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from tests.laws.test_laws import SMALL, settle
 from tests.laws.worlds import SCALE, Chaos, plans, tools_for
 
-from rerail.core import events as ev
-from rerail.core.events import Record
-from rerail.core.fold import fold
-from rerail.core.plan import Plan
-from rerail.core.replay import replay
-from rerail.core.tools import ToolSpec
-from rerail.core.verdict import run_status, status_of
-from rerail.testing.virtual import VirtualClock, virtual_run
-from rerail.wiring import Engine
+from rerail.api import Engine
+from rerail.kernel import events as ev
+from rerail.kernel.events import Record
+from rerail.kernel.fold import fold
+from rerail.kernel.verdict import run_status, status_of
+from rerail.plan.model import Plan
+from rerail.plan.tool_spec import ToolSpec
+from rerail.testing.virtual_time import VirtualClock, virtual_run
+from rerail.views.replay.replay import replay
 
 LAW = settings(max_examples=100 * SCALE, deadline=None, suppress_health_check=list(HealthCheck))
 

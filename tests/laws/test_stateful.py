@@ -21,12 +21,12 @@ from tests.simulation.world import tool_names
 
 from rerail.adapters.stores.memory import MemoryStore
 from rerail.adapters.tools.functions import tool
-from rerail.core.fold import fold
-from rerail.core.plan import Plan
-from rerail.core.policy import Policy
+from rerail.api import Engine
 from rerail.errors import PlanError, Refused, ToolError
+from rerail.kernel.fold import fold
+from rerail.kernel.policy import Policy
+from rerail.plan.model import Plan
 from rerail.testing import VirtualClock, VirtualLoop
-from rerail.wiring import Engine
 
 T = TypeVar("T")
 BIG = "x" * 3000  # large enough to be kept as a content of its own
@@ -150,7 +150,7 @@ class Life(RuleBasedStateMachine):
 
     def status(self) -> str:
         assert self.engine is not None
-        return self.do(self.engine.head(RUN)).status
+        return self.do(self.engine.internals.head(RUN)).status
 
     def wish(self, work: Coroutine[Any, Any, Any]) -> None:
         with contextlib.suppress(Refused, PlanError):  # a fine answer; that the state stays sound is checked
@@ -160,7 +160,7 @@ class Life(RuleBasedStateMachine):
     def person_acts(self, data: st.DataObject, action: str) -> None:
         engine = self.engine
         assert engine is not None
-        step = data.draw(st.sampled_from(sorted(self.do(engine.state(RUN)).tracks)))
+        step = data.draw(st.sampled_from(sorted(self.do(engine.internals.state(RUN)).tracks)))
         wishes = {
             "skip": lambda: engine.skip(RUN, step),
             "confirm": lambda: engine.confirm(RUN, step),
@@ -197,7 +197,9 @@ class Life(RuleBasedStateMachine):
         engine = self.engine
         assert engine is not None
         self.added += 1
-        needs = data.draw(st.lists(st.sampled_from(sorted(self.do(engine.state(RUN)).tracks)), max_size=2, unique=True))
+        needs = data.draw(
+            st.lists(st.sampled_from(sorted(self.do(engine.internals.state(RUN)).tracks)), max_size=2, unique=True)
+        )
         self.wish(engine.add(RUN, [{"id": f"add{self.added}", "tool": "extra", "needs": needs}]))
 
     @invariant()
@@ -205,7 +207,7 @@ class Life(RuleBasedStateMachine):
         if self.engine is None:
             return
         records = self.do(self.engine.events(RUN))
-        state = self.do(self.engine.state(RUN))
+        state = self.do(self.engine.internals.state(RUN))
         check_indexes(state)
         if state.seq == records[-1].seq and not state.backoff:  # time moves backoffs on without an event
             replayed = fold(RUN, records)

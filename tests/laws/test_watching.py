@@ -14,19 +14,20 @@ from tests.laws.worlds import SCALE, Chaos, plans, tools_for
 from tests.simulation.world import tool_names
 
 from rerail.adapters.tools.functions import tool
+from rerail.api import Engine
 from rerail.context import Context
-from rerail.core import commands
-from rerail.core.board import Board, Changes, run_view
-from rerail.core.commands import Refusal
-from rerail.core.events import Record
-from rerail.core.fold import fold
-from rerail.core.plan import Plan
-from rerail.core.tool_messages import ARTIFACT, COMPLETE, START, UPDATE, ToolMessages
-from rerail.core.tries import revisions, tries
-from rerail.core.values import pack
 from rerail.errors import PlanError, Refused
-from rerail.testing.virtual import VirtualClock, virtual_run
-from rerail.wiring import Engine
+from rerail.kernel import actions as commands
+from rerail.kernel import retry
+from rerail.kernel.actions import Refusal
+from rerail.kernel.events import Record
+from rerail.kernel.fold import fold
+from rerail.plan.model import Plan
+from rerail.testing.virtual_time import VirtualClock, virtual_run
+from rerail.values.json_values import pack
+from rerail.views.attempts import revisions, tries
+from rerail.views.chat_messages import ARTIFACT, COMPLETE, START, UPDATE, ToolMessages
+from rerail.views.live_run import Board, Changes, run_view
 
 LAW = settings(
     max_examples=40 * SCALE,
@@ -156,9 +157,9 @@ def grant(state: Any, action: str, step: str) -> None:
         case "repair":
             commands.repair(state, step, {"title": "another"}, _Every(), "me")
         case "retry" if state.rest is not None:
-            commands.retry(state, "me", steps=[step])
+            retry.retry(state, "me", steps=[step])
         case "retry":
-            commands.retry_live(state, [step], "me")
+            retry.retry_live(state, [step], "me")
         case _:
             raise AssertionError(action)
 
@@ -170,7 +171,7 @@ class _Every(dict[str, Any]):
         return True
 
     def __missing__(self, name: str) -> Any:
-        from rerail.core.tools import ToolSpec
+        from rerail.plan.tool_spec import ToolSpec
 
         return ToolSpec(name)
 

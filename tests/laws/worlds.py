@@ -11,8 +11,9 @@ from typing import Any
 from hypothesis import strategies as st
 from tests.simulation.world import tool_names
 
-from rerail.core.plan import Effect, Fallback, Need, Plan, Step, When
 from rerail.errors import RateLimited, ToolError
+from rerail.plan.model import Plan
+from rerail.plan.step import Effect, Fallback, Need, Step, When
 
 SCALE = int(os.environ.get("RERAIL_LAWS", "1"))  # `make long` looks at ten times as many examples
 

@@ -6,17 +6,18 @@ from typing import Any
 
 import msgspec
 
-from rerail.core import events as ev
-from rerail.core.codes import Category
-from rerail.core.events import Error, Event
-from rerail.core.fold import evolve
-from rerail.core.plan import Effect, Plan, Step
-from rerail.core.policy import Policy, Rung
-from rerail.core.schema import Schema
-from rerail.core.state import State
-from rerail.core.tools import ToolSpec
-from rerail.core.views import attempts_of, question_table
+from rerail.codes import Category
+from rerail.kernel import events as ev
+from rerail.kernel.events import Error, Event
+from rerail.kernel.fold import evolve
+from rerail.kernel.policy import Policy, Rung
+from rerail.kernel.state import State
+from rerail.plan.model import Plan
+from rerail.plan.step import Effect, Step
+from rerail.plan.tool_spec import ToolSpec
 from rerail.ports import Question
+from rerail.values.schema import Schema
+from rerail.views.results import attempts_of, question_table
 
 MINDS = ("reflect", "repair", "replan", "judge")
 TEXT = Schema({"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": False})
@@ -50,7 +51,7 @@ class Tale:
         """A step is called."""
         track = self.state.tracks[name]
         tool = self.state.tool_of(track)
-        found = effect or self.state.effect_of(track, tool, TOOLS[tool].effect)
+        found = effect or self.state.effect_of(track, TOOLS[tool])
         return self.tell(ev.StepStarted(name, track.attempt + 1, tool, found, args))
 
     def succeed(self, name: str, output: Any = None, **more: Any) -> Tale:
@@ -70,7 +71,7 @@ class Tale:
         """Somebody is asked about a failed step: to reflect, or to take that rung."""
         attempt = self.state.tracks[name].attempt
         if rung is None:
-            return self.tell(ev.Asked("reflect", name, attempt))
+            return self.tell(ev.QuestionAsked("reflect", name, attempt))
         return self.tell(ev.Reflected(name, attempt, category, rung))
 
     def question(self, kind: str, name: str = "") -> Question:

@@ -9,13 +9,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.mind.tales import Tale, step
 
-from rerail.core import events as ev
-from rerail.core.codes import Category
-from rerail.core.decide import automatic_roots
-from rerail.core.plan import Effect
-from rerail.core.policy import Rung
+from rerail.codes import Category
+from rerail.kernel import events as ev
+from rerail.kernel.decide import automatic_roots
+from rerail.kernel.policy import Rung
 from rerail.mind import judge
 from rerail.mind.questions import QUESTIONS
+from rerail.plan.step import Effect
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.sampled_from(["a", "b", "p"]),

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from tests.mind.tales import TOOLS, Tale, step
 
-from rerail.core import events as ev
-from rerail.core.codes import Category
-from rerail.core.plan import Effect, Fallback, Need, Step
-from rerail.core.policy import Rung
-from rerail.core.verdict import summary, verdict
+from rerail.codes import Category
+from rerail.kernel import events as ev
+from rerail.kernel.policy import Rung
+from rerail.kernel.verdict import summary, verdict
 from rerail.mind import repair
 from rerail.mind.questions import QUESTIONS
+from rerail.plan.step import Effect, Fallback, Need, Step
 
 
 def told(**more: Any) -> Tale:

@@ -7,15 +7,17 @@ from typing import Any
 import pytest
 from tests.mind.tales import TOOLS, Tale, step
 
-from rerail.core import events as ev
-from rerail.core.plan import Effect, Fallback, Need, Plan
-from rerail.core.policy import Rung
-from rerail.core.track import Phase
-from rerail.core.verdict import summary, verdict
-from rerail.core.why import story
 from rerail.i18n import retold
+from rerail.kernel import events as ev
+from rerail.kernel.plan_graph import redirect
+from rerail.kernel.policy import Rung
+from rerail.kernel.step_state import Phase
+from rerail.kernel.verdict import summary, verdict
 from rerail.mind import replan
 from rerail.mind.questions import QUESTIONS
+from rerail.plan.model import Plan
+from rerail.plan.step import Effect, Fallback, Need
+from rerail.views.why import story
 
 
 def told(**policy: Any) -> Tale:
@@ -240,13 +242,25 @@ def test_leaving_out_what_is_done_or_brought_back_or_optional_degrades_nothing()
     assert not tale.state.forgone
     tale = followed({"plan": {"steps": [{"id": "p"}]}, "reason": "less"})
     assert list(tale.state.forgone) == ["b", "c"]  # and not a, which was done
-    tale.state.redirect(ev.Course((), (tale_step := step("b"),)))
+    redirect(tale.state, ev.Course((), (tale_step := step("b"),)))
     assert tale_step.id not in tale.state.forgone
     optional = Tale(step("a"), step("b", critical=False)).succeed("a").fail("b").ask("b", Rung.REPLAN)
     assert not followed({"plan": {"steps": [{"id": "a"}]}, "reason": "less"}, optional).state.forgone
 
 
-HEALED = "4 steps, all succeeded, after 1 more attempt"
+def test_a_step_that_a_mind_drops_and_adds_again_keeps_its_authors_word() -> None:
+    """H8: its checks, its effect and whether it matters are the author's, also under a later plan."""
+    own = step("b", critical=False, effect=Effect.REPEATABLE, check={"non_empty": True})
+    asked = Tale(step("a"), own, max_task_replanning_attempts=2).fail("b").ask("b", Rung.REPLAN)
+    tale = followed({"plan": {"steps": [{"id": "a"}, {"id": "c", "tool": "u"}]}, "reason": "less"}, asked)
+    assert "b" not in tale.state.tracks
+    tale.succeed("a").fail("c").ask("c", Rung.REPLAN)
+    followed({"plan": {"steps": [{"id": "a"}, {"id": "b", "tool": "t"}]}, "reason": "more"}, tale)
+    again = tale.state.tracks["b"].step
+    assert (again.critical, again.effect, again.check) == (own.critical, own.effect, own.check)
+
+
+HEALED = "4 steps, all succeeded, after 1 extra attempt"
 ANOTHER = {"plan": {"steps": [{"id": "a"}, B, {"id": "c"}, {"id": "p"}]}, "reason": "another tool"}
 
 

@@ -18,7 +18,7 @@ import tomllib
 from hashlib import sha256
 from pathlib import Path
 
-from tests.mutation.mutants import Mutant, mutants_of
+from tests.mutation.mutants import Mutant, mutants_of, name_of, pure_files
 
 HERE = Path(__file__).resolve().parent
 NOTICED = ("killed", "timeout")
@@ -28,7 +28,7 @@ ENGINE = (
     "workspace",
 )  # fmt: skip
 TESTS = (
-    "tests/core", "tests/mind", "tests/histories",
+    "tests/kernel", "tests/plan", "tests/values", "tests/recovery", "tests/views", "tests/mind", "tests/histories",
     *(f"tests/laws/test_{name}.py" for name in ("laws", "minds", "replay", "watching")),
     *(f"tests/scenarios/test_{name}.py" for name in ("chain", "recovery", "models")),
     *(f"tests/engine/test_{name}.py" for name in ENGINE),
@@ -40,7 +40,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     parser.add_argument("mutants", nargs="?", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--only", default="", help="one file of the core, such as decide.py")
+    parser.add_argument("--only", default="", help="one file, such as kernel/decide.py")
     parser.add_argument("--names", type=Path, help="a file with the names of mutants, instead of a draw")
     parser.add_argument("--tests", nargs="*", default=list(TESTS))
     parser.add_argument("--most", type=float, default=20.0, help="seconds of tests for one mutant")
@@ -81,9 +81,9 @@ def main() -> int:
 def _inside(given: argparse.Namespace) -> int:
     """In the copy: draw, load the tests, run."""
     import pytest
-    from tests.mutation.runner import CORE, Runner
+    from tests.mutation.runner import Runner
 
-    everything, drawn = _drawn(given, CORE)
+    everything, drawn = _drawn(given)
     done = {row["name"] for row in _rows(given.out) if not given.again or row["end"] in NOTICED}
     job, jobs = given.inside
     mine = [one for i, one in enumerate(drawn) if i % jobs == job and one.name not in done]
@@ -95,11 +95,9 @@ def _inside(given: argparse.Namespace) -> int:
     return 0 if ended in (0, 5) else int(ended)
 
 
-def _drawn(given: argparse.Namespace, core: Path) -> tuple[int, list[Mutant]]:
+def _drawn(given: argparse.Namespace) -> tuple[int, list[Mutant]]:
     """How many mutants there are, and those that are meant."""
-    everything = [
-        one for file in sorted(core.glob("*.py")) if given.only in ("", file.name) for one in mutants_of(file)
-    ]
+    everything = [one for file in pure_files() if given.only in ("", name_of(file)) for one in mutants_of(file)]
     if given.names:
         wanted = set(given.names.read_text("utf-8").splitlines())
         return len(everything), [one for one in everything if one.name in wanted]
@@ -115,7 +113,7 @@ def _rows(out: Path) -> list[dict[str, str]]:
 def _told(given: argparse.Namespace) -> int:
     """The score, and who survived."""
     equivalent = tomllib.loads((HERE / "equivalent.toml").read_text("utf-8"))["mutants"]
-    meant = {one.name for one in _drawn(given, HERE.parents[1] / "src" / "rerail" / "core")[1]}
+    meant = {one.name for one in _drawn(given)[1]}
     rows = {row["name"]: row for row in _rows(given.out) if row["name"] in meant}.values()
     alike = [row for row in rows if row["name"] in equivalent]
     counted = [row for row in rows if row["name"] not in equivalent]

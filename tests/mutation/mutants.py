@@ -15,6 +15,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import rerail
+
+SOURCE = Path(rerail.__file__).parent
+PACKAGES = ("kernel", "plan", "recovery", "values", "views")
 COMPARES: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
@@ -49,6 +53,16 @@ class Mutant:
         return f"{self.file}:{self.function}: {self.before} → {self.after}{times}"
 
 
+def pure_files() -> list[Path]:
+    """The files that faults are put into, in a stable order."""
+    return [file for name in PACKAGES for file in sorted((SOURCE / name).rglob("*.py"))]
+
+
+def name_of(file: Path) -> str:
+    """A file below the source, as in `kernel/decide.py`."""
+    return file.relative_to(SOURCE).as_posix()
+
+
 def mutants_of(file: Path) -> list[Mutant]:
     """All mutants of a file."""
     found: list[Mutant] = []
@@ -61,7 +75,7 @@ def mutants_of(file: Path) -> list[Mutant]:
                 again = named[f"{name} {before} {after}"]
                 named[f"{name} {before} {after}"] += 1
                 line = getattr(node, "lineno", function.lineno)
-                found.append(Mutant(file.name, name, number, variant, line, before, after, *spans[node], again))
+                found.append(Mutant(name_of(file), name, number, variant, line, before, after, *spans[node], again))
     return found
 
 

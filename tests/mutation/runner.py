@@ -25,9 +25,8 @@ from types import CodeType, FunctionType
 from typing import Any
 
 import pytest
-from tests.mutation.mutants import Mutant, holding, mutated
+from tests.mutation.mutants import PACKAGES, SOURCE, Mutant, holding, mutated, name_of, pure_files
 
-CORE = Path(importlib.import_module("rerail.core.plan").__file__ or "").parent
 SPARE = 5.0  # seconds of CPU that a test has more than it needs
 
 Reached = dict[str, tuple[float, dict[str, str]]]  # test: its CPU seconds, and file: its lines, as the bits of a number
@@ -80,7 +79,7 @@ class Runner:
 
     def _map(self, session: pytest.Session) -> Reached:
         """Of each test that passes, its CPU seconds and the lines of the core that it reaches."""
-        source = {file.name: _digest(file) for file in sorted(CORE.glob("*.py"))}
+        source = {name_of(file): _digest(file) for file in pure_files()}
         tests = {name: _digest(Path(name)) for name in {_file(item.nodeid) for item in session.items}}
         found: Reached = {}
         if self.known is not None and self.known.exists():
@@ -134,7 +133,7 @@ def _traced(items: list[pytest.Item]) -> Iterator[tuple[str, tuple[float, dict[s
 
     failed = _Failed(stop=False)
     items[0].config.pluginmanager.register(failed)
-    measured = coverage.Coverage(data_file=None, source=[str(CORE)], config_file=False)
+    measured = coverage.Coverage(data_file=None, source=[str(SOURCE / name) for name in PACKAGES], config_file=False)
     seconds: dict[str, float] = {}
     measured.start()
     for item, following in zip(items, [*items[1:], None], strict=True):
@@ -148,11 +147,12 @@ def _traced(items: list[pytest.Item]) -> Iterator[tuple[str, tuple[float, dict[s
     data = measured.get_data()
     reached: dict[str, dict[str, int]] = {name: {} for name in seconds}
     for file in data.measured_files():
+        place = name_of(Path(file))
         for line, names in data.contexts_by_lineno(file).items():
             for name in names:
                 if name in reached:
                     files = reached[name]
-                    files[Path(file).name] = files.get(Path(file).name, 0) | 1 << line
+                    files[place] = files.get(place, 0) | 1 << line
     for name, files in reached.items():
         yield name, (seconds[name], {file: f"{bits:x}" for file, bits in files.items()})
 
@@ -225,8 +225,9 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 def _put_in(mutant: Mutant) -> None:
     """Give the mutant's function the faulty code; whoever holds the function, or one that it made, has it too."""
-    file = CORE / mutant.file
-    function = _function(importlib.import_module(f"rerail.core.{file.stem}"), mutant.function)
+    file = SOURCE / mutant.file
+    module = "rerail." + mutant.file.removesuffix(".py").replace("/", ".")
+    function = _function(importlib.import_module(module), mutant.function)
     if function is None:
         os._exit(2)
     tree, old = mutated(file.read_text("utf-8"), mutant), _by_place(function.__code__)

@@ -23,7 +23,7 @@ from tests.outcomes.ways import SCRIPTS
 
 import rerail
 from rerail.adapters.stores.memory import MemoryStore
-from rerail.wiring import Engine
+from rerail.api import Engine
 
 T = TypeVar("T")
 EFFECTS = ("once", "repeatable")

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from tests.outcomes.ways import GROUPS, RAY, WAYS
 
-from rerail.core.outcome import Case, Certainty, Follows, Saw, follows
-from rerail.core.plan import Effect
+from rerail.kernel.outcome import Case, Certainty, Follows, Saw, follows
+from rerail.plan.step import Effect
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "concepts.md"
 PLACE = re.compile(r"(<!-- outcomes: [^\n]*-->\n).*?(<!-- /outcomes -->)", re.DOTALL)

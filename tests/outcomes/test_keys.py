@@ -17,8 +17,8 @@ from tests.outcomes.lab import SETTINGS, STDIO, Endings, Quiet
 
 import rerail
 from rerail.adapters.stores.memory import MemoryStore
+from rerail.api import Engine
 from rerail.errors import SettingsError
-from rerail.wiring import Engine
 
 KEY = "rerail/idempotency-key"
 SHOW = "import json, os, sys; print(json.dumps([sys.argv[1:], os.environ.get('KEY'), sys.stdin.read()]))"

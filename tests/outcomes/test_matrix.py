@@ -13,8 +13,8 @@ from tests.outcomes.lab import EFFECTS, SETTINGS, Lab, commands, functions, requ
 from tests.outcomes.ways import DONE, FUNCTIONS, GROUPS, LOST, NOT_DONE, RAY, SCRIPTS, WAYS, Way
 
 from rerail.adapters.stores.memory import MemoryStore
-from rerail.core import events as ev
-from rerail.wiring import Engine
+from rerail.api import Engine
+from rerail.kernel import events as ev
 
 
 def cases() -> list[Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.outcomes.endings import UNFIT
 
-from rerail.core.outcome import Certainty
+from rerail.kernel.outcome import Certainty
 
 DONE, NOT_DONE, LOST = Certainty.DONE, Certainty.NOT_DONE, Certainty.LOST
 
@@ -42,7 +42,9 @@ ANSWERED = "an answer that passes its checks"
 LIKE_ERROR = "an answer shaped like an error (`success: false`, `error`, `isError`, an error text)"
 NO_CHECK = "an answer that fails its check, is not JSON, or is too large"
 TOOL_ERROR = "`ToolError`, `NotDone(cause)`"
-TOOL_ERROR_LOST = "`ToolError(lost=True)`, or raised from, or while handling, an exception that is lost"
+TOOL_ERROR_LOST = (
+    "`ToolError(lost=True)`; it or `RateLimited` raised from, or while handling, an exception that is lost"
+)
 LIMITED = "`RateLimited`: not now"
 REFUSED_ARGS = "arguments refused before the call; invalid params and unknown tool of an MCP server"
 EXCEPTION = "any other exception of a function, whatever status it carries; `SystemExit`"
@@ -89,7 +91,7 @@ FUNCTIONS = [
     Way("ToolError while", TOOL_ERROR_LOST, LOST, PLAIN, acts=True),
     Way("ToolError from None", TOOL_ERROR_LOST, LOST, PLAIN, acts=True),
     Way("RateLimited", LIMITED, NOT_DONE, (*PLAIN, *BY_STATUS)),
-    Way("RateLimited while", LIMITED, NOT_DONE, PLAIN),
+    Way("RateLimited while", TOOL_ERROR_LOST, LOST, PLAIN),
     Way("answered not now", LIKE_ERROR, LOST, PLAIN),
     Way("NotDone", TOOL_ERROR, NOT_DONE, (*PLAIN, *BY_STATUS)),
     Way("NotDone 500", TOOL_ERROR, NOT_DONE, (*PLAIN, *BY_STATUS)),

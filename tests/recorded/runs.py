@@ -61,6 +61,10 @@ PLANS: dict[str, tuple[tuple[dict[str, Any], ...], dict[str, Any], tuple[str, ..
     ),
     "is announced": ((one("a"),), {}, ("--set", 'notify.command=["true"]')),
     "is stopped": ((one("a"), one("b", needs=["a"]), one("c", needs=["b"])), {}, ("--set", "run.max_attempts=2")),
+    "cleans up": (
+        (one("a"), one("b", "fail", needs=["a"], retries=0), one("c", needs=["a"])),
+        {"finally": ["c"]}, ("--set", "retry.max_retry_rounds=0"),
+    ),
     "has stages": (
         (one("a", "write", stage="draft", produces=["page.json"]),
          one("b", "needs_file", stage="check", needs=["a"], args={"name": "staged"})),

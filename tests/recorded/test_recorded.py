@@ -12,7 +12,7 @@ from tests.recorded.files import read, written
 from tests.recorded.gone import GONE
 from tests.recorded.play import play
 
-from rerail.core.events import Event
+from rerail.kernel.events import Event
 
 RECORDED = read()
 EVERY = [(file, answer) for file, answers in RECORDED.items() for answer in answers]

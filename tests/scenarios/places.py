@@ -13,10 +13,10 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any, Protocol
 
 import rerail
+from rerail.factory import SystemClock
 from rerail.langgraph import build_graph
 from rerail.ports import Store
 from rerail.testing import World
-from rerail.wiring import SystemClock
 
 QUICK = {"retry": {"backoff_base": 0.01, "backoff_cap": 0.02}}
 
@@ -70,7 +70,7 @@ class ByGraph:
     async def begin(self, engine: rerail.Engine, plan: Any) -> str:
         """Let the graph begin; the run is named by its caller."""
         self._go(engine, {"plan": plan, "run_id": "the-run"})
-        await until(lambda: engine.drives("the-run") or (self._going is not None and self._going.done()))
+        await until(lambda: engine.internals.drives("the-run") or (self._going is not None and self._going.done()))
         return "the-run"
 
     async def again(self, engine: rerail.Engine, run: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from rerail.errors import ToolError
 from rerail.testing.scripted import World
-from rerail.testing.virtual import virtual_run
+from rerail.testing.virtual_time import virtual_run
 
 FAIL = ToolError("no such file", category="tool_error")
 NO_RETRIES = {"reflection": {"max_step_retries": 0}}

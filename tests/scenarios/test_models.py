@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from rerail.core.fold import evolve
-from rerail.core.state import State
 from rerail.errors import ToolError
+from rerail.factory import SystemClock
+from rerail.kernel.fold import evolve
+from rerail.kernel.state import State
 from rerail.testing import Answer, Asked, ModelServer, World
-from rerail.wiring import SystemClock
 
 ODD = RuntimeError("the flux is out of phase")
 QUIET: dict[str, Any] = {"retry": {"max_retry_rounds": 0, "backoff_base": 0}}

@@ -15,9 +15,9 @@ import pytest
 
 import rerail
 from rerail.adapters.stores.memory import MemoryStore
-from rerail.core.command import Pause
-from rerail.engine.owner import end_residual, process_start, this_process
+from rerail.engine.runs.owner import end_residual, process_start, this_process
 from rerail.errors import Refused, StoreError, ToolError
+from rerail.kernel.commands import Pause
 from rerail.ports import Lease, Owner
 from rerail.testing import Took, VirtualClock, World, virtual_run
 
@@ -129,7 +129,7 @@ def test_residual(tmp_path: Path) -> None:
         assert not await end_residual(other, 0.2)
         assert process.poll() is None, "a process that only shares the pid is left alone"
         world = World(a=[FAIL, None])
-        async with world.engine(ONE, store=store, settings=NO_RETRIES, clock=rerail.wiring.SystemClock()) as engine:
+        async with world.engine(ONE, store=store, settings=NO_RETRIES, clock=rerail.factory.SystemClock()) as engine:
             run = (await engine.run(ONE)).run_id
             await store.claim(run, real, time.time())  # the worker that failed, and hangs
             result = await engine.retry(run)

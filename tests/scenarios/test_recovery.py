@@ -9,7 +9,7 @@ import pytest
 import rerail
 from rerail.errors import RateLimited, Refused, ToolError
 from rerail.testing.scripted import ScriptedMind, Took, World
-from rerail.testing.virtual import virtual_run
+from rerail.testing.virtual_time import virtual_run
 
 FAIL = ToolError("it broke", category="tool_error")
 NO_RETRIES = {"reflection": {"max_step_retries": 0}}
@@ -259,9 +259,41 @@ def test_not_now() -> None:
     waits = [event for event in events if event.type == "retry_scheduled"]
     assert all(event.not_now and event.retries_left == 3 and event.delay == 40 for event in waits)
     world = World(api=[RateLimited("slow down", retry_after=40)])
-    result, _ = history(world, one("api"), settings={"retry": {"max_wait": 100, "max_retry_rounds": 0}})
+    result, events = history(world, one("api"), settings={"retry": {"max_wait": 100}})
     assert not result.success
-    assert world.calls_of("api") == 2 + 4  # two waits of 40 s, then a transient failure with its three retries
+    assert world.calls_of("api") == 3  # two waits of 40 s; the third may not be waited, and no round follows
+    (failed,) = [event for event in events if event.type == "reflected"]
+    assert failed.rung == "fail" and failed.refused == (
+        "asked to wait 40 s, with 80 s already waited of 100 s allowed: slow down",
+    )
+
+
+def test_not_now_for_too_long() -> None:
+    """X8: of a wait that may not be waited only alternative, fallback and skip remain; a person's retry calls anew."""
+    hour = {"api": [RateLimited("come back in an hour", retry_after=3600)]}
+    world = World(**hour, spare=[{"from": "spare"}])
+    result, _ = history(world, one("api", alternatives=["spare"]))
+    assert result.success and (world.calls_of("api"), world.calls_of("spare")) == (1, 1)
+    world = World(**hour)
+    result, _ = history(world, one("api", fallback={"value": 7}))
+    assert result.degraded and world.calls_of("api") == 1
+    world = World(**hour)
+    result, _ = history(world, one("api", critical=False))
+    assert result.success and result.steps["api"].code == "SKIP_OPTIONAL" and world.calls_of("api") == 1
+    world = World(api=[RateLimited("come back in an hour", retry_after=3600), {"ok": 1}], after=[1], clean=[1])
+    what = {"steps": [
+        {"id": "api", "tool": "api"},
+        {"id": "clean", "tool": "clean", "needs": [{"step": "api", "when": "failure"}]},
+    ]}  # fmt: skip
+
+    async def main() -> tuple[Any, Any]:
+        async with world.engine(what) as engine:
+            first = await engine.run(what)
+            return first, await engine.retry(first.run_id)
+
+    first, second = virtual_run(main)
+    assert (first.status, second.status) == ("failed", "completed")
+    assert world.order == ["api", "clean", "api"]  # at once: no automatic round would take the step
 
 
 def test_permanent() -> None:

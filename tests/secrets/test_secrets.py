@@ -15,10 +15,9 @@ import pytest
 from tests.cli.conftest import Here, Place, here, place  # noqa: F401
 
 import rerail
-from rerail.core.scrub import SHORTEST, Scrub
-from rerail.secrecy import secrets_of
-from rerail.settings import Settings
+from rerail.settings.loading import Settings, secrets_of
 from rerail.testing import ScriptedModel
+from rerail.values.redaction import SHORTEST, Scrub
 
 KEY = 'sk/live "51H8+xyz'  # quotes and slashes: it is written differently in JSON and in addresses
 NAME = "SHOP_API_KEY"

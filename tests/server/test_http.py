@@ -158,7 +158,13 @@ async def test_people_act_on_a_live_run(web: Web) -> None:
         assert (await client.post(f"/runs/{run}/confirm", json={"step": "gate"})).status_code == 202
         await rested(client, run, "waiting")
         answer = {"step": "doubt", "outcome": "succeeded", "value": {"sent": True}}
-        assert (await client.post(f"/runs/{run}/resolve", json=answer)).status_code == 202
+        refused = await client.post(f"/runs/{run}/resolve", json={"step": "doubt", "outcome": "succeeded"})
+        assert (refused.status_code, refused.json()["code"]) == (400, "USAGE")
+        refused = await client.post(f"/runs/{run}/resolve", json={**answer, "value": None, "attempt": 7})
+        assert (refused.status_code, refused.json()["code"]) == (409, "STEP_NOT_WAITING")
+        null = await client.post(f"/runs/{run}/resolve", json={**answer, "value": None, "dry_run": True})
+        assert null.status_code == 200 and null.json()["becomes"] == {"doubt": "succeeded"}
+        assert (await client.post(f"/runs/{run}/resolve", json={**answer, "attempt": 1})).status_code == 202
         assert (await rested(client, run, "failed"))["steps"]["doubt"]["output"] == {"sent": True}
         (web.place.folder / "now").touch()
         mended = await client.post(f"/runs/{run}/repair", json={"step": "bad", "args": {"name": "now"}})
@@ -219,7 +225,7 @@ async def test_every_action_on_a_step_is_shown_before_it_happens(web: Web) -> No
             ("confirm", {"step": "gate", "refuse": True}, {"gate": "failed"}, []),
             ("resolve", {"step": "doubt", "outcome": "succeeded", "value": 1}, {"doubt": "succeeded"}, []),
             ("resolve", {"step": "doubt", "outcome": "rerun"}, {}, ["doubt"]),
-            ("repair", {"step": "bad", "args": {"name": "now"}}, {}, ["bad", "after"]),
+            ("repair", {"step": "bad", "args": {"name": "now"}}, {}, ["bad"]),  # what follows still waits for the doubt
         ):
             told = await client.post(f"/runs/{run}/{action}?lang=zh", json={**body, "dry_run": True})
             found = told.json()

@@ -9,19 +9,18 @@ import msgspec
 import pytest
 
 import rerail
+from rerail.api import Engine
 from rerail.cli.app import parser
-from rerail.cli.catalogue import COMMANDS
-from rerail.cli.shell.lines import NOT_HERE, OFFERED
-from rerail.core import command as cmd
-from rerail.core.command import COMMANDS as UNION
-from rerail.core.command import INTERNAL, Command, options_of
-from rerail.core.schema import Schema
+from rerail.cli.command_table import COMMANDS
+from rerail.cli.shell.command_lines import NOT_HERE, OFFERED
 from rerail.errors import RerailError
-from rerail.server import mcp
-from rerail.server.app import PREFIX, described, make_api
-from rerail.server.serving import Serving
-from rerail.server.static import Files
-from rerail.wiring import Engine
+from rerail.kernel import commands as cmd
+from rerail.kernel.commands import COMMANDS as UNION
+from rerail.kernel.commands import INTERNAL, Command, options_of
+from rerail.server.app import PREFIX, Files, described, make_api
+from rerail.server.mcp import server as mcp
+from rerail.server.state import ServerState
+from rerail.values.schema import Schema
 
 # Commands that are about the place where they are typed, each with the reason why nobody needs them elsewhere.
 AT_HOME = {
@@ -71,7 +70,8 @@ OPTIONS = {
     "resume": {"--take-over": "take_over"},
     "confirm": {"--refuse": "refuse", "--edit": "edit", "--dry-run": "dry_run", "--ahead": "ahead", "--args": "args",
                 "--digest": "digest", "--yes": "digest"},
-    "resolve": {"--succeeded": "value", "--failed": "outcome", "--rerun": "outcome", "--dry-run": "dry_run"},
+    "resolve": {"--succeeded": "value", "--failed": "outcome", "--rerun": "outcome", "--attempt": "attempt",
+                "--dry-run": "dry_run"},
     "repair": {"--args": "args", "--remove": "remove", "--tool": "tool", "--needs": "needs", "--dry-run": "dry_run"},
     "run": {"--objective": "objective", "--fallback": "fallback", "--parent": "parent"},
     "start": {"--parent": "parent", "--queue": "queue"},
@@ -86,7 +86,7 @@ COMMON = {"--store", "--tools", "--json", "--lang", "--set", "--no-color", "--qu
 @pytest.fixture(scope="module")
 def api() -> dict[str, Any]:
     """The API as it describes itself."""
-    return described(make_api(Serving(Engine("memory://")), Files()))
+    return described(make_api(ServerState(Engine("memory://")), Files()))
 
 
 def operation(api: dict[str, Any], route: str) -> dict[str, Any]:
@@ -177,7 +177,7 @@ async def in_python(engine: Engine, command: Command) -> str:
 
 async def over_http(engine: Engine, command: Command) -> str:
     name = "confirm" if isinstance(command, cmd.Refuse) else command.action
-    transport = httpx.ASGITransport(app=make_api(Serving(engine), Files()))
+    transport = httpx.ASGITransport(app=make_api(ServerState(engine), Files()))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         answer = await client.post(f"{PREFIX}/runs/r/{name}", json=said(command))
     return "" if answer.status_code == 202 else str(answer.json()["code"])
@@ -185,7 +185,7 @@ async def over_http(engine: Engine, command: Command) -> str:
 
 async def over_mcp(engine: Engine, command: Command) -> str:
     kind = cmd.Confirm if isinstance(command, cmd.Refuse) else type(command)
-    [offer] = [mcp._OFFERS[name] for name, row in mcp._GIVEN.items() if row[0] is kind]
+    [offer] = [mcp._OFFERS[name] for name, given in mcp._GIVEN.items() if given is kind]
 
     async def tell(done: float, of: float | None, words: str) -> None:
         pass

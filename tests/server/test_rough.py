@@ -275,14 +275,17 @@ async def test_nobody_reaches_withheld_tools_through_a_runs_owner(web: Web) -> N
     """I4: a run that somebody drives from a terminal has tools that the server does not lend to its callers."""
     folder = web.place.folder
     held = {"id": "h", "tool": "hold", "args": {"name": "let go"}}
-    plan = {"steps": [held, {"id": "own", "tool": "fails"}, {"id": "later", "tool": "echo", "needs": ["h"]}]}
+    plan = {
+        "objective": "mine",
+        "steps": [held, {"id": "own", "tool": "fails"}, {"id": "later", "tool": "echo", "needs": ["h"]}],
+    }
     (folder / "mine.json").write_text(json.dumps(plan))
     process = web.place.spawn("run", "mine.json", "--tools", "tools.py")
     try:
         async with web.client() as client:
             async with stream(client, "/stream") as events:
                 async for event in events:
-                    if event.data["status"] == "running":
+                    if event.data["status"] == "running" and event.data["objective"] == "mine":
                         run = event.data["run_id"]
                         break
             added = await client.post(f"/runs/{run}/add", json={"steps": [{"id": "x", "tool": "hello"}]})

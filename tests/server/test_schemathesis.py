@@ -17,14 +17,13 @@ from hypothesis.errors import Unsatisfiable
 from schemathesis.generation import GenerationMode
 from tests.server.web import STEPS, Place, Web, serving
 
-from rerail.server.app import described, make_api
-from rerail.server.serving import Serving
-from rerail.server.static import Files
-from rerail.wiring import Engine
+from rerail.api import Engine
+from rerail.server.app import Files, described, make_api
+from rerail.server.state import ServerState
 
 EXAMPLES = int(os.environ.get("RERAIL_SCHEMA_EXAMPLES", "12"))  # `make long` looks at many more
 
-SCHEMA = schemathesis.openapi.from_dict(described(make_api(Serving(Engine("memory://")), Files())))
+SCHEMA = schemathesis.openapi.from_dict(described(make_api(ServerState(Engine("memory://")), Files())))
 OPERATIONS = {one.ok().label: one.ok() for one in SCHEMA.get_all_operations()}
 ENDLESS = ("/stream", "/live")
 

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from tests.server.web import STEPS, Place, Web, rested, serving, started, stream
 
-from rerail.server.security import Names, host_name, token_fits
+from rerail.server.security import AllowedHosts, host_name, token_fits
 
 pytestmark = pytest.mark.anyio
 
@@ -43,7 +43,7 @@ async def test_a_public_address_with_a_token_is_served(tmp_path: Path) -> None:
             named = await client.get("/runs", headers={"host": f"{socket.gethostname()}:{port}"})
             assert named.status_code == 200
             assert (await client.get("/runs", headers={"host": "rebound.example"})).status_code == 421
-            assert "0.0.0.0" not in web.url, "that is no address that anybody could open"
+            assert "0.0.0.0" not in web.url, "that is not an address that anybody could open"
 
 
 @pytest.mark.parametrize("said", ["", "Bearer", "Bearer wrong", "Basic correct horse", "Bearer correct hors\xe9"])
@@ -202,10 +202,10 @@ async def test_no_path_leads_out_of_the_page(web: Web, path: str) -> None:
 
 def test_names_are_told_apart() -> None:
     """I4: addresses are no names that could be made to lead here; ports and brackets are no disguise."""
-    local = Names("127.0.0.1", ["runs.example:443"])
+    local = AllowedHosts("127.0.0.1", ["runs.example:443"])
     assert all(map(local.fits, ("127.0.0.1", "localhost:1", "LOCALHOST", "[::1]:80", "127.0.0.9", "runs.example")))
     assert not any(map(local.fits, ("192.168.0.1", "evil.example", "", "localhost.evil", "::", "[", "127.0.0.1@evil")))
-    public = Names("0.0.0.0")
+    public = AllowedHosts("0.0.0.0")
     assert public.fits("192.168.0.1:80") and public.fits(socket.gethostname()) and not public.fits("evil.example")
     assert host_name("[::1]:80") == "::1" and host_name("A.b:1") == "a.b"
 
@@ -272,8 +272,8 @@ def test_a_blank_token_is_none(tmp_path: Path) -> None:
 def test_what_follows_an_address_in_brackets_is_no_disguise() -> None:
     """I4: only a port may."""
     assert host_name("[::1]:80") == host_name("[::1]") == "::1"
-    assert not Names("127.0.0.1").fits("[::1]evil.example")
-    assert not Names("127.0.0.1").fits("[::1]:80.evil.example")
+    assert not AllowedHosts("127.0.0.1").fits("[::1]evil.example")
+    assert not AllowedHosts("127.0.0.1").fits("[::1]:80.evil.example")
 
 
 async def test_a_place_that_is_no_number_is_no_place(web: Web) -> None:

@@ -14,8 +14,7 @@ from starlette.types import Receive, Scope, Send
 from tests.server.test_sockets import connected, subscribed
 from tests.server.web import Place, serving, started, stream
 
-from rerail.server.listening import listen, serve_app
-from rerail.server.silence import Silence
+from rerail.server.http_server import IdleConnections, listen, serve_app
 
 pytestmark = pytest.mark.anyio
 
@@ -43,7 +42,7 @@ async def _app(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 @asynccontextmanager
-async def _served(silence: Silence) -> AsyncIterator[socket.socket]:
+async def _served(silence: IdleConnections) -> AsyncIterator[socket.socket]:
     with listen("127.0.0.1:0", expose=False, token="") as listening:
         begun = asyncio.Event()
         task = asyncio.create_task(
@@ -86,14 +85,14 @@ async def _closed(wire: Wire) -> bytes:
 @pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.1\r\nhost: loc"])
 async def test_who_sends_no_head_is_let_go(said: bytes) -> None:
     """I4: silence ends in time, from the first byte on and in the middle of a head."""
-    async with _served(Silence(within=0.3)) as listening, _wires(listening, 1) as [wire]:
+    async with _served(IdleConnections(within=0.3)) as listening, _wires(listening, 1) as [wire]:
         wire[1].write(said)
         assert await _closed(wire) == b""
 
 
 async def test_a_head_in_single_bytes_buys_no_time() -> None:
     """I4: whoever sends a byte now and then is let go as one who sends none."""
-    async with _served(Silence(within=0.5)) as listening, _wires(listening, 1) as [wire]:
+    async with _served(IdleConnections(within=0.5)) as listening, _wires(listening, 1) as [wire]:
 
         async def drip() -> None:
             for byte in HEAD[:-2] + b"x: " + b"y" * 1000:
@@ -112,7 +111,7 @@ async def test_a_head_in_single_bytes_buys_no_time() -> None:
 
 async def test_who_was_answered_and_asks_nothing_more_is_let_go() -> None:
     """I4: a connection that is kept for the next request is silent until that comes."""
-    async with _served(Silence(within=0.5)) as listening, _wires(listening, 1) as [wire]:
+    async with _served(IdleConnections(within=0.5)) as listening, _wires(listening, 1) as [wire]:
         for _ in range(3):
             assert await _answered(wire) == b"HTTP/1.1 200 OK"
         assert await _closed(wire) == b""
@@ -120,7 +119,7 @@ async def test_who_was_answered_and_asks_nothing_more_is_let_go() -> None:
 
 async def test_a_body_goes_on_coming() -> None:
     """I4: a body that stops is waited for no longer; one that comes slowly is taken."""
-    async with _served(Silence(within=60, pause=0.5)) as listening, _wires(listening, 2) as [stalled, slow]:
+    async with _served(IdleConnections(within=60, pause=0.5)) as listening, _wires(listening, 2) as [stalled, slow]:
         stalled[1].write(POST + b"ab")
         slow[1].write(POST)
         for byte in b"abcd":
@@ -133,7 +132,7 @@ async def test_a_body_goes_on_coming() -> None:
 
 async def test_who_waits_for_an_answer_is_not_silent() -> None:
     """I4: a request under way ends neither for its own time nor for others' connections."""
-    async with _served(Silence(within=0.2, most=2)) as listening, _wires(listening, 1) as [waiting]:
+    async with _served(IdleConnections(within=0.2, most=2)) as listening, _wires(listening, 1) as [waiting]:
         waiting[1].write(HEAD.replace(b"/ ", b"/slow ", 1))
         await waiting[1].drain()
         async with _wires(listening, 5) as others:
@@ -147,7 +146,7 @@ async def test_who_waits_for_an_answer_is_not_silent() -> None:
 async def test_who_opens_many_throws_out_its_own() -> None:
     """I4: one too many takes the place of the oldest of the address that has the most."""
     async with (
-        _served(Silence(within=3600, most=5)) as listening,
+        _served(IdleConnections(within=3600, most=5)) as listening,
         _wires(listening, 1, "127.0.0.2") as [other],
         _wires(listening, 9) as many,
     ):

@@ -19,10 +19,10 @@ from starlette.types import Receive, Scope, Send
 from tests.server.web import Place, Web, rested, serving, started
 
 import rerail
-from rerail.core.tool_messages import ToolMessages
-from rerail.server.listening import listen, serve_app, url_of
-from rerail.server.serving import Serving
-from rerail.server.sockets import Sockets
+from rerail.server.http_server import listen, serve_app, url_of
+from rerail.server.socketio import Sockets
+from rerail.server.state import ServerState
+from rerail.views.chat_messages import ToolMessages
 
 pytestmark = [
     pytest.mark.anyio,
@@ -350,7 +350,7 @@ async def nothing(scope: Scope, receive: Receive, send: Send) -> None:
 @asynccontextmanager
 async def impatient(engine: rerail.Engine) -> AsyncIterator[str]:
     """Sockets that wait for nobody, and where."""
-    shared = Serving(engine)
+    shared = ServerState(engine)
     sockets = Sockets(shared, patience=0.1)
     with listen("127.0.0.1:0", expose=False, token="") as listening:
         ready = asyncio.Event()
@@ -362,7 +362,7 @@ async def impatient(engine: rerail.Engine) -> AsyncIterator[str]:
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-            await shared.tails.close()
+            await shared.feeds.close()
 
 
 @pytest.mark.parametrize("protocol", ["both", "tools", "events"])

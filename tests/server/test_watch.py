@@ -14,8 +14,8 @@ from tests.server.web import Place, Web, rested, serving, started, stream
 import rerail
 from rerail.adapters.stores.memory import MemoryStore
 from rerail.ports import Head, Row, Unavailable
-from rerail.server.rows import Rows, Watch
-from rerail.server.tails import BATCH
+from rerail.server.feeds.run_list import Rows, RunListFeed
+from rerail.server.feeds.runs import BATCH
 
 pytestmark = pytest.mark.anyio
 
@@ -45,7 +45,7 @@ class Hiccups(MemoryStore):
         return await super().read(run, after, limit)
 
 
-async def _told(watch: Watch, enough: Callable[[list[dict[str, Any]]], bool]) -> list[dict[str, Any]]:
+async def _told(watch: RunListFeed, enough: Callable[[list[dict[str, Any]]], bool]) -> list[dict[str, Any]]:
     """The events that were told, once there are enough."""
     place, found = 0, []
     async with asyncio.timeout(30):
@@ -63,7 +63,7 @@ async def test_events_are_told_once_though_the_store_fails_in_between() -> None:
     store = Hiccups()
     steps = [{"id": f"s{n}", "tool": "echo"} for n in range(2 * BATCH)]
     async with rerail.Engine(store=store, tools=[echo]) as engine:
-        watch = Watch(engine, Rows(engine))
+        watch = RunListFeed(engine, Rows(engine))
         async with watch.watched(events=True):
             result = await engine.run(rerail.Plan.load({"steps": steps}))
             store.shows = True

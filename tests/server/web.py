@@ -170,6 +170,7 @@ def serving(place: Place, *words: str, token: str = "", **environ: str) -> Itera
     """A server in a process of its own."""
     if token:
         environ["RERAIL_TOKEN"] = token
+    environ.setdefault("RERAIL_WORKER_GRACE", "0.2")  # calls that wait for a file need not be waited for
     process = place.spawn("serve", "0", "--tools", "tools.py", *words, **environ)
     try:
         yield Web(place, _address(process), process, token)

@@ -17,14 +17,14 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 from tests.cli.conftest import Here
 
-from rerail.cli.catalogue import COMMANDS
+from rerail.cli.command_table import COMMANDS
 from rerail.cli.options import Common
 from rerail.cli.output import Output
-from rerail.cli.shell.complete import ShellCompleter
-from rerail.cli.shell.lines import NOT_HERE, Lines
-from rerail.cli.shell.prompt import Prompt
-from rerail.cli.shell.window import PATIENCE, Window
-from rerail.settings import Settings
+from rerail.cli.shell.command_lines import NOT_HERE, Lines
+from rerail.cli.shell.completion import ShellCompleter
+from rerail.cli.shell.prompt import ShellPrompt
+from rerail.cli.shell.store_view import PATIENCE, Window
+from rerail.settings.loading import Settings
 
 STAGED = (
     {"id": "read", "tool": "ok", "stage": "reading", "title": "Read it"},
@@ -241,7 +241,7 @@ def test_tab_at_the_prompt(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     run = here.run({"id": "only", "tool": "ok"}, code=0)
     done: list[str] = []
     with create_pipe_input() as keys:
-        prompt = Prompt(Lines(Common(), Output()), input=keys, output=DummyOutput())
+        prompt = ShellPrompt(Lines(Common(), Output()), input=keys, output=DummyOutput())
         prompt.window.open()
         until(prompt.window.runs)
         buffer = prompt.session.default_buffer
@@ -267,7 +267,7 @@ def test_typing_does_not_wait_for_the_store(here: Here, monkeypatch: pytest.Monk
     """T11: the line is accepted while nobody answers what could be completed."""
     monkeypatch.setenv("XDG_STATE_HOME", str(here.place.folder / "state"))
     with create_pipe_input() as keys:
-        prompt = Prompt(Lines(Common(), Output()), input=keys, output=DummyOutput())
+        prompt = ShellPrompt(Lines(Common(), Output()), input=keys, output=DummyOutput())
         asked = threading.Event()
 
         def slow(*_: object) -> list[object]:

@@ -14,11 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.cli.conftest import Done, Here, Place
 
-from rerail.cli.catalogue import COMMANDS
+from rerail.cli.command_table import COMMANDS
 from rerail.cli.options import Common
 from rerail.cli.output import Output
-from rerail.cli.shell.lines import Lines, worse
-from rerail.cli.shell.words import split
+from rerail.cli.shell.command_lines import Lines, split, worse
 
 # -- Words --------------------------------------------------------------------------------------------------------
 
@@ -251,6 +250,6 @@ def test_a_command_may_begin_with_a_slash(here: Here) -> None:
 
 def test_every_command_but_four_can_be_typed_in_the_shell() -> None:
     """T11."""
-    from rerail.cli.shell.lines import OFFERED
+    from rerail.cli.shell.command_lines import OFFERED
 
     assert set(COMMANDS) - set(OFFERED) == {"shell", "serve", "mcp", "worker"}

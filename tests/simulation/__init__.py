@@ -21,8 +21,8 @@ from tests.simulation.invariants import LAWS, Broken
 from tests.simulation.scenario import Lived, live
 from tests.simulation.shrink import shrunk
 
-from rerail.core.plan import Plan
-from rerail.plans import Plan as AnyPlan
+from rerail.plan.model import Plan
+from rerail.plan.model import Plan as AnyPlan
 
 __all__ = ["LAWS", "BrokenLife", "Report", "replay", "simulate"]
 

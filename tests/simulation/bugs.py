@@ -14,19 +14,25 @@ from typing import Any
 import msgspec
 
 from rerail.adapters.stores.memory import MemoryStore
-from rerail.core import afford, decide, fold, state, verdict
-from rerail.core import events as ev
-from rerail.core.outcome import Certainty, Saw
-from rerail.core.plan import Effect
-from rerail.core.reserve import Need
-from rerail.core.state import State
-from rerail.core.track import READY, Phase, Place
-from rerail.engine import engine, failures, files, loop, outputs, perform, taking, today
+from rerail.engine import calls, failures, journal, launch, looks, performer, run_loop
+from rerail.engine.call_inputs import CallInputs
 from rerail.engine.calls import Calls
-from rerail.engine.lease_term import LeaseTerm
+from rerail.engine.files import placement as files
+from rerail.engine.journal import Journal
+from rerail.engine.launch import Deadlines, LeaseTerm
 from rerail.engine.looks import Patience
-from rerail.engine.loop import Predecessor, RunLoop
-from rerail.engine.perform import Deadlines, Performer
+from rerail.engine.parts import Predecessor
+from rerail.engine.performer import Performer
+from rerail.engine.runs import commands, definition_drift, leases, retries
+from rerail.kernel import action_folds, decide, effect_folds, fold, plan_graph, state, verdict
+from rerail.kernel import budget as afford
+from rerail.kernel import events as ev
+from rerail.kernel.accounts import SpendingNeed
+from rerail.kernel.outcome import Certainty, Saw
+from rerail.kernel.state import State
+from rerail.kernel.step_state import READY, Phase, Place
+from rerail.plan.step import Effect
+from rerail.values.json_values import unpack
 
 Patch = Any
 BUGS: dict[str, Callable[[Patch], None]] = {}
@@ -39,22 +45,22 @@ def bug(fn: Callable[[Patch], None]) -> Callable[[Patch], None]:
 
 @bug
 def calls_before_the_intent_is_durable(patch: Patch) -> None:
-    commit = RunLoop._commit
+    commit = Journal.commit
 
-    async def later(self: RunLoop) -> None:
+    async def later(self: Journal) -> None:
         asyncio.get_running_loop().call_later(0.2, lambda: asyncio.ensure_future(commit(self)))
 
-    patch.setattr(RunLoop, "_commit", later)
+    patch.setattr(Journal, "commit", later)
 
 
 @bug
 def a_lost_answer_is_taken_for_a_failure(patch: Patch) -> None:
     found = failures.from_exception
 
-    def explicit(error: Any, patterns: Any, errors: Any = "") -> Any:
-        return replace(found(error, patterns, errors), certainty=Certainty.NOT_DONE)
+    def explicit(error: Any, *more: Any) -> Any:
+        return replace(found(error, *more), certainty=Certainty.NOT_DONE)
 
-    patch.setattr(perform, "from_exception", explicit)
+    patch.setattr(performer, "from_exception", explicit)
 
 
 @bug
@@ -83,7 +89,7 @@ def nobody_looks_at_the_lease_after_a_stall(patch: Patch) -> None:
     async def sure(*_: Any) -> None:
         return None
 
-    patch.setattr(RunLoop, "_hold", sure)
+    patch.setattr(Journal, "confirm_lease", sure)
     patch.setattr(Performer, "_hold", sure)
 
 
@@ -119,12 +125,12 @@ def needs_are_not_waited_for(patch: Patch) -> None:
 
 @bug
 def concurrency_has_no_limit(patch: Patch) -> None:
-    calls = decide._calls
+    decided = decide._calls
 
     def unbounded(of: State, tools: Any, now: float, left: Any = None) -> Any:
         kept, of.policy = of.policy, msgspec.structs.replace(of.policy, concurrency=0)
         try:
-            return calls(of, tools, now, left)
+            return decided(of, tools, now, left)
         finally:
             of.policy = kept
 
@@ -150,7 +156,7 @@ def results_are_kept_although_their_inputs_changed(patch: Patch) -> None:
 
 @bug
 def what_depends_on_a_retried_step_is_forgotten(patch: Patch) -> None:
-    patch.setattr(State, "_behind", lambda *_: [])
+    patch.setattr(plan_graph, "_behind", lambda *_: [])
 
 
 @bug
@@ -160,7 +166,7 @@ def error_bodies_are_believed(patch: Patch) -> None:
 
 @bug
 def checks_are_not_made(patch: Patch) -> None:
-    for module in (files, perform):
+    for module in (files, performer):
         patch.setattr(module, "unmet", lambda *_: [])
 
 
@@ -175,7 +181,7 @@ def a_paused_run_goes_on(patch: Patch) -> None:
         finally:
             of.paused = paused
 
-    patch.setattr(loop, "decide", on)
+    patch.setattr(run_loop, "decide", on)
 
 
 @bug
@@ -193,7 +199,7 @@ def timeouts_are_not_kept(patch: Patch) -> None:
 
 @bug
 def damaged_contents_are_believed(patch: Patch) -> None:
-    patch.setattr(outputs, "digest", lambda *_: ANY_DIGEST)
+    patch.setattr(journal, "digest", lambda *_: ANY_DIGEST)
 
 
 @bug
@@ -239,20 +245,21 @@ def a_new_plan_forgets_what_tools_asked_for(patch: Patch) -> None:
 @bug
 def a_new_plan_brings_back_what_a_person_skipped(patch: Patch) -> None:
     """Found by the simulation itself."""
-    reset = State._reset
+    reset = plan_graph._reset
 
-    def all_alike(self: State, track: Any, **how: bool) -> None:
+    def all_alike(of: State, track: Any, **how: bool) -> None:
         if track.phase is Phase.SKIPPED and how["root"] and track.skip is not None:
             track.skip = msgspec.structs.replace(track.skip, code="SKIP_OPTIONAL")
-        reset(self, track, **how)
+        reset(of, track, **how)
 
-    patch.setattr(State, "_reset", all_alike)
+    patch.setattr(plan_graph, "_reset", all_alike)
 
 
 @bug
 def a_run_without_a_plan_is_acted_on(patch: Patch) -> None:
     """Found by the simulation itself."""
-    patch.setattr(engine, "refuse_without_plan", lambda _: None)
+    for module in (commands, retries):
+        patch.setattr(module, "refuse_without_plan", lambda *_: None)
 
 
 @bug
@@ -286,21 +293,21 @@ def calls_at_once_do_not_see_what_the_others_may_cost(patch: Patch) -> None:
 def a_cost_that_is_not_known_is_taken_for_none(patch: Patch) -> None:
     found = afford.Allowance.of_tool
 
-    def free(self: afford.Allowance, tool: str) -> Need:
+    def free(self: afford.Allowance, tool: str) -> SpendingNeed:
         need = found(self, tool)
-        return Need(need.cost or 0.0, need.tokens or 0)
+        return SpendingNeed(need.cost or 0.0, need.tokens or 0)
 
     patch.setattr(afford.Allowance, "of_tool", free)
 
 
 @bug
 def what_a_call_may_have_cost_dies_with_its_process(patch: Patch) -> None:
-    lost = today._lost
+    lost = definition_drift._lost
 
     def forgiven(*call: Any, **more: Any) -> Any:
         return msgspec.structs.replace(lost(*call, **more), cost=0.0)
 
-    patch.setattr(today, "_lost", forgiven)
+    patch.setattr(definition_drift, "_lost", forgiven)
 
 
 @bug
@@ -325,7 +332,8 @@ def a_yes_is_good_for_every_time(patch: Patch) -> None:
         track.gate = gate
 
     patch.setattr(State, "settle", kept)
-    patch.setattr(fold, "_ask_anew", lambda *_: None)
+    for module in (fold, action_folds):
+        patch.setattr(module, "ask_anew", lambda *_: None)
 
 
 @bug
@@ -354,21 +362,21 @@ def absence_is_believed_at_once(patch: Patch) -> None:
 @bug
 def a_later_refusal_settles_what_was_lost(patch: Patch) -> None:
     """*Not done* is said of one call, and taken for a word about all (X4)."""
-    came = fold._came_to
+    came = effect_folds.call_failed
 
     def settled(of: State, track: Any, call: Any, event: ev.StepFailed, at: float) -> None:
         if not event.lost and track.effects is not None:
             track.effects.lost = track.effects.acting = False
         came(of, track, call, event, at)
 
-    patch.setattr(fold, "_came_to", settled)
+    patch.setattr(fold, "call_failed", settled)
 
 
 @bug
 def who_is_silent_is_dead(patch: Patch) -> None:
     """A frozen process goes on with its calls (E11)."""
-    lost = today._lost_call
-    patch.setattr(today, "_lost_call", lambda track, _, host: lost(track, Predecessor.DEAD, host))
+    lost = definition_drift._lost_call
+    patch.setattr(definition_drift, "_lost_call", lambda track, _, parts: lost(track, Predecessor.DEAD, parts))
 
 
 @bug
@@ -380,9 +388,9 @@ def a_fence_refuses_nothing(patch: Patch) -> None:
 @bug
 def a_thread_ends_with_its_timeout(patch: Patch) -> None:
     """Nothing waits for a thread that goes on when its call was cancelled (V8)."""
-    runs = perform.Launch.runs
-    ended = property(lambda launch: "loop" if (found := runs.__get__(launch)) == "thread" else found)
-    patch.setattr(perform.Launch, "runs", ended)
+    runs = launch.Launch.runs
+    ended = property(lambda of: "loop" if (found := runs.__get__(of)) == "thread" else found)
+    patch.setattr(launch.Launch, "runs", ended)
 
 
 @bug
@@ -402,10 +410,10 @@ def a_repeat_has_a_key_of_its_own(patch: Patch) -> None:
 def a_repeat_has_other_arguments(patch: Patch) -> None:
     """A call whose answer was lost is repeated with what its inputs are now (E2)."""
 
-    def other(self: Calls, track: Any, call: Any) -> Any:
+    def other(self: CallInputs, track: Any, call: Any) -> Any:
         return {"again": track.attempt}, False
 
-    patch.setattr(Calls, "_same_args", other)
+    patch.setattr(CallInputs, "same_args", other)
 
 
 @bug
@@ -424,12 +432,13 @@ def a_skip_settles_a_doubt(patch: Patch) -> None:
 @bug
 def partly_done_is_not_done(patch: Patch) -> None:
     """A look that found a part of the effect is taken for one that found nothing (V8)."""
-    case = fold._case
+    case = effect_folds.case_of
 
     def absent(track: Any, call: Any, saw: Saw, at: float, **more: Any) -> Any:
         return case(track, call, Saw.ABSENT if saw is Saw.PARTIAL else saw, at, **more)
 
-    patch.setattr(fold, "_case", absent)
+    for module in (fold, effect_folds):
+        patch.setattr(module, "case_of", absent)
 
 
 @bug
@@ -442,14 +451,80 @@ def the_latest_probe_is_the_baseline(patch: Patch) -> None:
         if track.effects is not None and call.probed:
             track.effects.before = call.before
 
-    patch.setattr(loop, "baseline", lambda *_: None)
+    patch.setattr(calls, "baseline", lambda *_: None)
     patch.setattr(fold, "_intended", latest)
 
 
 @bug
 def a_part_after_a_success_is_repeated_under_the_key(patch: Patch) -> None:
     """Found by the simulation itself (V8, E2)."""
-    patch.setattr(fold, "_seen_before", lambda event: Saw.UNKNOWN if event.looks else Saw.NONE)
+    patch.setattr(effect_folds, "_seen_before", lambda event: Saw.UNKNOWN if event.looks else Saw.NONE)
+
+
+def _cleans_up_not_after(patch: Patch, code: str) -> None:
+    startable = State.startable
+    patch.setattr(State, "startable", lambda of: () if of.stopped == code else startable(of))
+
+
+@bug
+def nothing_is_cleaned_up_after_a_breaker(patch: Patch) -> None:
+    """P2."""
+    _cleans_up_not_after(patch, "BREAKER_OPEN")
+
+
+@bug
+def nothing_is_cleaned_up_after_a_spent_budget(patch: Patch) -> None:
+    """P2."""
+    _cleans_up_not_after(patch, "BUDGET_EXCEEDED")
+
+
+@bug
+def nothing_is_cleaned_up_after_a_cancel(patch: Patch) -> None:
+    """P2."""
+    _cleans_up_not_after(patch, "RUN_CANCELLED")
+
+
+@bug
+def the_work_spends_what_is_kept_for_cleaning_up(patch: Patch) -> None:
+    """P2: the caps keep a call back for each step of `finally`."""
+    decided = decide.decide
+
+    def all_of_it(of: State, tools: Any, now: float) -> Any:
+        kept, most = of.policy, of.policy.max_attempts
+        if most is not None and not of.cleaned:
+            of.policy = msgspec.structs.replace(kept, max_attempts=most + len(of.finals))
+        try:
+            return decided(of, tools, now)
+        finally:
+            of.policy = kept
+
+    patch.setattr(run_loop, "decide", all_of_it)
+
+
+@bug
+def a_breaker_ends_the_run(patch: Patch) -> None:
+    """H4, R6: three failures, and what it kept from starting is never begun."""
+    left = State.rounds_left
+    patch.setattr(State, "rounds_left", lambda of: left(of) and not of.stopped)
+
+
+@bug
+def a_look_is_handed_what_an_earlier_one_had(patch: Patch) -> None:
+    """A look that changes its arguments or its baseline changes the next one's question (V8)."""
+    had: dict[bytes, Any] = {}
+    patch.setattr(looks, "unpack", lambda data: had.setdefault(data, unpack(data)))
+
+
+@bug
+def a_tool_is_handed_the_plans_own_arguments(patch: Patch) -> None:
+    """A tool that changes its arguments changes its next call (E2)."""
+    made = CallInputs.args
+
+    def shared(self: CallInputs, track: Any, action: Any, spec: Any) -> Any:
+        args, own, parsed = made(self, track, action, spec)
+        return (self._state.template(track).value if own and args else args), own, parsed
+
+    patch.setattr(CallInputs, "args", shared)
 
 
 class _AnyDigest(str):
@@ -472,5 +547,5 @@ ANY_DIGEST = _AnyDigest("x")
 @bug
 def a_lost_call_is_its_last_owners(patch: Patch) -> None:
     """What was known of a silent owner is forgotten when its successor gives the run back (E11)."""
-    patch.setattr(taking, "_known_of", lambda state, lease, before: before)
-    patch.setattr(taking.Taker, "_give_back", lambda self, lease, before: self._let_go(lease))
+    patch.setattr(leases, "_known_of", lambda state, lease, before: before)
+    patch.setattr(leases.Leases, "give_back", lambda self, lease, before: self.release(lease))

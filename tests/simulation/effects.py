@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from rerail.core import events as ev
-from rerail.core.plan import Effect
-from rerail.core.policy import Rung
+from rerail.kernel import events as ev
+from rerail.kernel.policy import Rung
+from rerail.plan.step import Effect
 
 Breach = tuple[Any, ...]
 ONCE = Effect.ONCE

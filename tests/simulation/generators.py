@@ -9,8 +9,9 @@ from typing import Any
 
 from tests.simulation.chance import Dice
 
-from rerail.core.plan import Check, Effect, Fallback, Need, Plan, Step, When
-from rerail.ports import Answer, Consultation
+from rerail.plan.model import Plan
+from rerail.plan.step import Check, Effect, Fallback, Need, Step, When
+from rerail.ports import Consultation, MindAnswer
 
 STAND_IN = "stand-in"
 EXTRA = "extra"  # a tool of no step; minds and people may use it
@@ -50,13 +51,14 @@ def draw_plan(dice: Dice, most: int = 8) -> Plan:
                 on_doubt=dice.pick("", "", "wait", "fail"),
             )
         )  # fmt: skip
-    return Plan("simulated", tuple(steps))
+    last = steps[len(steps) - dice.pick(0, 0, 1, 2) :] if len(steps) > 2 else []  # only these may need each other
+    return Plan("simulated", tuple(steps), finally_=tuple(step.id for step in last))
 
 
 def draw_settings(dice: Dice) -> dict[str, Any]:
     """Settings: mostly roomy, sometimes so tight that a run stops of them."""
     concurrency = dice.pick(3, 1, 2, 0)
-    attempts, cost = dice.pick((None, None), (None, None), (None, 3.0), (12, 6.0))
+    attempts, cost = dice.pick((None, None), (None, None), (None, 3.0), (12, 6.0), (6, None))
     return {
         "run": {
             "concurrency": concurrency, "max_attempts": attempts, "max_cost": cost, "step_timeout": 300.0,
@@ -66,7 +68,7 @@ def draw_settings(dice: Dice) -> dict[str, Any]:
             "backoff_base": dice.pick(0.0, 1.0, 5.0),
         },
         "reflection": {
-            "max_step_retries": dice.pick(0, 1, 2), "max_consecutive_failures": dice.pick(0, 0, 3),
+            "max_step_retries": dice.pick(0, 1, 2), "max_consecutive_failures": dice.pick(0, 2),
             "max_single_step_repairs": dice.pick(0, 1), "max_task_replanning_attempts": dice.pick(0, 1, 1),
             "replan": dice.pick("keep", "full"),
         },
@@ -93,7 +95,7 @@ class DrawnMind:
     async def answer(self, question: Any) -> Any:
         """Whatever is drawn."""
         said = await self._answer(question)
-        return Answer(said, [Consultation("drawn", cost=self._price)]) if self._price else said
+        return MindAnswer(said, [Consultation("drawn", cost=self._price)]) if self._price else said
 
     async def _answer(self, question: Any) -> Any:
         await asyncio.sleep(self._dice.pick(0, 1, 30))

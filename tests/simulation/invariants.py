@@ -7,14 +7,15 @@ from collections import Counter
 from typing import Any
 
 from tests.simulation import effects
+from tests.simulation.world import SPOILT
 
-from rerail.core import events as ev
-from rerail.core.fold import evolve, fold
-from rerail.core.plan import Effect, When
-from rerail.core.policy import Policy, Rung
-from rerail.core.state import State
-from rerail.core.track import MET, WORTH, Phase, Standing, Track, same_inputs, signature
-from rerail.core.verdict import statistics, status_of, verdict
+from rerail.kernel import events as ev
+from rerail.kernel.fold import evolve, fold
+from rerail.kernel.policy import Policy, Rung
+from rerail.kernel.state import State
+from rerail.kernel.step_state import MET, WORTH, Phase, Standing, Track, same_inputs, signature
+from rerail.kernel.verdict import statistics, status_of, verdict
+from rerail.plan.step import Effect, When
 
 ROTTEN = "not what it was"  # what a content says that went bad
 NEAR = 1e-6  # sums of costs that differ by less are the same
@@ -50,8 +51,11 @@ LAWS = {
     "acknowledged": "what was acknowledged stays, in its order",
     "fences": "a later owner's events never come before an earlier owner's",
     "truthful": "a step that succeeded was really answered so, with that output, and met its check",
+    "cleaned up": "the steps of `finally` begin once the work is over, whatever it came to; each is called, or it is "
+    "known why not; a breaker ends a round and not the run",
     "honest": "no success while a critical step failed, hangs or is in doubt, and nothing made up passes for whole",
     "agreed": "no gated call is made without a confirmation of exactly that call",
+    "its own": "what a tool, a look or a probe does to the values it was handed, nobody else sees",
     "sound": "no step is called with a content that went bad",
     "obeyed": "what a person cancelled, paused or skipped starts nothing until somebody wants it to",
     "bounded": "no more calls at once than allowed",
@@ -86,6 +90,16 @@ def snapshot(state: State) -> dict[str, Any]:
     return {"tracks": tracks, "indexes": indexes, "run": run, "row": list(state.row)}
 
 
+# What a step that a stopped run leaves as it is comes to, for those that clean up.
+LEFT = {"FAILED_OPEN": Standing.FAILED, "BLOCKED_OPEN": Standing.BLOCKED, "OPEN": Standing.BLOCKED}
+
+
+def worth_of(state: State, track: Track, need: Track, when: When, standing: Standing) -> int:
+    """What a need is worth to a step."""
+    left = state.stopped and state.cleaned and track.id in state.finals and need.id not in state.finals
+    return WORTH[when][LEFT.get(standing.name, standing) if left else standing]
+
+
 def naive_standing(state: State, track: Track, settled: dict[str, Standing]) -> Standing:
     """What a step is to those that need it, straight from the rules."""
     if track.phase in (Phase.SUCCEEDED, Phase.SKIPPED):
@@ -94,7 +108,9 @@ def naive_standing(state: State, track: Track, settled: dict[str, Standing]) -> 
         return track.standing  # when it failed decides whether a round may follow; counted once, there
     if track.phase is not Phase.PENDING:
         return Standing.OPEN
-    worth = [WORTH[when][settled[need.id]] for need, when in track.needs]
+    if track.id in state.finals and not state.cleaned:
+        return Standing.OPEN
+    worth = [worth_of(state, track, need, when, settled[need.id]) for need, when in track.needs]
     if 2 in worth or 3 in worth:
         return Standing.BLOCKED_OPEN if 3 in worth else Standing.BLOCKED
     if 4 in worth and 0 not in worth and (track.root or not track.again):
@@ -111,11 +127,12 @@ def check_indexes(state: State) -> None:
             settled[step_id] = naive_standing(state, left.pop(step_id), settled)
     for track in state.tracks.values():
         _hold("history", track.standing is settled[track.id], (track, settled[track.id]))
-        worth = [WORTH[when][need.standing] for need, when in track.needs]
+        worth = [worth_of(state, track, need, when, need.standing) for need, when in track.needs]
         counts = (worth.count(0), worth.count(2) + worth.count(3), worth.count(3), worth.count(4))
         _hold("history", (track.open, track.dead, track.dead_open, track.void) == counts, track)
         kept = track.again and not track.root
-        can = track.phase is Phase.PENDING and all(w == MET or (w == 4 and kept) for w in worth)
+        waits = track.id in state.finals and not state.cleaned
+        can = track.phase is Phase.PENDING and not waits and all(w == MET or (w == 4 and kept) for w in worth)
         keep = can and kept
         gate = can and not keep and bool(track.step.confirm) and not track.agreed
         _hold("history", (track in state.ready) == (can and not keep and not gate), track)
@@ -146,6 +163,7 @@ def check_history(records: list[ev.Record], policy: Policy, *, people: bool = Fa
     calls: Counter[tuple[str, int]] = Counter()
     spent = 0.0
     seen: dict[str, Any] = {}  # step → what its call was made from when its gate opened
+    end = CleanUp()
     for record in records:
         event = record.event
         if isinstance(event, ev.StepStarted):
@@ -160,6 +178,7 @@ def check_history(records: list[ev.Record], policy: Policy, *, people: bool = Fa
             under_way = state.running or state.hurt or state.backoff or state.held or state.announce
             _hold("rest", not under_way, "something is under way")
             _hold("rest", state.stopped or not (state.ready or state.keepers), "something could start")
+        end.check(state, record)
         before = {track.id: track.call for track in state.running.values() if track.call is not None}
         evolve(state, event, record.at, record.seq)
         check_indexes(state)
@@ -174,6 +193,68 @@ def check_history(records: list[ev.Record], policy: Policy, *, people: bool = Fa
     return state
 
 
+class CleanUp:
+    """The steps of `finally`, by the events alone (P2)."""
+
+    def __init__(self) -> None:
+        self.began: ev.CleanupBegun | None = None
+        self.cancels = 0
+        self.cut = self.again = False
+        self.called: set[str] = set()
+
+    def check(self, state: State, record: ev.Record) -> None:
+        """One more event."""
+        event = record.event
+        if isinstance(event, ev.RetryBegin) and not (event.stopped or event.operation in ("resolve", "skip")):
+            self.again = self.again or not event.automatic
+            self.began, self.cancels, self.cut, self.called = None, 0, False, set()
+        elif isinstance(event, ev.RetryBegin):
+            self.cut = True  # a person's word about one step opens no clean-up
+        elif isinstance(event, ev.Cancelled):
+            self.cancels += 1
+            self.cut = self.cut or (self.began is not None and self.cancels > 1)
+        elif isinstance(event, ev.Stopped) and self.began is not None:
+            caps = event.code == "BUDGET_EXCEEDED" and state.policy.max_cost is None and not self.again
+            kept = [
+                name for name in state.finals if not state.tracks[name].attempt and state.tracks[name] in state.ready
+            ]
+            _hold("cleaned up", not (caps and kept), ("the reserve is spent", event, kept))
+            self.cut = True
+        elif isinstance(event, ev.CleanupBegun):
+            _hold("cleaned up", self.began is None, "it begins once")
+            busy = [track for track in state.running.values() if track.id not in state.finals]
+            _hold("cleaned up", not busy, ("calls are under way", busy))
+            self.began = event
+        elif isinstance(event, ev.StepStarted):
+            last = event.step in state.finals
+            _hold("cleaned up", not last or self.began is not None, ("too early", event))
+            _hold("cleaned up", last or self.began is None or not state.stopped, ("the work is over", event))
+            self.called.add(event.step)
+        elif isinstance(event, ev.StepFailed) and not event.called:
+            self.called.add(event.step)
+        elif isinstance(event, ev.Done) and state.finals:
+            _hold("cleaned up", self.began is not None or self.again, "it never began")
+            missed = self._missed(state) if self.began is not None and not self.cut else []
+            _hold("cleaned up", not missed, missed)
+        if isinstance(event, ev.Done) and event.stopped == "BREAKER_OPEN":
+            left = state.automatic_rounds < state.policy.max_retry_rounds
+            kept_back = any(status_of(state, track)[0] == "cancelled" for track in state.tracks.values())
+            _hold("cleaned up", not (left and kept_back), "the breaker ended the run")
+
+    def _missed(self, state: State) -> list[tuple[Track, str]]:
+        """The steps that were not called, with no reason that anybody could have."""
+        missed, excused = [], set[str]()
+        for track in (state.tracks[name] for name in state.finals if name in state.tracks):
+            by_hand = track.result is not None and track.result.by  # a person said that it is done
+            again = track.again and track.dead  # it ran before, and what it needs failed this time
+            waits = track.gate or track.step.confirm or track.id in state.unsettled
+            if by_hand or again or waits or any(need.id in excused for need, _ in track.needs):
+                excused.add(track.id)
+            elif track.id not in self.called and not (code := status_of(state, track)[1]).startswith("SKIP_"):
+                missed.append((track, code))
+        return missed
+
+
 def _made_from(state: State, track: Track) -> tuple[Any, ...]:
     heal = track.heal
     return state.inputs(track), state.tool_of(track), heal and (heal.args, heal.args_blob), state.files(track)
@@ -183,10 +264,12 @@ def _check_start(state: State, event: ev.StepStarted, attempts: set[tuple[str, i
     track = state.tracks[event.step]
     _hold("history", track.phase in (Phase.PENDING, Phase.BACKOFF), "a step starts only from rest")
     for need, when in track.needs:
-        _hold("history", WORTH[when][need.standing] == MET, "no step starts before its needs are met")
+        worth = worth_of(state, track, need, when, need.standing)
+        _hold("history", worth == MET, "no step starts before its needs are met")
     _hold("history", (event.step, event.attempt) not in attempts, "an attempt number is never used twice")
     attempts.add((event.step, event.attempt))
-    stopped = state.rest is not None or state.stopped or state.paused
+    cleans = state.cleaning is not None and event.step in state.finals
+    stopped = state.rest is not None or (state.stopped and not cleans) or (state.paused and not cleans)
     _hold("history", not stopped, "nothing starts once the run is stopped")
     if state.policy.concurrency:
         _hold("bounded", len(state.running) < state.policy.concurrency, "more calls than allowed")
@@ -300,6 +383,8 @@ def check_life(life: Any, records: list[ev.Record]) -> str:
     early = [] if life.jumped else _early(records)
     _hold("patient", not early, early[:3])
     _hold("sound", not (rotten := [call for call in truth.calls if ROTTEN in repr(call.args)]), rotten[:3])
+    shared = [*truth.shared, *(record for record in records if SPOILT in repr(record.event))]
+    _hold("its own", not shared, shared[:3])
     counts = Counter((call.step, call.attempt) for call in truth.calls)
     twice = [place for place, count in counts.items() if count > 1]
     _hold("one call", not twice, twice[:3])
@@ -445,7 +530,12 @@ def _use_up(state: State, event: ev.Event, agreed: dict[str, Words | None]) -> N
 def _check_honest(state: State) -> None:
     """The verdict, from the phases alone."""
     bad = (Phase.FAILED, Phase.DOUBT, Phase.RUNNING, Phase.HURT, Phase.BACKOFF, Phase.HELD)
-    wrong = [track for track in state.tracks.values() if track.step.critical and (track.phase in bad or track.dead)]
+    again = [track.id for track in state.tracks.values() if track.again and track.id in state.finals]  # it ran before
+    wrong = [
+        track
+        for track in state.tracks.values()
+        if track.step.critical and (track.phase in bad or (track.dead and track.id not in again))
+    ]
     rest = state.rest
     if rest is None or (rest.success and wrong) or (rest.success and rest.status != "completed"):
         raise Broken("honest", (rest, wrong))
@@ -478,17 +568,27 @@ def _against(records: list[ev.Record]) -> list[tuple[str, int]]:
     """Calls that began although a person had cancelled or paused the run, or skipped the step."""
     stopped = paused = False
     skipped: set[str] = set()
+    finals: set[str] = set()
+    cleans = last = 0.0  # until when; the time of the event before
     bad = []
-    for record in records:
-        event = record.event
-        if isinstance(event, ev.StepStarted) and (stopped or paused or event.step in skipped):
-            bad.append((event.step, event.attempt))
+    for before, record in zip([records[0], *records], records, strict=False):
+        event, last = record.event, before.at
+        if isinstance(event, ev.PlanAccepted):
+            finals = set(event.plan.finally_)
+        elif isinstance(event, ev.StepStarted):
+            over = (stopped or paused) and not (event.step in finals and record.at < cleans)
+            if over or event.step in skipped:
+                bad.append((event.step, event.attempt))
+        elif isinstance(event, ev.CleanupBegun):
+            cleans = event.until or math.inf
         elif isinstance(event, ev.Cancelled):
+            cleans = 0.0 if stopped else min(cleans, record.at + 60.0)
             stopped = True
         elif isinstance(event, ev.StepSkipped) and event.code == "SKIP_USER":
             skipped.add(event.step)
         elif isinstance(event, ev.Resumed):
             paused = False
+            cleans += record.at - last if cleans else 0.0  # the time between two processes does not count
         elif isinstance(event, ev.RetryBegin) and not event.automatic:
             stopped = paused = False
             skipped.clear()

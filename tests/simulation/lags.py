@@ -9,14 +9,15 @@ from __future__ import annotations
 import asyncio
 import sys
 from dataclasses import dataclass
+from typing import Literal
 
 import rerail
+from rerail.api import Engine
 from rerail.context import Context
-from rerail.testing.virtual import VirtualClock, virtual_run
-from rerail.wiring import Engine
+from rerail.testing.virtual_time import VirtualClock, virtual_run
 
 LAGS = (0, 0.5, 2, 4, 6, 10, 20, 29, 31, 45, 60)
-SETTLES: tuple[float | str, ...] = (0, 5, 30, "never")
+SETTLES: tuple[float | Literal["never"], ...] = (0, 5, 30, "never")
 STEPS = 100
 # No breaker, which would end a run after three failures, and few repeats: each effect is doubled at most once.
 SETTINGS = {"run": {"concurrency": 0}, "reflection": {"max_consecutive_failures": 0, "max_step_retries": 1}}
@@ -31,7 +32,7 @@ class Cell:
     seconds: float  # of virtual time
 
 
-def measure(lag: float, settle: float | str, steps: int = STEPS) -> Cell:
+def measure(lag: float, settle: float | Literal["never"], steps: int = STEPS) -> Cell:
     """One run of so many steps under the default settings."""
     done: dict[str, list[float]] = {}
 

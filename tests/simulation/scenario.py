@@ -23,14 +23,15 @@ from tests.simulation.natures import draw_nature
 from tests.simulation.shared_store import SharedStore, Way
 from tests.simulation.world import World, tool_names
 
-from rerail.core import events as ev
-from rerail.core.codec import decode
-from rerail.core.fold import fold
-from rerail.core.plan import Plan, When
+from rerail.api import Engine
 from rerail.errors import PlanError, Refused, RerailError
-from rerail.settings import Settings
-from rerail.testing.virtual import VirtualClock, VirtualLoop
-from rerail.wiring import Engine
+from rerail.kernel import events as ev
+from rerail.kernel.codec import decode
+from rerail.kernel.fold import fold
+from rerail.plan.model import Plan
+from rerail.plan.step import When
+from rerail.settings.loading import Settings
+from rerail.testing.virtual_time import VirtualClock, VirtualLoop
 
 RUN = "simulated"
 FAR = 10.0**8  # virtual seconds after which a life has no end
@@ -44,7 +45,7 @@ BEFALLS = (
 
 WISHES = (
     "skip", "confirm", "refuse", "done", "failed", "rerun", "retry", "retry", "retry_all", "clean", "clean", "pause",
-    "resume", "add", "repair", "cancel", "agree", "agree",
+    "resume", "add", "repair", "cancel", "cancel", "agree", "agree",
 )  # fmt: skip
 
 _process: ContextVar[int] = ContextVar("process", default=0)
@@ -198,7 +199,7 @@ class Life:
         """Whoever can takes the run up if nobody has it; the process that has it, or had a look."""
         able = [one for one in self.processes if one.able]
         for one in able:
-            if one.engine.drives(RUN):
+            if one.engine.internals.drives(RUN):
                 return one
         if able:
             process = able[-1]
@@ -296,7 +297,7 @@ class Life:
         """A process that is not stopped has renewed its leases a moment ago."""
         process = self.processes[number - 1]
         if process.able:
-            await process.engine._renew_all()
+            await process.engine._leases.renew_all()
 
     def wake(self, process: Process) -> None:
         """A stopped process goes on, as if nothing had happened."""

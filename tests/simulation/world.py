@@ -3,6 +3,7 @@
 Rules of this file:
 - What happened is noted when it happens, by nobody's leave: whether an effect took place, what was answered, and who
   was told. The engine's own record is held against this.
+- Every other call, look and probe changes whatever it was handed: nobody else may ever see that.
 - A call that dies with its process does nothing more: its effect took place before, or never will. A request that was
   sent goes on without its process.
 """
@@ -19,12 +20,14 @@ from typing import Any
 from tests.simulation.chance import Dice
 from tests.simulation.generators import EXTRA, Price
 
-from rerail.core.plan import Plan
-from rerail.core.tools import Runs, ToolSpec
 from rerail.engine.looks import NotYet, Partial
 from rerail.errors import RateLimited, ToolError
+from rerail.plan.model import Plan
+from rerail.plan.tool_spec import Runs, ToolSpec
+from rerail.values.json_values import containers, fresh
 
 LATER = 250.0  # seconds that a tool asks for
+SPOILT = "spoilt by its reader"
 UNSEEN = 1.0  # seconds between the record of a call and the call in which losing the run goes unnoticed
 
 # What a call comes to. The first ones are good; an explicit failure has had no effect, a lost answer may have had it.
@@ -98,12 +101,21 @@ class Truth:
     calls: list[Call] = field(default_factory=list)
     stale: list[Call] = field(default_factory=list)  # calls by somebody who had lost the run
     unrecorded: list[Call] = field(default_factory=list)  # calls that nobody had written down
+    shared: list[str] = field(default_factory=list)  # what somebody was handed after another had changed it
+    handed: int = 0
     most_at_once: dict[int, int] = field(default_factory=dict)  # process → calls under way at the same time
     under_way: dict[int, int] = field(default_factory=dict)
 
     def of(self, step: str, attempt: int) -> list[Call]:
         """The calls of one attempt: one, if all is well."""
         return [call for call in self.calls if (call.step, call.attempt) == (step, attempt)]
+
+    def hand(self, whom: str, *values: Any) -> None:
+        """Note what somebody is handed, who may change it at any depth."""
+        self.shared += [f"{whom} was handed {value!r}" for value in values if SPOILT in repr(value)]
+        self.handed += 1
+        for part in containers(list(values)) if self.handed % 2 else ():
+            part.update({SPOILT: True}) if isinstance(part, dict) else part.append(SPOILT)
 
 
 class SimulatedTool:
@@ -128,11 +140,14 @@ class SimulatedTool:
 
     async def verify(self, args: dict[str, Any], output: Any, before: Any, ctx: Any) -> Any:
         """What can be read by now."""
-        return self._world.looked(self.spec.name, ctx, before)
+        found = self._world.looked(self.spec.name, ctx, before)
+        self._world.truth.hand("a look", args, output, before)
+        return found
 
     async def probe(self, args: dict[str, Any], ctx: Any) -> Any:
         """How often it was done, as far as that can be read by now."""
-        return self._world.done(self.spec.name, ctx.step)
+        self._world.truth.hand("a probe", args)
+        return {"done": self._world.done(self.spec.name, ctx.step)}
 
 
 @dataclass(slots=True)
@@ -174,7 +189,7 @@ class World:
                 case _:
                     pass
         if nature.counts:
-            return self.done(tool, ctx.step) > (before or 0)
+            return self.done(tool, ctx.step) > (before or {"done": 0})["done"]
         visible = asyncio.get_running_loop().time() - nature.lag
         seen = [call for call in self.truth.calls if call.key == ctx.key and call.effect and call.effect_at <= visible]
         return Partial("half of it") if seen and all(call.half for call in seen) else bool(seen)
@@ -187,8 +202,9 @@ class World:
 
     async def called(self, name: str, process: int, alive: Callable[[], bool], ctx: Any, args: dict[str, Any]) -> Any:
         now = asyncio.get_running_loop().time()
-        made = Call(process, ctx.step, ctx.attempt, name, args, ctx.fence, ctx.key, now)
+        made = Call(process, ctx.step, ctx.attempt, name, fresh(args), ctx.fence, ctx.key, now)
         truth = self.truth
+        truth.hand("a tool", args)
         truth.calls.append(made)
         if not self.recorded(ctx.step, ctx.attempt):
             truth.unrecorded.append(made)

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from rerail.ports import Batch
-from rerail.testing.crashes.points import Points, watch_files
+from rerail.testing.crash_testing.ledger import Points, watch_files
 
 DIED = -signal.SIGKILL
 
@@ -17,7 +17,7 @@ def main() -> None:
     """Run a command; argv: the moment (0: none), where to write how many there were, and the command's words."""
     die_at, note, *words = sys.argv[1:]
     points = Points(int(die_at), lambda *_: os.kill(os.getpid(), signal.SIGKILL))
-    from rerail.adapters.stores.sqlite import SqliteStore
+    from rerail.adapters.stores.sqlite.store import SqliteStore
     from rerail.cli import main as command
 
     append = SqliteStore.append

@@ -19,10 +19,10 @@ from typing import Any
 from tests.cli.conftest import ENVIRON, Done
 from tests.workers.around import workers_in
 
-from rerail.core.codec import decode
-from rerail.core.events import Event, Record
-from rerail.core.fold import fold
-from rerail.core.state import State
+from rerail.kernel.codec import decode
+from rerail.kernel.events import Event, Record
+from rerail.kernel.fold import fold
+from rerail.kernel.state import State
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "generation_task"
 PLAN, TOOLS = str(EXAMPLE / "pipeline.yaml"), str(EXAMPLE / "tools.py")

@@ -17,7 +17,7 @@ import pytest
 from tests.cli.conftest import ENVIRON, Done
 from tests.stages.task import Task
 
-from rerail.core.events import RetryBegin
+from rerail.kernel.events import RetryBegin
 from rerail.workspace import stamp
 
 Failed = Callable[[str], Task]

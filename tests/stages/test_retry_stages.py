@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from tests.stages.task import FILES, MAIN, PLAN, STEPS, TOOLS, Task
 
-from rerail.core.events import RetryBegin
-from rerail.core.pipeline import shown_status
+from rerail.kernel.events import RetryBegin
+from rerail.kernel.stages import shown_status
 
 Failed = Callable[[str], Task]
 
@@ -195,9 +195,9 @@ def test_permanent(tmp_path: Path) -> None:
 @pytest.mark.parametrize("words", ["配置文件不存在", "Playbook不存在", "API密钥无效", "模型不存在", "权限不足"])
 def test_errors_that_no_retry_mends(words: str) -> None:
     """T4, H6: the errors that are known not to go away are permanent."""
-    from rerail.core.classify import Evidence, classify
-    from rerail.core.codes import Category
-    from rerail.settings import Settings
+    from rerail.codes import Category
+    from rerail.recovery.classifier import Evidence, classify
+    from rerail.settings.loading import Settings
 
     assert classify(Evidence(words), Settings.load(None).patterns()) is Category.PERMANENT
 
@@ -328,10 +328,10 @@ def test_an_edit_that_a_retry_would_undo_is_named(tmp_path: Path) -> None:
     assert later["edited"] == []
     again = ("retry", task.run, "--force", "--stage", "extracting")
     assert task(*again, "--dry-run", "--json", code=0).json["edited"] == ["requirements.json"]
-    assert "Edited by somebody" in task(*again, "--dry-run", code=0).out
+    assert "Edited by hand" in task(*again, "--dry-run", code=0).out
     told = task(*again, "--wait", code=3)
     task("confirm", task.run, "--wait", code=0)
-    assert "Edited by somebody" in told.err and "requirements.json" in told.err
+    assert "Edited by hand" in told.err and "requirements.json" in told.err
     assert mine.encode() in task.contents()
     assert task(*again, "--dry-run", "--json", code=0).json["edited"] == []  # it is the step's own once more
 

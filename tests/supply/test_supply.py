@@ -18,7 +18,7 @@ def test_the_wheel_is_the_same_wherever_it_is_built(tmp_path: Path) -> None:
     assert first.parent != second.parent and digest(first) == digest(second)
     with zipfile.ZipFile(first) as wheel:
         names = wheel.namelist()
-    assert "rerail/core/decide.py" in names and not [name for name in names if name.startswith(("tests", "web"))]
+    assert "rerail/kernel/decide.py" in names and not [name for name in names if name.startswith(("tests", "web"))]
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 

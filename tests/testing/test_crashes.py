@@ -11,15 +11,15 @@ import psutil
 import pytest
 
 import rerail
-from rerail.core.codec import encode
-from rerail.core.events import StepFailed, StepStarted, StepVerified
-from rerail.core.plan import Effect
 from rerail.engine.failures import from_code
+from rerail.kernel.codec import encode
+from rerail.kernel.events import StepFailed, StepStarted, StepVerified
+from rerail.plan.step import Effect
 from rerail.ports import Row
 from rerail.testing import CrashReport, crash_in_process
-from rerail.testing.crashes import _Stage
-from rerail.testing.crashes.judging import Evidence, judge, tools_of
-from rerail.testing.crashes.ledger import Call, End, Kept, Line, digest_of
+from rerail.testing.crash_testing.ledger import End, Kept, LedgerCall, Line, digest_of
+from rerail.testing.crash_testing.trials import _Stage, _trial_here
+from rerail.testing.crash_testing.verdict import CrashEvidence, judge, tools_of
 
 QUICK = {"retry": {"backoff_base": 0.001, "jitter": False}}
 
@@ -149,26 +149,25 @@ RUN = "crashtest"
 
 
 @pytest.fixture(scope="module")
-def calm() -> Evidence:
+def calm() -> CrashEvidence:
     """A run without a crash."""
-    from rerail.plans import Plan
-    from rerail.testing.crashes import _trial_here
+    from rerail.plan.model import Plan
 
     plan = {"steps": [{"id": "pay", "tool": "post", "args": {"to": "Ada"}}]}
-    return _trial_here(Plan.load(plan), Shop().tools(), QUICK, 0)
+    return _trial_here(Plan.load(plan), Shop().tools(), rerail.Settings.load(QUICK), 0)
 
 
-def changed(seen: Evidence, *lines: Line) -> Evidence:
+def changed(seen: CrashEvidence, *lines: Line) -> CrashEvidence:
     """The same with further lines in its ledger."""
     return replace(seen, lines=[*seen.lines, *lines])
 
 
-def test_an_undisturbed_run_is_fine(calm: Evidence) -> None:
+def test_an_undisturbed_run_is_fine(calm: CrashEvidence) -> None:
     """What the others differ from."""
     assert judge(1, calm, calm).kept
 
 
-def test_an_acknowledged_event_that_is_gone_or_another_is_found(calm: Evidence) -> None:
+def test_an_acknowledged_event_that_is_gone_or_another_is_found(calm: CrashEvidence) -> None:
     """E1: what was acknowledged is there, as it was."""
     rows = list(calm.histories[RUN])
     assert judge(1, replace(calm, histories={RUN: rows[:-1]}), calm).lost == (f"{RUN}:{rows[-1].seq}",)
@@ -177,9 +176,9 @@ def test_an_acknowledged_event_that_is_gone_or_another_is_found(calm: Evidence) 
     assert judge(1, changed(calm, Kept(1, RUN, 99, digest_of(b"x"))), calm).lost == (f"{RUN}:99",)
 
 
-def test_a_once_call_after_another_is_a_repetition(calm: Evidence) -> None:
+def test_a_once_call_after_another_is_a_repetition(calm: CrashEvidence) -> None:
     """E3: unless the history says why: it said that it failed, or somebody looked."""
-    again = Call(2, RUN, "pay", 2, "post", "once", "-")
+    again = LedgerCall(2, RUN, "pay", 2, "post", "once", "-")
     assert judge(1, changed(calm, again), calm).repeated == ("pay",)
     assert judge(1, changed(calm, replace_attempt(again, 1)), calm).repeated == ("pay",)
     seen = calm.histories[RUN]
@@ -187,9 +186,9 @@ def test_a_once_call_after_another_is_a_repetition(calm: Evidence) -> None:
     def told(*events: Any, by: int = 1) -> tuple[str, ...]:
         """What is found if the history says this, written by the first process or by the one after it."""
         rows = [*seen[:2], *(Row(3 + at, 1.0, encode(event)) for at, event in enumerate(events))]
-        lines = [line for line in calm.lines if isinstance(line, Call | End)]
+        lines = [line for line in calm.lines if isinstance(line, LedgerCall | End)]
         kept = [Kept(by, RUN, row.seq, digest_of(row.data)) for row in rows]
-        return judge(1, Evidence([*lines, *kept, again], {RUN: rows}), calm).repeated
+        return judge(1, CrashEvidence([*lines, *kept, again], {RUN: rows}), calm).repeated
 
     start = StepStarted("pay", 1, "post", Effect.ONCE)
     refused = from_code("TIMEOUT", seconds=1)
@@ -200,32 +199,34 @@ def test_a_once_call_after_another_is_a_repetition(calm: Evidence) -> None:
     assert told(start, StepVerified("pay", 1, "unknown"), by=2) == ("pay",)
 
 
-def replace_attempt(call: Call, attempt: int) -> Call:
+def replace_attempt(call: LedgerCall, attempt: int) -> LedgerCall:
     """The same call under another number."""
-    return Call(call.life, call.run, call.step, attempt, call.tool, call.effect, call.args)
+    return LedgerCall(call.life, call.run, call.step, attempt, call.tool, call.effect, call.args)
 
 
-def test_a_step_or_an_end_that_is_missing_is_found(calm: Evidence) -> None:
+def test_a_step_or_an_end_that_is_missing_is_found(calm: CrashEvidence) -> None:
     """X5, V1: one row for each step, and the same end."""
     rows = calm.histories[RUN]
-    unfinished = judge(1, Evidence(calm.lines[:0], {RUN: rows[:3]}), calm)
+    unfinished = judge(1, CrashEvidence(calm.lines[:0], {RUN: rows[:3]}), calm)
     assert unfinished.missing == ("pay",) and unfinished.different
-    nothing = judge(1, Evidence([], {}), calm)
+    nothing = judge(1, CrashEvidence([], {}), calm)
     assert nothing.missing == ("pay",) and nothing.different == (f"{RUN}: completed → -",)
     assert not judge(1, replace(calm, problem="it hangs"), calm).kept
 
 
 def test_a_call_is_compared_with_the_same_call_only() -> None:
     """E3: other arguments, other output; and an error that comes without a crash too is no sign."""
-    first, end = Call(1, RUN, "a", 1, "read", "read", "x"), End(1, RUN, "a", 1, "one")
-    usual = Evidence([first, end], {})
-    other = Evidence([first, Call(2, RUN, "a", 2, "read", "read", "y"), End(2, RUN, "a", 2, "two")], {})
+    first, end = LedgerCall(1, RUN, "a", 1, "read", "read", "x"), End(1, RUN, "a", 1, "one")
+    usual = CrashEvidence([first, end], {})
+    other = CrashEvidence([first, LedgerCall(2, RUN, "a", 2, "read", "read", "y"), End(2, RUN, "a", 2, "two")], {})
     assert tools_of(usual, [other])[0].safe is None
-    same = Evidence([first, Call(2, RUN, "a", 2, "read", "read", "x"), End(2, RUN, "a", 2, "one")], {})
+    same = CrashEvidence([first, LedgerCall(2, RUN, "a", 2, "read", "read", "x"), End(2, RUN, "a", 2, "one")], {})
     assert tools_of(usual, [same])[0].safe is True
-    failed = Evidence([first, Call(2, RUN, "a", 2, "read", "read", "x"), End(2, RUN, "a", 2, error="no")], {})
+    failed = CrashEvidence(
+        [first, LedgerCall(2, RUN, "a", 2, "read", "read", "x"), End(2, RUN, "a", 2, error="no")], {}
+    )
     assert tools_of(usual, [failed])[0].failed == 1
-    often = Evidence([first, End(1, RUN, "a", 1, error="no")], {})
+    often = CrashEvidence([first, End(1, RUN, "a", 1, error="no")], {})
     assert tools_of(often, [failed])[0].failed == 0
 
 

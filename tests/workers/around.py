@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.cli.conftest import Here, Place
 
-from rerail.engine.owner import process_start
+from rerail.engine.runs.owner import process_start
 
 MORE = '''
 
@@ -82,7 +82,7 @@ def workers_in(folder: Path) -> list[int]:
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
             words = (entry / "cmdline").read_bytes() if entry.name.isdigit() else b""
-            ours = b"rerail.cli.worker" in words and os.readlink(entry / "cwd") == str(folder)
+            ours = b"rerail.cli.background.worker" in words and os.readlink(entry / "cwd") == str(folder)
             if ours and process_start(int(entry.name)) is not None:
                 found.append(int(entry.name))
     return found

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import rerail
-from rerail.adapters.stores.sqlite import SqliteStore
-from rerail.adapters.tools import http
+from rerail.adapters.stores.sqlite.store import SqliteStore
+from rerail.adapters.tools import http, http_exchange
 from rerail.adapters.tools.shell import ShellTool
 from rerail.ports import Batch
 
@@ -83,9 +83,9 @@ def tools(folder: Path, *, freezes: bool, url: str = "http://127.0.0.1:1/") -> l
         connected(self, request, connection)
         freeze()
 
-    connected = http.Exchange._connect
+    connected = http_exchange.Exchange._connect
     if freezes:
-        http.Exchange._connect = connect  # type: ignore[method-assign]
+        http_exchange.Exchange._connect = connect  # type: ignore[method-assign]
     once: dict[str, Any] = {"effect": "once", "timeout": TIMEOUT, "settle": 0.2}
     line = 'echo "$1 $PPID" >> ledger'
     return [

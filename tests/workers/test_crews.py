@@ -18,7 +18,7 @@ from tests.contracts.servers import NamedPostgres, NamedRedis, PostgresServer, R
 
 import rerail
 from rerail.adapters.tools.loading import load_tools
-from rerail.engine.working import Crew
+from rerail.engine.workers import WorkerPool
 
 pytestmark = pytest.mark.anyio
 
@@ -129,7 +129,7 @@ async def test_a_queued_run_is_pending_until_somebody_takes_it_up(shared: Shared
         run = await engine.submit(plan(step("note", args={"file": str(trace)})))
         row = (await engine.list())[0]
         assert (row.status, row.interrupted, (await engine.show(run)).status) == ("pending", False, "pending")
-        assert not engine.drives(run) and not trace.exists()
+        assert not engine.internals.drives(run) and not trace.exists()
         worker = shared.worker("--until-idle")
         result = await engine.wait(run)
         events = [record.to_dict() for record in await engine.events(run)]
@@ -145,7 +145,7 @@ async def test_a_queued_run_is_pending_until_somebody_takes_it_up(shared: Shared
 async def test_a_waiting_worker_hears_of_new_runs(shared: Shared) -> None:
     """T7: the store rings; nobody waits for the next look, which is seconds away."""
     async with shared.engine() as engine, shared.engine() as other:
-        crew = Crew(other, 2, lambda _: None)
+        crew = WorkerPool(other.internals, 2, lambda _: None)
         work = asyncio.create_task(crew.work())
         await asyncio.sleep(1.0)  # it has looked, and waits
         begun = time.monotonic()
@@ -164,7 +164,7 @@ async def test_a_run_whose_tools_are_elsewhere_is_left_to_others(on_postgres: Sh
         poor = on_postgres.worker("--until-idle", tools=False)
         said, told = await asyncio.to_thread(poor.communicate, timeout=60)
         assert list(json.loads(said)["left_to_others"]) == [run] and told.count("left to others: ") == 1
-        assert "note" in told and (await engine.head(run)).status == "pending"
+        assert "note" in told and (await engine.internals.head(run)).status == "pending"
         on_postgres.worker("--until-idle")
         assert (await engine.wait(run)).success
 
@@ -183,7 +183,7 @@ async def test_a_worker_that_is_told_to_stop_hands_its_runs_over(shared: Shared)
         first.send_signal(signal.SIGTERM)
         said, _ = await asyncio.to_thread(first.communicate, timeout=60)
         assert first.returncode == 0 and json.loads(said)["cut_short"] == []
-        assert (await engine.head(run)).owner is None and not go.exists()
+        assert (await engine.internals.head(run)).owner is None and not go.exists()
         second = shared.worker("--until-idle")
         result = await engine.wait(run)
     assert result.success and not result.degraded
@@ -213,7 +213,7 @@ async def test_two_workers_share_fifty_runs_and_one_is_killed(on_postgres: Share
         assert {(await engine.wait(run)).status for run in runs} == {"completed"}
         for run in runs:
             # It is about to be given back, except by the one that was killed, perhaps just after the end.
-            while (owner := (await engine.head(run)).owner) and owner.pid != first.pid:  # noqa: ASYNC110
+            while (owner := (await engine.internals.head(run)).owner) and owner.pid != first.pid:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
     paid = [line.split()[0] for line in lines(trace) if line.split()[1] == "pay"]
     assert len(paid) == len(set(paid)), "paid twice"

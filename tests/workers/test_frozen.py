@@ -24,7 +24,7 @@ import pytest
 from tests.workers.frozen import RUN, STEPS, TIMEOUT, acts, note, store_of, tools
 
 import rerail
-from rerail.engine.owner import is_stopped
+from rerail.engine.runs.owner import is_stopped
 
 RACES = int(os.environ.get("RERAIL_RACES", "10"))
 

@@ -15,7 +15,7 @@ from tests.cli.conftest import Here, Place
 from tests.workers.around import status, workers_in
 
 from rerail.adapters.tools.loading import load_tools
-from rerail.wiring import Engine
+from rerail.api import Engine
 
 MANY = int(os.environ.get("RERAIL_MANY", "50"))
 SETTINGS: dict[str, Any] = {

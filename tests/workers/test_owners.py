@@ -19,8 +19,8 @@ from tests.workers.around import STAGED, forge, gone, log_of, row, start, status
 
 import rerail
 from rerail.adapters.stores.memory import MemoryStore
-from rerail.engine import owner
-from rerail.engine.owner import end_residual, is_dead, is_silent, process_start, this_host
+from rerail.engine.runs import owner
+from rerail.engine.runs.owner import end_residual, is_dead, is_silent, process_start, this_host
 from rerail.errors import Refused, StoreError
 from rerail.ports import Batch, Head, Lease, Owner
 from rerail.testing import VirtualClock, World, virtual_run
@@ -343,7 +343,7 @@ def test_e11_a_worker_that_lost_its_run_says_so_in_its_log(here: Here) -> None:
     forge(here.place, said["run_id"], host="elsewhere", pid=1, fence=fence + 1, renewed_at=time.time())
     here.place.until(lambda: gone(said["pid"]))
     assert f"run {said['run_id']}: another process owns it" in log_of(said)
-    assert "whose answers are not recorded: b. Not called: -" in log_of(said)
+    assert "with answers that are not recorded: b. Not called: -" in log_of(said)
 
 
 def test_an_owner_at_work_keeps_its_run(here: Here) -> None:
@@ -397,7 +397,7 @@ def test_pids_of_another_machine_of_this_name_are_not_judged(bystander: type[Bys
 @pytest.mark.skipif(sys.platform != "linux", reason="namespaces are Linux's")
 def test_a_space_of_pids_has_a_mark_of_its_own() -> None:
     """T7: a process in a namespace of its own is another machine to us, and known to itself."""
-    code = "from rerail.engine.owner import this_host; print(this_host())"
+    code = "from rerail.engine.runs.owner import this_host; print(this_host())"
     apart = ["unshare", "--pid", "--fork", sys.executable, "-c", code]
     done = subprocess.run(apart, capture_output=True, text=True, timeout=60)
     if done.returncode:

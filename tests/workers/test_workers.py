@@ -10,6 +10,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ def test_people_are_told_how_to_follow(here: Here) -> None:
     here.place.touch("go")
     plan = here.place.plan(*HOLDING)
     said = here("start", plan, "--tools", "toolbox.py", "--store", ".rerail/runs.db", code=0)
-    assert "goes on in worker process " in said.out
+    assert "continues in worker process " in said.out
     assert f"rerail logs {said.out.split()[1]} --tail 50 --store .rerail/runs.db" in said.err
     assert "由工作进程" in here("start", plan, "--tools", "toolbox.py", "--lang", "zh", code=0).out
 
@@ -96,12 +97,25 @@ def test_what_does_not_go_together(here: Here, words: tuple[str, ...]) -> None:
 
 
 def test_a_worker_that_dies_before_it_begins(here: Here) -> None:
-    """T8: the launching command says so with the tail of what it printed, and 1."""
-    (here.place.folder / "deadly.py").write_text("import os\nprint('about to fall', flush=True)\nos._exit(7)\n")
+    """T8, E1: the launching command says so with the tail of what it printed, and 1; the run is there to be resumed."""
+    deadly = """
+        import os
+        import rerail
+        TOOLS = [rerail.tool(lambda: 1, name="nothing")]
+        if os.getsid(0) == os.getpid() and not os.path.exists("cured"):
+            print("about to fall", flush=True)
+            os._exit(7)
+    """
+    (here.place.folder / "deadly.py").write_text(textwrap.dedent(deadly))
     plan = here.place.plan({"id": "a", "tool": "ok"})
-    died = here("start", plan, "--tools", "deadly.py", "--json", code=1).json["error"]
+    died = here("start", plan, "--tools", "toolbox.py", "--tools", "deadly.py", "--json", code=1).json["error"]
     assert died["code"] == "WORKER_FAILED"
     assert "status 7" in died["message"] and "about to fall" in died["message"]
+    (run,) = [one["run_id"] for one in here("ls", "--json", code=0).json]
+    assert f"rerail resume {run}" in died["hint"]
+    assert status(here, run) == "interrupted" and row(here.place, run)["host"] is None and here.place.calls == []
+    here.place.touch("cured")
+    assert here("resume", run, "--json", code=0).json["status"] == "completed" and here.place.calls == ["a"]
 
 
 def test_pipelines_detach_and_others_stay(here: Here) -> None:
@@ -285,6 +299,87 @@ def test_the_launcher_is_killed(place: Place, after: float) -> None:
     rows = place("ls", "--json").json
     assert [one["status"] for one in rows] in ([], ["completed"])
     assert place.calls == (["a", "b"] if rows else [])
+
+
+QUEUED = """
+import asyncio, os, sys
+from rerail.adapters.tools.loading import load_tools
+from rerail.api import Engine
+
+async def main():
+    file = os.path.abspath("toolbox.py")
+    engine = Engine("sqlite:///.rerail/runs.db", load_tools(file), origin=[file])
+    await engine.open()
+    engine.internals.reserve()
+    run = await engine.start("plan.json")
+    assert engine.internals.reservation(run) and not engine.internals.drives(run)
+    print(run, flush=True)
+    os._exit(9)
+
+asyncio.run(main())
+"""
+
+
+def test_the_launcher_is_killed_right_after_queuing(here: Here) -> None:
+    """T8, E1: the run that no worker heard of is interrupted; it can be resumed, and other workers take it up."""
+    here.place.touch("go")
+    here.place.plan(*HOLDING)
+    here("ls", code=0)
+    (here.place.folder / ".rerail").mkdir(exist_ok=True)
+    runs = []
+    for _ in range(2):
+        words, where = [sys.executable, "-c", QUEUED], here.place
+        ended = subprocess.run(words, cwd=where.folder, env=where.environ, capture_output=True, text=True)
+        assert ended.returncode == 9, ended.stderr
+        runs.append(ended.stdout.strip())
+    assert [status(here, run) for run in runs] == ["interrupted"] * 2 and here.place.calls == []
+    assert here("resume", runs[0], "--json", code=0).json["status"] == "completed"
+    said = here("worker", "--only", runs[1], "--tools", "toolbox.py", "--json", code=0).json
+    assert (said["taken"], said["ended"]) == (1, {runs[1]: "completed"})
+    assert here.place.calls == ["a", "b"] * 2
+
+
+def test_two_launchers_at_once(here: Here) -> None:
+    """T7, T8: one of them gets the run and launches a worker; the other is refused, and nothing is done twice."""
+    run = here.run(*STAGED, code=1)
+    here.place.touch("fix")
+    launchers = [here.place.spawn("retry", run, "--json") for _ in range(2)]
+    answers = [json.loads(launcher.communicate(timeout=40)[0]) for launcher in launchers]
+    assert sorted(launcher.returncode for launcher in launchers) == [0, 2]
+    refused, taken = sorted(answers, key=lambda answer: "pid" in answer)
+    assert refused["error"]["code"] == "RUN_LIVE" and workers_in(here.place.folder) == [taken["pid"]]
+    here.place.touch("go")
+    here.place.until(lambda: gone(taken["pid"]))
+    assert status(here, run) == "completed" and here.place.calls == ["a", "b", "b", "c"]
+
+
+def test_a_reserved_run_is_no_other_workers(here: Here) -> None:
+    """T7, T8: while its launcher waits for the worker, no other worker takes the run; `ps` shows no secret."""
+    slow = """
+        import os, time
+        import rerail
+        TOOLS = [rerail.tool(lambda: 1, name="nothing")]
+        while os.getsid(0) == os.getpid() and not os.path.exists("loaded"):
+            time.sleep(0.01)
+    """
+    (here.place.folder / "slow.py").write_text(textwrap.dedent(slow))
+    plan = here.place.plan({"id": "a", "tool": "ok"})
+    secret = ("--set", "notify.webhook=https://user:sesame-open-4711@127.0.0.1:9/hook")
+    words = ("start", plan, "--tools", "toolbox.py", "--tools", "slow.py", "--json", *secret)
+    launcher = here.place.spawn(*words)
+    here.place.until(lambda: bool(workers_in(here.place.folder)))
+    (worker,) = workers_in(here.place.folder)
+    assert b"sesame" not in Path(f"/proc/{worker}/cmdline").read_bytes()
+    assert b"sesame" not in Path(f"/proc/{worker}/environ").read_bytes()
+    others = here("worker", "--until-idle", "--tools", "toolbox.py", "--json", code=0).json
+    assert others["taken"] == 0 and here.place.calls == []
+    here.place.touch("loaded")
+    said = json.loads(launcher.communicate(timeout=40)[0])
+    assert said["pid"] == worker
+    here.place.until(lambda: gone(worker))
+    assert status(here, said["run_id"]) == "completed" and here.place.calls == ["a"]
+    notified = [one for one in here("logs", said["run_id"], "--json", code=0).json if one["type"] == "notified"]
+    assert notified and "sesame" not in json.dumps(notified) + log_of(said)
 
 
 def test_term_leaves_a_run_that_can_be_resumed(here: Here) -> None:

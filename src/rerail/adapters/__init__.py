@@ -1,1 +1,1 @@
-"""Adapters: the ports of the engine, tied to the world; each knows nothing of the others."""
+"""Adapters of the engine's ports; they do not import each other."""

@@ -1,10 +1,10 @@
-"""Telling somebody that a run ended or waits: a command, a webhook (SPEC T10).
+"""Notifications that a run ended or waits: a command or a webhook (contract T10).
 
 Rules of this file:
-- Nothing is raised: what came of telling is a value, and every attempt has a time limit.
-- A command is a list of arguments, never a shell's line; what it is told goes into variables and onto its stdin.
-- What may be secret is not repeated: of an address only scheme and host are ever said, of a command only its name, and
-  of an answer only its status.
+- Errors are values, never raised, and every attempt has a time limit.
+- A command is a list of arguments, never a shell's line; it gets its data in variables and on its stdin.
+- Possible secrets are not repeated: of an address only scheme and host are shown, of a command its name, of an answer
+  its status.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
-from rerail.adapters.executors.endings import finished, uninterrupted
-from rerail.adapters.executors.threads import THREADS
-from rerail.adapters.tools.http import AnswerUnreadable, ConnectionLost, Exchange, Request, Unreachable
+from rerail.adapters.executors.processes.guardian import WatchedProcess
+from rerail.adapters.executors.threads import THREADS, finished, uninterrupted
+from rerail.adapters.tools.http_exchange import AnswerUnreadable, ConnectionLost, Exchange, Request, Unreachable
 from rerail.adapters.tools.shell import Process
 from rerail.errors import ToolError
 from rerail.i18n import as_text, tell, words_of
 from rerail.ports import Delivery, Notice
 
 BACKOFF, MOST_BACKOFF = 1.0, 30.0  # seconds between attempts: doubled each time, up to the second
-SLACK = 5.0  # seconds for everything that is not waiting: ending a command, letting go of a connection
-MOST_ANSWER = 64 * 1024  # bytes of an answer, which nobody reads
-MOST_SAID = 200  # characters of what a command complained about
+SLACK = 5.0  # seconds besides the waits: ending a command, closing a connection
+MOST_ANSWER = 64 * 1024  # bytes of an answer; they are discarded
+MOST_SAID = 200  # characters of a command's complaint
 MOST_VALUE = 4_000  # characters of a variable
-SHORTEST_SECRET = 4  # characters of an argument that is not repeated; what is shorter hides nothing
-_LITERAL = "/%?:=&+!$,;'@()*[]~"  # of an address, as it is
+SHORTEST_SECRET = 4  # characters of an argument that is not repeated; a shorter one hides nothing
+_LITERAL = "/%?:=&+!$,;'@()*[]~"  # characters of an address that are not escaped
 AGAIN = frozenset({408, 425, 429})  # and everything from 500 on
 
 
 class _NotTold(Exception):
-    """An attempt failed; whether another one may help."""
+    """A failed attempt, and whether another one may help."""
 
     def __init__(self, why: str, *, again: bool) -> None:
         super().__init__(why)
@@ -48,22 +48,19 @@ class _NotTold(Exception):
 class _Target(Protocol):
     @property
     def kind(self) -> str:
-        """What sort of target it is."""
-        ...
+        """Return the kind of target."""
 
     @property
     def name(self) -> str:
-        """What it is called where anybody may read it."""
-        ...
+        """Return a name without secrets."""
 
     async def tell(self, notice: Notice, seconds: float) -> None:
-        """One attempt; `_NotTold` if it failed."""
-        ...
+        """Make one attempt; raise `_NotTold` if it failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Notifiers:
-    """Everybody who is told, and about what."""
+    """All targets and their triggers."""
 
     targets: Sequence[_Target]
     on: frozenset[str]
@@ -72,12 +69,12 @@ class Notifiers:
 
     @property
     def patience(self) -> float:
-        """The longest that telling can take."""
+        """Return the longest duration of a notification."""
         waits = sum(_backoff(number) for number in range(1, self.retries + 1))
         return (self.retries + 1) * (self.timeout + SLACK) + waits
 
     async def send(self, notice: Notice) -> list[Delivery]:
-        """Tell everybody, all at once."""
+        """Notify all targets in parallel."""
         return list(await asyncio.gather(*(self._told(target, notice) for target in self.targets)))
 
     async def _told(self, target: _Target, notice: Notice) -> Delivery:
@@ -102,15 +99,14 @@ def _backoff(attempt: int) -> float:
 
 
 class _Heard(Process):
-    """A command of which only the last complaints are kept: it may write as much as it likes, and is read."""
+    """A process that keeps the end of its stderr; its stdout is read and dropped."""
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        if fd == 2:
-            super().pipe_data_received(fd, data)
+        WatchedProcess.pipe_data_received(self, fd, data)
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class NotifyCommand:
     """A program that is started with the document on its stdin."""
 
     argv: Sequence[str]
@@ -118,12 +114,12 @@ class Command:
 
     @property
     def name(self) -> str:
-        """The program, without its arguments."""
+        """Return the program, without its arguments."""
         return os.path.basename(self.argv[0]) or self.argv[0]
 
     async def tell(self, notice: Notice, seconds: float) -> None:
-        """Run it to its end; past its time it is ended, with everything that it started."""
-        # Cancelled half-way, asyncio would not end what was started.
+        """Run the command to its end; at its timeout, end it with all its children."""
+        # Cancelled half-way, asyncio would leave the started process running.
         process, cancelled = await uninterrupted(self._started(notice))
         try:
             if cancelled:
@@ -142,7 +138,7 @@ class Command:
             raise _NotTold(f"{how}: {said}" if said else how, again=True)
 
     def _masked(self, said: str) -> str:
-        """What it said, without the words it was called with: one of them may be a secret."""
+        """Return its complaint without its arguments: one of them may be a secret."""
         for word in sorted(self.argv[1:], key=len, reverse=True):
             if len(word) >= SHORTEST_SECRET:
                 said = said.replace(word, "…")
@@ -164,7 +160,7 @@ class Command:
 
 
 def _variables(document: Mapping[str, object]) -> dict[str, str]:
-    """What a command is told in its environment; it is data, and never part of a command line."""
+    """Build a command's environment; it is data, and never part of a command line."""
     names = ("run", "status", "objective", "summary", "event")
     return {f"RERAIL_{name.upper()}": str(document[name] or "").replace("\0", "")[:MOST_VALUE] for name in names}
 
@@ -174,7 +170,7 @@ def _variables(document: Mapping[str, object]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """An address that gets the document in a POST. A name and a password in it become a header."""
+    """A URL that gets the document in a POST. A name and a password in it become a header."""
 
     url: str = field(repr=False)
     hosts: Sequence[str] = ()
@@ -182,12 +178,12 @@ class Webhook:
 
     @property
     def host(self) -> str:
-        """The host it is on."""
+        """Return its host."""
         return urlsplit(self.url).hostname or ""
 
     @property
     def name(self) -> str:
-        """Scheme and host: in many an address the rest is the secret."""
+        """Return scheme and host: in many a webhook URL the rest is the secret."""
         try:
             parts = urlsplit(self.url)
         except ValueError:
@@ -195,15 +191,12 @@ class Webhook:
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/…"
 
     def refused(self) -> bool:
-        """Whether the list of hosts, where there is one, forbids it."""
-        request = self._request(b"")
-        names = (request.host, f"{request.host}:{request.port}")
-        return bool(self.hosts) and not any(
-            host in names or (host.startswith("*.") and request.host.endswith(host[1:])) for host in self.hosts
-        )
+        """Return True if the list of allowed hosts, where there is one, excludes it."""
+        request = self._request(b"")  # a ValueError if the address is none, whatever is allowed
+        return bool(self.hosts) and not request.goes_to(self.hosts)
 
     async def tell(self, notice: Notice, seconds: float) -> None:
-        """One POST; a redirect is not followed, for it may lead anywhere."""
+        """Send one POST; a redirect is not followed, for it may lead anywhere."""
         request = self._request(msgspec.json.encode(notice.document, enc_hook=as_text), notice.id)
         exchange = Exchange(request, self.hosts or (request.host,), seconds, MOST_ANSWER)
         try:
@@ -216,7 +209,7 @@ class Webhook:
             exchange.abort()
             raise
         except AnswerUnreadable:
-            return  # it was taken; what else was said is not for us
+            return  # delivered; the answer's body does not matter
         except ToolError as error:
             raise _refusal(error) from None
 
@@ -232,7 +225,7 @@ class Webhook:
 
 
 def _refusal(error: ToolError) -> _NotTold:
-    """What went wrong in words that hold nothing of the address, nor of what the other side said."""
+    """Describe the error without the address or the other side's message."""
     status = error.status
     if status is not None:
         return _NotTold(tell("reason.notify.http", number=status), again=status >= 500 or status in AGAIN)

@@ -1,27 +1,26 @@
-"""Traces: a run, its steps, their attempts and the calls of models as OpenTelemetry spans (I8; needs the `otel` extra).
+"""OpenTelemetry spans of runs, steps, attempts and model calls (contract I8; extra `otel`).
 
 Rules of this file:
-- Off unless the program that uses us has set OpenTelemetry up; otherwise it costs one look, and nothing else.
-- Spans are told from events that are durable, with the events' own times. Nothing waits for them, nothing depends on
-  them, and they hold no arguments, no outputs and no words of a model: those may be secret.
+- Off unless the embedding program has set OpenTelemetry up; otherwise the cost is one check.
+- Spans are made from durable events, with the events' own times. The engine neither waits for them nor depends on them.
+  They hold no arguments, no outputs and no words of a model: those may be secret.
 - A run that waits for a person is not under way: its span ends there, and another begins when it goes on.
 """
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from rerail.core import events as ev
-from rerail.core.events import Record
-from rerail.core.policy import Rung
+from rerail.kernel import events as ev
+from rerail.kernel.events import Record
+from rerail.kernel.policy import Rung
 from rerail.version import __version__
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer, TracerProvider
 
-# The names of the GenAI conventions, as literals: their constants are still on the move.
+# The names of the GenAI conventions, as literals: their constants still change.
 OPERATION, TOOL, CALL_ID, TOOL_TYPE = (
     "gen_ai.operation.name", "gen_ai.tool.name", "gen_ai.tool.call.id", "gen_ai.tool.type",
 )  # fmt: skip
@@ -31,10 +30,8 @@ ERROR = "error.type"
 
 
 def make_tracing(provider: TracerProvider | None = None) -> Tracing | None:
-    """Somebody who tells of runs as spans; None if nobody has set OpenTelemetry up."""
+    """Return an observer that makes spans of runs; None if OpenTelemetry is not set up."""
     if provider is None:
-        if "opentelemetry.trace" not in sys.modules:
-            return None  # whoever has set it up has loaded it
         from opentelemetry import trace
 
         provider = trace.get_tracer_provider()
@@ -53,14 +50,14 @@ class _Run:
 
 
 class Tracing:
-    """Told of each event once it is durable; makes spans of them."""
+    """Observer of durable events that makes spans of them."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
         self._runs: dict[str, _Run] = {}
 
     def __call__(self, record: Record) -> None:
-        """One more event."""
+        """Handle one more event."""
         event, at = record.event, _nanoseconds(record.at)
         if isinstance(event, ev.Notified) or (isinstance(event, ev.StepProgress) and record.run not in self._runs):
             return
@@ -87,7 +84,7 @@ class Tracing:
                 pass
 
     def close(self) -> None:
-        """End what is open: the program goes, and the runs may go on elsewhere."""
+        """End the open spans: this program ends, and its runs may go on elsewhere."""
         for run in self._runs.values():
             for span in (*run.attempts.values(), *run.steps.values(), run.span):
                 span.end()
@@ -98,7 +95,7 @@ class Tracing:
     def _span(self, name: str, parent: Span | None, at: int, **kinds: Any) -> Span:
         from opentelemetry.trace import set_span_in_context
 
-        context = set_span_in_context(parent) if parent is not None else None  # else whatever the caller is in
+        context = set_span_in_context(parent) if parent is not None else None  # else the caller's current context
         return self._tracer.start_span(name, context, start_time=at, attributes=kinds.pop("attributes", None))
 
     def _begun(self, record: Record, at: int) -> _Run:

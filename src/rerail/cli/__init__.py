@@ -1,4 +1,4 @@
-"""The command line: thin. It parses, calls the façade, and renders a view; it adds no rule of its own."""
+"""The command line: parse, call the façade, render views; no rules of its own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit code."""
+    """Run one command; return its exit code."""
     from rerail.cli.app import run
 
     return run(argv)

@@ -1,8 +1,8 @@
-"""From typed words to a command and its exit code (SPEC T4).
+"""From typed words to a command and its exit code (contract T4).
 
 Rules of this file:
-- A user's mistake is one sentence and what to type next, never a traceback (RERAIL_DEBUG=1 shows it).
-- The bare help is printed without loading anything; it is what people wait for most often.
+- A usage error is one sentence and a next command, never a traceback (RERAIL_DEBUG=1 shows it).
+- The bare help is printed without loading anything; it is the most frequent output.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rerail.cli.catalogue import COMMANDS, FLAGS, GROUPS, READS_STDIN, STDIN, VALUED
-from rerail.cli.slash import unslashed
-from rerail.core.nearest import nearest
-from rerail.i18n import languages, say, tell
+from rerail.cli.command_table import COMMANDS, FLAGS, GROUPS, READS_STDIN, STDIN, VALUED, unslashed
+from rerail.i18n import SOURCE, languages, nearest_language, say, tell
+from rerail.values.names import nearest
 from rerail.version import __version__
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
     from cyclopts import App
 
-    from rerail.cli.catalogue import Command
+    from rerail.cli.command_table import CommandEntry
     from rerail.cli.options import Common
     from rerail.cli.output import Output
 
@@ -32,7 +31,7 @@ INTERRUPTED, TERMINATED = 130, 143
 
 
 def run(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit code."""
+    """Run one command; return its exit code."""
     words = options_last(list(sys.argv[1:] if argv is None else argv))
     if words and words[0].startswith("/"):
         words = unslashed(words)
@@ -42,18 +41,14 @@ def run(argv: Sequence[str] | None = None) -> int:
         _write(f'{{"version": "{__version__}"}}\n' if "--json" in words else f"{__version__}\n")
         return 0
     if _takes(words, 0) and "--json" not in words and set(_langs(words)) <= set(languages()):
-        return _help(words)  # options alone, and nothing to do
-    if words[0] == "demo":  # it reads its own options
-        from rerail.cli.commands_setup import run_demo
-
-        return run_demo(words[1:])
+        return _help(words)  # options alone, without a command
     if words[0] not in COMMANDS:
         return _unknown_command(words)
     return _parsed(words)
 
 
 def options_last(words: list[str]) -> list[str]:
-    """The words with the options that stand before the command moved behind it."""
+    """Move the options before the command behind it."""
     at = 0
     while at < len(words) and (taken := _takes(words, at)):
         at += taken
@@ -61,7 +56,7 @@ def options_last(words: list[str]) -> list[str]:
 
 
 def _takes(words: list[str], at: int) -> int:
-    """How many words the option there takes up; 0 if it is none of those that may stand before a command."""
+    """Return the number of words of the option there; 0 if it may not stand before a command."""
     if words[at] in FLAGS or words[at].split("=")[0] in VALUED:
         return 2 if words[at] in VALUED else 1
     return 0
@@ -78,20 +73,28 @@ def _help(words: list[str]) -> int:
 
 
 def _lang(words: list[str]) -> str:
-    """The language to speak before the options are read: the one that was asked for, if it is one."""
-    from rerail.cli.language import chosen_lang
-
+    """Return the requested language if it exists, before the options are parsed."""
     return chosen_lang(next((lang for lang in _langs(words) if lang in languages()), None))
 
 
+def chosen_lang(given: str | None) -> str:
+    """Return the user's language: `--lang`, else `RERAIL_LANG`, else the locale (contract T12)."""
+    if given is not None:
+        return given
+    for name in ("RERAIL_LANG", "LC_ALL", "LC_MESSAGES", "LANG"):
+        if value := os.environ.get(name, "").strip():
+            return nearest_language(value) or SOURCE
+    return SOURCE
+
+
 def _langs(words: list[str]) -> list[str]:
-    """The languages that were asked for."""
+    """Return the requested languages."""
     asked = [words[at + 1] for at, word in enumerate(words[:-1]) if word == "--lang"]
     return asked + [word.partition("=")[2] for word in words if word.startswith("--lang=")]
 
 
 def help_text(lang: str = "en") -> str:
-    """The bare help: every command in one line."""
+    """Return the bare help: every command in one line."""
     lines = [say("cli.help.usage", lang), "", say("cli.help.about", lang)]
     width = max(len(f"{c.name} {c.usage}") for c in COMMANDS.values()) + 2
     for title, commands in GROUPS.items():
@@ -101,7 +104,7 @@ def help_text(lang: str = "en") -> str:
     return "\n".join(lines)
 
 
-def _about(command: Command, lang: str) -> str:
+def _about(command: CommandEntry, lang: str) -> str:
     return say(f"cli.command.{command.name}", lang)
 
 
@@ -129,8 +132,8 @@ def _unknown_command(words: list[str]) -> int:
 # -- Parsing and running ------------------------------------------------------------------------------------------
 
 
-def parser(command: Command) -> App:
-    """What reads the words of a command, and knows its options."""
+def parser(command: CommandEntry) -> App:
+    """Return the parser of a command."""
     from cyclopts import App
 
     app = App("rerail", version_flags=[], result_action="return_value")
@@ -150,12 +153,12 @@ def _parsed(words: list[str]) -> int:
     try:
         function, bound, hidden, *_ = app.parse_args(words, exit_on_error=False, print_error=False)
     except CycloptsError as error:
-        from rerail.cli.mistakes import mistake, way_on
+        from rerail.cli.options import mistake, way_on
 
         with Output(json="--json" in words, lang=_lang(words)) as out:
             return out.usage(mistake(error), way_on(error, command.name))
     if "out" not in hidden:
-        from rerail.cli.command_help import show_help
+        from rerail.cli.options import show_help
 
         with Output(lang=_lang(words), color="--no-color" not in words) as out:
             show_help(out, app, command)
@@ -166,7 +169,6 @@ def _parsed(words: list[str]) -> int:
 def _run(function: Any, bound: BoundArguments) -> int:
     from inspect import iscoroutinefunction
 
-    from rerail.cli.language import chosen_lang
     from rerail.cli.options import Common
     from rerail.cli.output import Output
 
@@ -180,7 +182,7 @@ def _run(function: Any, bound: BoundArguments) -> int:
 
 
 def _guarded(function: Any, bound: BoundArguments, out: Output) -> int:
-    """Run the command; what goes wrong is told in one sentence."""
+    """Run the command; report an error in one sentence."""
     import asyncio
     import contextlib
     import inspect
@@ -188,7 +190,7 @@ def _guarded(function: Any, bound: BoundArguments, out: Output) -> int:
 
     from rerail.errors import RerailError
 
-    told: list[int] = []  # to stop, by somebody who has no keyboard
+    told: list[int] = []  # requests to stop, as signals without a keyboard
 
     async def whole() -> int:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
@@ -221,7 +223,7 @@ def _guarded(function: Any, bound: BoundArguments, out: Output) -> int:
 
 
 def _interrupted(out: Output, code: int = INTERRUPTED) -> int:
-    """Ctrl-C, or SIGTERM: the runs of this process are left as a crash would leave them, and can be resumed."""
+    """Handle Ctrl-C or SIGTERM: runs of this process end as in a crash, and can be resumed."""
     hints = [f"rerail resume {run}{out.where}" for run in out.driving]
     message = tell("cli.interrupted.run" if hints else "cli.interrupted", runs=", ".join(out.driving))
     out.problem("INTERRUPTED", message, " ; ".join(hints))

@@ -1,9 +1,9 @@
-"""Where text goes: the answer on stdout, progress and problems on stderr, and under `--json` one document alone.
+"""Output streams: the answer on stdout, progress and problems on stderr; under `--json` one document.
 
 Rules of this file:
-- What tools say is untrusted: it reaches a terminal only through `clean`, and never as markup.
-- Under `--json` nothing but the document may reach stdout, not even what a tool prints: the descriptor itself is
-  turned to stderr while the command runs, and a copy is kept for the document.
+- Output of tools is untrusted: it reaches a terminal only through `clean`, and never as markup.
+- Under `--json` stdout carries the document alone, without even a tool's prints: the descriptor itself is turned to
+  stderr while the command runs, and a copy is kept for the document.
 - A reader that went away (`| head`) ends the text, never the run.
 """
 
@@ -22,32 +22,31 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from rerail.cli.catalogue import COMMANDS
-from rerail.core.lines import clean, one_line
+from rerail.cli.command_table import COMMANDS
+from rerail.cli.style import Cell, table
 from rerail.errors import PlanError, RerailError, StoreError
 from rerail.i18n import Told, as_text, catalogue, retold, say, tell
+from rerail.values.json_values import clean, one_line
 
 USAGE = 2
 STORELESS = ("check", "config", "crashtest", "demo", "plan", "prompts", "tools")
 DRIVING = ("add", "confirm", "replay", "resolve", "resume", "retry", "repair", "skip")  # with the tools of a run
 _COMMAND = re.compile(rf"(?<![\w/.-])rerail ({'|'.join(COMMANDS)})\b")
 _SENTENCE = re.compile(r" \| |[,;] |[、；，]")
-_QUOTED = re.compile(
-    r"'[^']*'|\"[^\"]*\""
-)  # somebody's value: what stands in it is neither a sentence nor a suggestion
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")  # a user's value: neither a sentence nor a suggestion
 
 __all__ = ["CannotOpen", "Output", "clean", "one_line"]
 
 
 class CannotOpen(StoreError):
-    """The store could not be opened, so nothing was begun."""
+    """The store could not be opened, so no work was begun."""
 
 
 class _Screen(Console):
-    """A console whose reader may go away without anybody being hurt."""
+    """A console that survives the loss of its reader."""
 
     def on_broken_pipe(self) -> None:
-        """Fall silent; rich's own answer would end the program, and the run with it."""
+        """Fall silent; rich's own handler would end the program, and the run with it."""
         self.quiet = True
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
@@ -63,10 +62,11 @@ class Output:
     def __init__(self, *, json: bool = False, lang: str = "en", color: bool = True, quiet: bool = False) -> None:
         self.json, self.lang, self.quiet = json, lang, quiet
         self.driving: list[str] = []  # runs that would be left behind if this process ended now
+        self.noticed: list[str] = []  # notices for the log
         self.verbose = False  # `log.verbose`: the retry chain, and each skip with its failed needs
         self.where = ""  # options that a suggested command needs to find the same store
-        self.tools = ""  # and to have the same tools, where the run does not know of them
-        self.tools_loaded = False  # some were named, so that to name some is no advice
+        self.tools = ""  # the same for its tools, where the run does not know of them
+        self.tools_loaded = False  # tools were named, so the advice to name some is useless
         self._document: int | None = None
         self._told = False
         self._stdout = sys.stdout
@@ -81,7 +81,7 @@ class Output:
         no_color = None if color else True  # None: rich looks at NO_COLOR
         screen = _Screen(file=stream, highlight=False, markup=False, emoji=False, no_color=no_color)
         if not screen.is_terminal:
-            screen.width = 100_000  # nobody's screen: nothing is cut off, lines can be searched
+            screen.width = 100_000  # no terminal width: lines are never cut and stay searchable
         return screen
 
     def __enter__(self) -> Output:
@@ -105,29 +105,29 @@ class Output:
 
     @property
     def fancy(self) -> bool:
-        """Whether signs beyond ASCII can be shown."""
+        """Return True if signs beyond ASCII can be shown."""
         return _knows_all(self.err)
 
     @property
     def closed(self) -> bool:
-        """Whether the reader of the answer went away."""
+        """Return True if the reader of the answer went away."""
         return self.out.quiet
 
     def say(self, key: str, **values: Any) -> str:
-        """A sentence of the catalogue in the user's language."""
+        """Return a sentence of the catalogue in the user's language."""
         said = say(key, self.lang, **values)
         return self.typed(said) if "rerail " in catalogue(self.lang)[key] else said  # values may hold such words, too
 
     def work_on(self, store: str) -> None:
-        """Remember which store was named; without its password, for hints end up in logs and in chats."""
+        """Remember the named store, without its password: hints end up in logs and chats."""
         from rerail.adapters.stores.remote import shown
 
         self.where = f" --store {shlex.quote(shown(store))}"
 
     def typed(self, text: str) -> str:
-        """A suggested command, or a sentence with some, with the options without which it would not work here.
+        """Add the options that a suggested command, or one inside a sentence, needs to work here.
 
-        Those of a command alone come last; within a sentence nobody knows where a command ends, so they come first.
+        A command alone gets them at its end. Inside a sentence the end of a command is unknown, so they come first.
         """
         if not (self.where or self.tools) or "--store" in text or "--tools" in text:
             return text
@@ -140,15 +140,15 @@ class Output:
         return _COMMAND.sub(lambda found: f"rerail{options(found[1])} {found[1]}", text)
 
     def told(self, text: str) -> str:
-        """A sentence that was made elsewhere, or read from a history, in the user's language."""
+        """Translate a sentence of another process or a history into the user's language."""
         return retold(text, self.lang)
 
     def print(self, *lines: Text | str) -> None:
-        """Lines of the answer; under `--json` they are for people, so they go to stderr."""
+        """Print lines of the answer; under `--json` to stderr, for people."""
         self._print(self.out, lines)
 
     def note(self, *lines: Text | str) -> None:
-        """Lines beside the answer: progress and remarks."""
+        """Print lines beside the answer: progress and remarks."""
         self._print(self.err, lines)
 
     @staticmethod
@@ -156,12 +156,34 @@ class Output:
         for line in lines:
             screen.print(line, soft_wrap=True)
 
+    def listing(self, names: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[Text]:
+        """Return rows in columns with titles, as wide as the screen."""
+        return table([self.say(f"cli.head.{name}") for name in names], rows, self.out.width)
+
+    def hint(self, words: str) -> Text:
+        """Return a hint as a line."""
+        return Text.assemble((self.say("cli.hint"), "cyan"), " ", clean(words))
+
+    def suggest(self, command: str) -> None:
+        """Print a command to type next."""
+        self.note(Text("  " + self.typed(command), "cyan"))
+
+    def done(self, document: Any, words: str, command: str) -> int:
+        """Print what was done: the document, or the words and a command to type next; return exit code 0."""
+        if self.json:
+            self.document(document)
+        else:
+            self.print(words)
+            self.suggest(command)
+        return 0
+
     def notice(self, told: str) -> None:
-        """Something that happened on the way, and that people should know."""
+        """Print a notice about an incident on the way."""
+        self.noticed.append(str(told))
         self.note(Text(clean(self.typed(retold(told, self.lang))), "yellow"))
 
     def raw(self, text: str) -> None:
-        """A text for another program, exactly as it is."""
+        """Print a text for another program, unchanged."""
         try:
             sys.stdout.write(text)
             sys.stdout.flush()
@@ -169,7 +191,7 @@ class Output:
             self.out.on_broken_pipe()
 
     def document(self, value: Any) -> None:
-        """The one JSON document; only under `--json`, and only once: what goes wrong after it is for people."""
+        """Print the one JSON document; only under `--json`, and once: later errors go to stderr."""
         assert self._document is not None
         if self._told:
             return
@@ -182,40 +204,32 @@ class Output:
     # -- Problems -----------------------------------------------------------------------------------------------------
 
     def usage(self, message: str, hint: str) -> int:
-        """A mistake in what was typed; returns the exit code."""
+        """Print a usage error; return the exit code."""
         self.problem("USAGE", message, hint)
         return USAGE
 
     def fail(self, error: RerailError, instead: Sequence[Text] = ()) -> int:
-        """Tell what cannot be done, and what can, or these lines ``instead``; returns the exit code."""
+        """Print the refusal and what is possible, or these lines ``instead``; return the exit code."""
         document, message, hint, code = self.said(error)
-        return self.refuse_with(document, instead, code) if instead else self.refuse(document, message, hint, code)
-
-    def refuse_with(self, document: Any, lines: Sequence[Text], code: int) -> int:
-        """Tell an error in words of its own; returns the exit code."""
         if self.json:
             self.document(document)
-        self.note(*lines)
+        if instead:
+            self.note(*instead)
+        else:
+            self._tell(message, hint)
         return code
 
     def said(self, error: RerailError) -> tuple[dict[str, Any], str, str, int]:
-        """An error as it is told: the document, the sentence, what to do, and the exit code."""
+        """Print an error: the document, the message, the hint; return the exit code."""
         code = 1 if isinstance(error, StoreError) and not isinstance(error, CannotOpen) else USAGE
         error.hint = error.hint or self._hint(error)
         hint = self.told(error.hint)
         message = error.message_in(self.lang)
-        ours = isinstance(error.message, Told)  # else it may be somebody's words
+        ours = isinstance(error.message, Told)  # any other text may be a user's
         return error.to_dict(), self.typed(message) if ours else message, hint, code
 
-    def refuse(self, document: Any, message: str, hint: str, code: int) -> int:
-        """Tell an error that somebody else met; returns the exit code."""
-        if self.json:
-            self.document(document)
-        self._tell(message, hint)
-        return code
-
     def problem(self, code: str, message: str, hint: str) -> None:
-        """A problem that is no exception of ours."""
+        """Print a problem that is no `RerailError`."""
         if self.json:
             self.document({"error": {"code": code, "message": str(message), "hint": str(hint)}})
         self._tell(self.told(message), self.told(hint))
@@ -223,7 +237,7 @@ class Output:
     def _tell(self, message: str, hint: str) -> None:
         self.note(Text.assemble((self.say("cli.error"), "bold red"), " ", clean(message, lines=True)))
         if hint:
-            self.note(Text.assemble((self.say("cli.hint"), "cyan"), " ", clean(self.typed(hint))))
+            self.note(self.hint(self.typed(hint)))
 
     def _hint(self, error: RerailError) -> str:
         if isinstance(error, PlanError) and any(fault.code == "UNKNOWN_TOOL" for fault in error.faults):

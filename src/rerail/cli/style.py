@@ -1,4 +1,4 @@
-"""How things look: icons, colours, durations, times, and tables that never wrap by surprise."""
+"""Styles: icons, colours, durations, times, and tables that never wrap by surprise."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rich.text import Text
 ICONS: dict[str, tuple[str, str, str]] = {
     # status: icon, the same in ASCII, style
     "pending": ("·", ".", "dim"),
+    "unplanned": ("↯", "!", "bold yellow"),
     "ready": ("○", "o", ""),
     "running": ("▸", ">", "bold cyan"),
     "waiting": ("◷", "~", "yellow"),
@@ -32,18 +33,18 @@ ICONS: dict[str, tuple[str, str, str]] = {
 
 
 def icon(status: str, *, fancy: bool = True) -> Text:
-    """The sign for a status, in its colour."""
+    """Return the sign of a status, in its colour."""
     sign, plain, style = ICONS.get(status, ("·", ".", ""))
     return Text(sign if fancy else plain, style)
 
 
 def style_of(status: str) -> str:
-    """The colour of a status."""
+    """Return the colour of a status."""
     return ICONS[status][2] if status in ICONS else ""
 
 
 def moment(at: float) -> str:
-    """A time of this machine's clock on the wall."""
+    """Return a local wall-clock time."""
     return datetime.fromtimestamp(at, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
@@ -51,7 +52,7 @@ Cell = Text | str
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[Cell]], width: int) -> list[Text]:
-    """Aligned columns; the last one takes what is left of the width and is cut there."""
+    """Align columns; the last one takes the remaining width and is cut there."""
     cells = [[cell if isinstance(cell, Text) else Text(cell) for cell in row] for row in rows]
     if any(head):
         cells.insert(0, [Text(title, "dim") for title in head])
@@ -76,7 +77,7 @@ def _row(row: list[Text], widths: list[int], width: int) -> Text:
 
 
 def fitted(text: str, width: int) -> str:
-    """A text cut to so many cells of a terminal."""
+    """Cut a text to so many cells of a terminal."""
     if cell_len(text) <= width:
         return text
     kept = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from rerail.demo import main
+from rerail.cli.app import run
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(["demo", *sys.argv[1:]]))

@@ -1,7 +1,7 @@
-"""What the demo claims, and whether it held: read from the history and from the world's own account of the calls.
+"""The demo's claims, checked against the history and against the world's own account of the calls.
 
 Rules of this file:
-- A claim is never assumed. Each is computed from records that others wrote, and says what it was computed from.
+- No claim is assumed. Each is computed from records that the engine and the tools wrote, and names them.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rerail.core import events as ev
-from rerail.core.codes import NO_ANSWER
-from rerail.core.events import Record
-from rerail.core.policy import Rung
-from rerail.core.views import RunResult
-from rerail.demo.world import CALLS, EFFECTS, World
-from rerail.i18n import span, tell
+from rerail.codes import NO_ANSWER
+from rerail.demo.tools import CALLS, EFFECTS, DemoWorld
+from rerail.i18n import one_by_one, span, tell
+from rerail.kernel import events as ev
+from rerail.kernel.events import Record
+from rerail.kernel.policy import Rung
+from rerail.views.results import RunResult
 
 
 @dataclass(frozen=True, slots=True)
 class Healing:
-    """Something that went wrong with a step, and what became of it."""
+    """A trouble of a step, and its cure."""
 
     trouble: str
     step: str
@@ -30,7 +30,7 @@ class Healing:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Something the demo says of itself, whether it held, and how one knows."""
+    """A claim of the demo, whether it held, and the evidence."""
 
     words: str
     held: bool
@@ -39,10 +39,10 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Killed:
-    """How the first process ended."""
+    """The end of the first process."""
 
     pid: int
-    status: int | None  # what it ended with; minus the signal, if a signal ended it
+    status: int | None  # its exit status; minus the signal, if a signal ended it
     seq: int  # the last event that was in the store then
 
 
@@ -56,9 +56,9 @@ KILLED = tell("demo.trouble.killed")
 
 
 def healings(records: Sequence[Record]) -> dict[str, Healing]:
-    """What went wrong with each step and ended well all the same, by step."""
+    """Return each step's healed trouble, by step."""
     found: dict[str, Healing] = {}
-    lost: dict[str, str] = {}  # steps whose answer was lost, and how it was
+    lost: dict[str, str] = {}  # steps with a lost answer, and the kind of loss
     for record in records:
         match record.event:
             case ev.StepFailed(lost=True) as event if event.error.code in NO_ANSWER:
@@ -88,8 +88,8 @@ def _starts(records: Sequence[Record]) -> Counter[str]:
 # -- What held ----------------------------------------------------------------------------------------------------
 
 
-def claims(records: Sequence[Record], result: RunResult, world: World, killed: Killed) -> list[Claim]:
-    """Everything the demo says of itself, checked."""
+def claims(records: Sequence[Record], result: RunResult, world: DemoWorld, killed: Killed) -> list[Claim]:
+    """Return every claim, checked."""
     before = [record for record in records if record.seq <= killed.seq]
     after = [record for record in records if record.seq > killed.seq]
     return [
@@ -105,7 +105,7 @@ def claims(records: Sequence[Record], result: RunResult, world: World, killed: K
 def _five_healings(records: Sequence[Record]) -> Claim:
     kinds = {healing.trouble for healing in healings(records).values()}
     missing = [trouble for trouble in TROUBLES if trouble not in kinds]
-    return Claim(tell("demo.claim.healed"), not missing, "; ".join(missing or TROUBLES))
+    return Claim(tell("demo.claim.healed"), not missing, one_by_one(missing or TROUBLES))
 
 
 def _really_killed(before: Sequence[Record], after: Sequence[Record], killed: Killed) -> Claim:
@@ -117,7 +117,7 @@ def _really_killed(before: Sequence[Record], after: Sequence[Record], killed: Ki
 
 
 def finished_steps(records: Sequence[Record]) -> list[str]:
-    """The steps that had ended by then, in the order they did."""
+    """Return the steps that had ended by then, in the order of their ends."""
     ended = [
         record.event.step
         for record in records
@@ -127,7 +127,7 @@ def finished_steps(records: Sequence[Record]) -> list[str]:
     return list(dict.fromkeys(ended))
 
 
-def _nothing_again(before: Sequence[Record], after: Sequence[Record], world: World, killed: Killed) -> Claim:
+def _nothing_again(before: Sequence[Record], after: Sequence[Record], world: DemoWorld, killed: Killed) -> Claim:
     finished = finished_steps(before)
     later = {line["step"] for line in world.lines(CALLS) if line["pid"] != killed.pid}
     again = [step for step in finished if step in later or step in _starts(after)]
@@ -137,7 +137,7 @@ def _nothing_again(before: Sequence[Record], after: Sequence[Record], world: Wor
     return Claim(tell("demo.claim.not_again"), bool(finished) and not again, evidence)
 
 
-def _effects_once(world: World) -> Claim:
+def _effects_once(world: DemoWorld) -> Claim:
     counts = {log: len(world.lines(log)) for log in EFFECTS}
     held = all(count == 1 for count in counts.values())
     logs = ", ".join(EFFECTS) if held else ", ".join(f"{log} {count}" for log, count in counts.items())
@@ -145,8 +145,8 @@ def _effects_once(world: World) -> Claim:
     return Claim(tell("demo.claim.once"), held, evidence)
 
 
-def _two_accounts(records: Sequence[Record], after: Sequence[Record], world: World) -> Claim:
-    """The tools' own account of their calls agrees with the history; a call that died may not have got to its note."""
+def _two_accounts(records: Sequence[Record], after: Sequence[Record], world: DemoWorld) -> Claim:
+    """Check the tools' own account of their calls against the history; a dying call may lack its note."""
     history, noted = _starts(records), Counter(line["step"] for line in world.lines(CALLS))
     lost = {step for record in after if isinstance(record.event, ev.Resumed) for step in record.event.lost}
     held = all(0 <= count - noted[step] <= (step in lost) for step, count in history.items()) and noted <= history

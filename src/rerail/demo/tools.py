@@ -1,18 +1,88 @@
-"""The tools of the demo's plan. Most of them have a bad day.
+"""The tools of the demo's plan, most of which have a bad day, and their world: a folder that outlives any process.
 
 They are ordinary Rerail tools: functions that know nothing of retries, rounds or resumes. What a tool has to say about
 itself is said once, where it is declared: what calling it twice would do, and how to look whether it has acted.
+
+Rules of this file:
+- A side effect is one line in a log, written in one go: after any death, the line is complete or absent.
+- The world keeps its own account of every call, apart from the run's history, so that each can check the other.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import rerail
-from rerail.demo.world import World
 from rerail.i18n import tell
+
+EFFECTS = ("reservations.log", "payments.log", "bookings.log", "mails.log")
+CALLS = "calls.log"
+SETUP = "world.json"
+PACE = "RERAIL_DEMO_PACE"  # for runs of the plan outside of the demo, as in crash tests
+
+
+class DemoWorld:
+    """One run's folder: logs of side effects, an account of calls, and the pace of time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @classmethod
+    def make(cls, folder: Path, pace: float) -> DemoWorld:
+        """Create a world; `pace` stretches or shrinks every wait in it."""
+        folder.mkdir(parents=True, exist_ok=True)
+        world = cls(folder)
+        world.write(SETUP, {"pace": pace})
+        return world
+
+    @property
+    def pace(self) -> float:
+        """Return the length of a second here; without a set-up file, from the environment."""
+        found = self.read(SETUP)
+        return float(found["pace"]) if found is not None else float(os.environ.get(PACE, "1"))
+
+    # -- Files --------------------------------------------------------------------------------------------------------
+
+    def write(self, name: str, value: Any) -> None:
+        """Replace a file, atomically."""
+        draft = self.folder / f".{name}.{os.getpid()}"
+        draft.write_text(json.dumps(value), encoding="utf-8")
+        draft.replace(self.folder / name)
+
+    def read(self, name: str) -> Any:
+        """Return a file's value; None if it is absent."""
+        path = self.folder / name
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+    def append(self, log: str, line: dict[str, Any]) -> None:
+        """Append one line to a log."""
+        target = os.open(self.folder / log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            os.write(target, json.dumps(line).encode() + b"\n")
+        finally:
+            os.close(target)
+
+    def lines(self, log: str) -> list[dict[str, Any]]:
+        """Return all lines of a log."""
+        path = self.folder / log
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+    def find(self, log: str, key: str) -> dict[str, Any] | None:
+        """Return the line of the call with this idempotency key, if any."""
+        return next((line for line in self.lines(log) if line.get("key") == key), None)
+
+    # -- Calls --------------------------------------------------------------------------------------------------------
+
+    def called(self, step: str) -> int:
+        """Record a call; return this step's number of calls so far."""
+        self.append(CALLS, {"step": step, "pid": os.getpid()})
+        return sum(1 for line in self.lines(CALLS) if line["step"] == step)
+
 
 ORDER: dict[str, Any] = {
     "number": 1042,
@@ -26,9 +96,9 @@ PRICES = {"The Left Hand of Darkness": 12.5, "Momo": 11.0}
 SHELVES = {"berlin": "B-17"}
 
 
-async def at_work(ctx: rerail.Context, seconds: float) -> tuple[World, int]:
+async def at_work(ctx: rerail.Context, seconds: float) -> tuple[DemoWorld, int]:
     """Note the call and spend some time; gives the world and which call of this step it is."""
-    world = World(ctx.workspace)
+    world = DemoWorld(ctx.workspace)
     count = world.called(ctx.step)
     await asyncio.sleep(seconds * world.pace)
     return world, count
@@ -83,7 +153,7 @@ async def reserve_books(shelf: str, books: list[str], ctx: rerail.Context) -> di
 
 async def was_charged(ctx: rerail.Context) -> rerail.Verified | bool:
     """Look at the bank statement for the charge with this key."""
-    line = World(ctx.workspace).find("payments.log", ctx.key)
+    line = DemoWorld(ctx.workspace).find("payments.log", ctx.key)
     return rerail.Verified(output={"receipt": line["receipt"]}) if line is not None else False
 
 
@@ -114,7 +184,7 @@ async def print_here(number: int, total: float, ctx: rerail.Context) -> dict[str
 
 async def was_booked(ctx: rerail.Context) -> rerail.Verified | bool:
     """Ask the courier for a booking with this key."""
-    line = World(ctx.workspace).find("bookings.log", ctx.key)
+    line = DemoWorld(ctx.workspace).find("bookings.log", ctx.key)
     return rerail.Verified(output={"tracking": line["tracking"]}) if line is not None else False
 
 
@@ -145,7 +215,7 @@ async def print_label(parcel: str, tracking: str, ctx: rerail.Context) -> dict[s
 
 async def was_sent(args: Mapping[str, Any], ctx: rerail.Context) -> bool:
     """Look into the outbox."""
-    return World(ctx.workspace).find("mails.log", ctx.key) is not None
+    return DemoWorld(ctx.workspace).find("mails.log", ctx.key) is not None
 
 
 @rerail.tool(effect="once", verify=was_sent)

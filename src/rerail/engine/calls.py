@@ -1,140 +1,184 @@
-"""From a step to its call: arguments, context, idempotency key, intent (contract P4, E2, M3, V8).
+"""Calls of a run: intent → launch, with arguments, limits, probes and idempotency keys (contract P4, E2, V8).
 
 Rules of this file:
-- Nothing here calls a tool, writes an event or waits: what is not at hand is an `InputsNotLoaded` for the loop.
-- A call that may have had its effect is repeated as it was, or not at all.
+- An intent is recorded here and committed by the loop; `start` is called only after that commit.
+- Inputs that are not in memory (contents, files, probes) are deferred as a side task, and the intent waits for it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import copy
 import functools
-from collections.abc import Awaitable, Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from rerail.context import Context
-from rerail.core import events as ev
-from rerail.core.afford import in_time
-from rerail.core.decide import Call
-from rerail.core.plan import Effect
-from rerail.core.policy import Rung
-from rerail.core.refs import MissingPath, Template, compile_args, resolve
-from rerail.core.state import State
-from rerail.core.tools import ToolSpec
-from rerail.core.track import Track, signature
-from rerail.core.values import INLINE, pack, unpack
-from rerail.engine.arguments import Before, InputsNotLoaded, Lookup, check_holes, kept_args, path_missing, with_args
+from rerail.engine.call_inputs import (
+    CallInputs,
+    FailsBeforeCall,
+    InputsNotLoaded,
+    files_damaged,
+    gate_opened,
+    kept_args,
+)
 from rerail.engine.failures import from_code
-from rerail.engine.files import declared
-from rerail.engine.lease_term import LeaseTerm
+from rerail.engine.files.placement import Wanted, damaged, declared, files_read
+from rerail.engine.journal import BlobMissing, Journal, gc_paused
+from rerail.engine.launch import Launch, Outcome
 from rerail.engine.looks import Patience
-from rerail.engine.outputs import Contents
-from rerail.engine.perform import Launch, Performer
-from rerail.i18n import one_by_one
-from rerail.ports import Clock, Tool
+from rerail.engine.parts import EngineParts, wanted
+from rerail.engine.queues import SideTasks
+from rerail.i18n import tell, words_of
+from rerail.kernel import events as ev
+from rerail.kernel.accounts import FREE
+from rerail.kernel.budget import in_time
+from rerail.kernel.decide import Call, VerifyEffect
+from rerail.kernel.retry import FileDamage
+from rerail.kernel.step_state import Phase, Track, call_digest, signature
+from rerail.plan.step import Effect
+from rerail.plan.tool_spec import ToolSpec
+from rerail.ports import Tool
+from rerail.values.json_values import pack
 from rerail.workspace import stage_for
 
-SETTLE = 5.0  # seconds that an effect is looked for whose absence is never believed, if nothing else says how long
-
-
-class Surroundings(Protocol):
-    """What a call needs of the engine."""
-
-    @property
-    def clock(self) -> Clock: ...
-    @property
-    def performer(self) -> Performer: ...
+DEFAULT_SETTLE = 5.0  # seconds of looks for an effect with `settle: never`, unless a setting says more
+LAUNCH_BATCH = 256  # launches between two yields to the event loop
+MAX_LOG = 8_000  # characters of log in one event
 
 
 class Calls:
-    """Makes the calls of one run, ready to be launched."""
+    """The calls of one run: prepared, under way, and their tools' reports."""
 
     def __init__(
         self,
-        host: Surroundings,
-        state: State,
-        contents: Contents,
-        term: LeaseTerm,
-        fence: int,
-        *,
+        parts: EngineParts,
+        journal: Journal,
+        side: SideTasks,
+        wake: asyncio.Event,
+        outcomes: deque[Any],
         workspace: Callable[[], Path],
-        hold: Callable[[], Awaitable[None]],
-        hear: Callable[[ev.StepProgress], None],
     ) -> None:
-        """``hold`` asks the store for the lease, ``hear`` takes what a tool says while it works."""
-        self._host, self._state, self._contents = host, state, contents
-        self._term, self._fence = term, fence
-        self._workspace, self._hold, self._hear = workspace, hold, hear
-        self.fetched: dict[str, dict[str, bytes]] = {}  # step → contents that were brought for it
-        self.blobs: dict[str, bytes] = {}  # contents that are to be written with the next events
+        """``outcomes`` are for the loop's next turn, which the end of a side task or ``wake`` begins."""
+        self._parts, self._journal, self._state, self._side = parts, journal, journal.state, side
+        self._workspace, self._wake, self._outcomes = workspace, wake, outcomes
+        self._fence = journal.lease.fence
+        self._scrub = parts.performer.scrub
+        self.inputs = CallInputs(journal.state, journal)
+        self.under_way: dict[str, Launch] = {}
+        self._probed: dict[tuple[str, int], Any] = {}
+        self._inspected: dict[tuple[str, int], list[FileDamage]] = {}  # damage of the files that a step reads
+        self.progress: dict[tuple[str, bool], ev.StepProgress] = {}
+        self._full: list[ev.StepProgress] = []  # log events at their maximum length
 
-    def args(self, track: Track, action: Call, spec: ToolSpec) -> tuple[dict[str, Any], bool]:
-        """The arguments of the next call, and whether they are the plan's own."""
-        lost = track.effects is not None and track.effects.lost
-        if action.rung is Rung.FALLBACK and track.step.fallback is not None and not lost:
-            template, own = compile_args(track.step.fallback.args, self._state.names), False
-        elif track.effects is not None and track.effects.lost and track.call is not None:
-            return self._same_args(track, track.call)
-        elif track.heal is not None and track.heal.args is not None:
-            if not track.heal.args_blob:
-                return unpack(pack(track.heal.args).data), False  # a fresh value, however deep it is
-            data = self.fetched.get(track.id, {}).get(track.heal.args_blob) or self._contents.peek(track.heal.args_blob)
-            if data is None:
-                raise InputsNotLoaded({track.heal.args_blob: track.id})
-            return unpack(data), False
-        else:
-            template, own = self._state.template(track), True
-        if not template.refs:
-            return copy.deepcopy(template.value) if template.value else {}, own
-        args = self._resolved(track, template, spec)
-        return args, False
+    # -- Intents --------------------------------------------------------------------------------------------------
 
-    def _same_args(self, track: Track, call: ev.StepStarted) -> tuple[dict[str, Any], bool]:
-        """The arguments of a call that may have had its effect: it is repeated as it was, or not at all (E2)."""
-        if call.args is not None:
-            return unpack(pack(call.args).data), False
-        if not call.args_blob:
-            return copy.deepcopy(self._state.template(track).value) or {}, True
-        data = self.fetched.get(track.id, {}).get(call.args_blob) or self._contents.peek(call.args_blob)
-        if data is None:
-            raise InputsNotLoaded({call.args_blob: track.id})
-        return unpack(data), False
-
-    def _resolved(self, track: Track, template: Template, spec: ToolSpec) -> dict[str, Any]:
-        lookup = Lookup(self._state, self._contents, self.fetched.get(track.id, {}))
+    def intend(self, action: Call, now: float, launches: list[Launch]) -> bool:
+        """Record the intent to call; True if the step failed before its call, or waits at its gate, instead."""
+        track = self._state.tracks[action.step]
+        tool, spec = self._parts.tools.get(action.tool), self._parts.specs.get(action.tool)
+        if tool is None or spec is None:
+            return self._fail_before(track, from_code("TOOL_UNKNOWN", tool=action.tool), now)
         try:
-            args: dict[str, Any] = resolve(template, lookup)
-        except MissingPath as missing:
-            raise Before(path_missing(missing)) from missing
-        if lookup.missing:
-            raise InputsNotLoaded(lookup.missing)
-        if lookup.holes:
-            check_holes(self._state, template, lookup, spec)
-        faults = spec.schema.faults(args)
-        if faults:
-            small = len(pack(args).data) <= 4 * INLINE  # what somebody may want to change is kept, wherever
-            shown = one_by_one(fault.said for fault in faults[:5])
-            error = from_code("ARGS_INVALID", tool=spec.name, faults=shown)
-            raise Before(with_args(error, "args", args) if small else self._with_large(error, args))
-        return args
+            args, own, parsed = self.inputs.args(track, action, spec)
+            launch = self.launch(track, action.attempt, tool, spec, args)
+            question = self._scrub.value(self.inputs.question(track)) if track.step.confirm else ""
+            if self._state.filed and not self._files_are_sound(track):
+                return False  # their inspection is under way
+        except InputsNotLoaded as wait:
+            self._side.defer(("fetch", track.id, track.attempt), self._fetch(track, wait.names))
+            return False
+        except FailsBeforeCall as problem:
+            return self._fail_before(track, problem.error, now)
+        acts = launch.effect is Effect.ONCE or self._state.once.made
+        if acts and (done := self._state.repeats(track, spec, args, launch.effect)):
+            return self._fail_before(track, from_code("ONCE_REPEATED", step=done), now)
+        agreed = ""
+        if track.step.confirm:
+            shown = self._scrub.value(args) if self._scrub.active else args  # secrets by reference
+            agreed = call_digest(action.tool, signature(shown), self._state.files(track))
+            if not self._state.agrees(track, agreed):
+                self.inputs.fetched.pop(track.id, None)
+                opened = gate_opened(self._state, track, action, shown, question, self._journal.blobs)
+                self._journal.record(opened, now)
+                return True
+        if spec.probes and not self._has_baseline(track, action, launch):
+            return False  # the probe is under way
+        policy = self._state.policy
+        if policy.tool_concurrency or policy.provider_concurrency:
+            launch.counts = wanted(policy, spec)
+            if not self._parts.limits.take(launch.counts, self._wake):
+                return False  # other runs of this engine use up the limit; the loop is woken when a call ends
+        if self.inputs.fetched:
+            self.inputs.fetched.pop(track.id, None)
+        launch.reserves = action.reserves
+        self._journal.record(self._intent(track, action, launch, own, agreed, tuple(parsed)), now)
+        self.under_way[track.id] = launch
+        launches.append(launch)
+        return False
 
-    def _with_large(self, error: ev.Error, args: dict[str, Any]) -> ev.Error:
-        packed = pack(args)
-        self.blobs[packed.digest] = packed.data
-        return with_args(error, "args_blob", packed.digest)
+    def _fail_before(self, track: Track, error: ev.Error, now: float) -> bool:
+        self.inputs.fetched.pop(track.id, None)
+        self._journal.record(ev.StepFailed(track.id, track.attempt, error, called=False), now)
+        return True
+
+    def _has_baseline(self, track: Track, action: Call, launch: Launch) -> bool:
+        """Put the probe's result into the launch; False if the probe has to run first."""
+        seen = (track.id, action.attempt)
+        known = baseline(track, action.tool, launch.args)
+        if known is None and seen not in self._probed:
+            self._side.defer(("probe", *seen), self._probe(launch))
+            return False
+        launch.before = known[0] if known is not None else self._probed[seen]
+        return True
+
+    def _files_are_sound(self, track: Track) -> bool:
+        """True if the files that a step reads are as their steps left them (contract T1).
+
+        `FailsBeforeCall` if one is not: its producer runs again, as for any other lost output.
+        """
+        wanted_files = files_read(self._state, track)
+        if not wanted_files:
+            return True
+        found = self._inspected.pop((track.id, track.attempt), None)
+        if found is None:
+            self._side.defer(("files", track.id, track.attempt), self._inspect(track, wanted_files))
+            return False
+        if found:
+            raise FailsBeforeCall(files_damaged(found, self._state.parent))
+        return True
+
+    def _intent(
+        self, track: Track, action: Call, launch: Launch, own: bool, agreed: str, parsed: tuple[str, ...]
+    ) -> ev.StepStarted:
+        inline, blob = (None, "") if own else kept_args(launch.args, self._journal.blobs)
+        once, reserves = launch.effect is Effect.ONCE, action.reserves
+        own_tool = launch.spec.name == track.step.tool
+        known_for = (track.step.idempotent_for if own_tool else None) or launch.spec.idempotent_for or 0.0
+        return ev.StepStarted(
+            track.id, action.attempt, action.tool, launch.effect, inline, blob,
+            action.rung, launch.before, launch.verifiable, launch.staged,
+            reserves.cost or launch.spec.cost or 0.0, reserves.tokens or 0, reserves is not FREE and reserves.unknown,
+            launch.timeout if once or launch.verifiable else 0.0, launch.spec.probes,
+            known_for if once and launch.spec.keyed else 0.0, agreed,
+            self._fence if once else 0, parsed,
+        )  # fmt: skip
+
+    # -- Launches -------------------------------------------------------------------------------------------------
 
     def launch(self, track: Track, attempt: int, tool: Tool, spec: ToolSpec, args: dict[str, Any]) -> Launch:
+        """Prepare an attempt; nothing is called."""
         step = track.step
         timeout = step.timeout or spec.timeout or self._state.policy.step_timeout
-        effect = self._state.effect_of(track, spec.name, spec.effect)
-        if self._state.policy.max_seconds is not None:
-            timeout = in_time(self._state, timeout, effect, self._host.clock.now())
-        launch = Launch(step, attempt, tool, spec, args, None, timeout, effect)
-        launch.term, launch.hold = self._term, self._hold
-        if launch.verifiable:
+        effect = self._state.effect_of(track, spec)
+        if self._state.policy.max_seconds is not None or self._state.cleaning is not None:
+            timeout = in_time(self._state, timeout, effect, self._parts.clock.now())
+        verifiable = spec.verifiable or step.verify is not None
+        launch = Launch(step, attempt, tool, spec, args, None, timeout, effect, verifiable)
+        launch.term, launch.hold = self._journal.term, self._journal.confirm_lease
+        if verifiable:
             launch.patience = self._patience(track, spec, effect)
         effects, call = track.effects, track.call
         if effects is not None and effects.lost and not effects.rerun and call is not None and call.idempotent_for:
@@ -142,23 +186,39 @@ class Calls:
         if step.produces:
             launch.workspace = self._workspace()
             launch.leftover = track.call.staged if track.call is not None else ""
-            if step.verify is None and not spec.verifiable:  # who looks for an effect looks where files are to be
+            if not verifiable:  # a look searches for the files in their final place
                 launch.staged = stage_for(track.id, attempt)
-        elsewhere = self._host.performer.elsewhere
+        elsewhere = self._parts.performer.elsewhere
         away = elsewhere is not None and elsewhere.takes(tool)
-        if away or tool.wants_context or step.verify is not None or spec.verifiable or spec.probes:
+        if away or tool.wants_context or verifiable or spec.probes:
             launch.ctx = self._context(track, attempt, args, timeout, launch.staged)
+        if verifiable or spec.probes:
+            launch.asked = pack(args).data
         if step.verify is not None:
-            launch.verify_args = self._verify_args(track)
+            launch.verify_args = pack(self.inputs.verify_args(track)).data
         return launch
 
     def _patience(self, track: Track, spec: ToolSpec, effect: Effect) -> Patience:
-        """How long an absence of the effect is waited for: the step's word, its tool's, the settings' for `once`."""
+        """Return how long an absence of the effect is waited for: by the step, its tool, or the settings."""
         usual = self._state.policy.settle if effect is Effect.ONCE else 0.0
         settle = next((said for said in (track.step.settle, spec.settle) if said is not None), usual)
         if settle == "never":
-            return Patience(usual if isinstance(usual, float | int) and usual else SETTLE, believed=False)
+            return Patience(usual if isinstance(usual, float | int) and usual else DEFAULT_SETTLE, believed=False)
         return Patience(float(settle))
+
+    def _until_settled(self, track: Track, launch: Launch) -> Patience:
+        """Return how long an absence is waited for from now: only a lost answer can show late (contract V8).
+
+        The wait counts from the end of the call. The wall clock may have jumped since: no wait is longer than the
+        call and its settling could take.
+        """
+        effects, patience, now = track.effects, launch.patience, self._parts.clock.now()
+        if effects is None or (track.call is not None and track.call.effect is Effect.ONCE and not effects.lost):
+            return Patience(0.0, patience.believed)
+        if track.is_covered(now):
+            return Patience(0.0)
+        left = effects.settles_at + patience.seconds - now
+        return Patience(min(max(0.0, left), launch.timeout + patience.seconds), patience.believed)
 
     def _context(self, track: Track, attempt: int, args: dict[str, Any], timeout: float, staged: str = "") -> Context:
         run, step = self._state.run, track.id
@@ -167,68 +227,158 @@ class Calls:
 
         def sink(kind: str, said: Mapping[str, Any]) -> None:
             event = ev.StepProgress(step, attempt, _plain(said.get("message", "")), said.get("fraction"), kind == "log")
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is listening any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(self._hear, event)
 
         folder = self._workspace()
-        fence, owner = self._fence, functools.partial(self._term.require, step)
+        fence, owner = self._fence, functools.partial(self._journal.term.require, step)
         if not staged:
             return Context(run, step, attempt, key, folder, sink, timeout, fence=fence, owner=owner)
         files = declared(track.step.produces)
-        place = folder / staged
-        return Context(run, step, attempt, key, folder, sink, timeout, place, files, fence, owner)
+        return Context(run, step, attempt, key, folder, sink, timeout, folder / staged, files, fence, owner)
 
-    def _verify_args(self, track: Track) -> dict[str, Any]:
-        assert track.step.verify is not None
-        template = compile_args(track.step.verify.args, self._state.names)
-        lookup = Lookup(self._state, self._contents, self.fetched.get(track.id, {}))
+    async def start(self, launches: list[Launch]) -> None:
+        """Start committed calls, without blocking the event loop while there are very many."""
+        performer = self._parts.performer
+        if len(launches) <= LAUNCH_BATCH:
+            for launch in launches:
+                performer.launch(launch, self._deliver)
+            return
+        for first in range(0, len(launches), LAUNCH_BATCH):
+            with gc_paused():
+                for launch in launches[first : first + LAUNCH_BATCH]:
+                    performer.launch(launch, self._deliver)
+            await asyncio.sleep(0)
+
+    # -- Calls under way ------------------------------------------------------------------------------------------
+
+    def _deliver(self, outcome: Outcome) -> None:
+        self._outcomes.append(outcome)
+        self._wake.set()
+
+    def ended(self, step: str, attempt: int) -> Launch | None:
+        """Take an attempt from the calls under way, and return it; None if it is there no longer."""
+        launch = self.under_way.get(step)
+        if launch is None or launch.attempt != attempt:
+            return None
+        del self.under_way[step]
+        if self._probed or launch.counts:
+            self._release(launch)
+        return launch
+
+    def _release(self, launch: Launch) -> None:
+        """Free what the call held: its probe, and its place in the limits of the engine."""
+        self._probed.pop((launch.step.id, launch.attempt), None)
+        if launch.counts:
+            self._parts.limits.give_back(launch.counts)
+            launch.counts = None
+
+    def cancel_unwanted(self) -> None:
+        """Cancel the calls of a cancelled run, and those of steps that were skipped."""
+        for launch in list(self.under_way.values()):
+            track = self._state.tracks.get(launch.step.id)
+            if self._state.stopped == "RUN_CANCELLED" and not (track is not None and self._state.is_live(track)):
+                self._parts.performer.cancel(launch, "RUN_CANCELLED")
+            elif self._state.current(launch.step.id, launch.attempt, Phase.RUNNING) is None:
+                self._parts.performer.cancel(launch, "SKIPPED_LIVE")
+
+    def stop(self) -> None:
+        """Cancel all calls as a crash would: nothing more is recorded."""
+        for launch in self.under_way.values():
+            launch.ended = True
+            self._release(launch)
+            if launch.ctx is not None:
+                launch.ctx.cancelled.set()
+            if launch.task is not None:
+                launch.task.cancel()
+
+    def _hear(self, event: ev.StepProgress) -> None:
+        """Take a tool's progress: the latest fraction counts, log lines of one turn are joined."""
+        place = (event.step, event.log)
+        before = self.progress.get(place)
+        if event.log and before is not None:
+            both = f"{before.message}\n{event.message}"
+            if len(both) <= MAX_LOG:
+                event = ev.StepProgress(event.step, event.attempt, both, None, True)
+            else:
+                self._full.append(before)
+        self.progress[place] = event
+        self._wake.set()
+
+    def record_progress(self, now: float) -> None:
+        """Record what tools reported since the last turn."""
+        spoken, self._full = [*self._full, *self.progress.values()], []
+        self.progress.clear()
+        for progress in spoken:
+            if self._state.current(progress.step, progress.attempt, Phase.RUNNING):
+                self._journal.record(progress, now)
+
+    # -- Beside the calls -----------------------------------------------------------------------------------------
+
+    async def _fetch(self, track: Track, names: dict[str, str]) -> None:
+        """Read contents for a call; a missing one fails the step, and recovery may run its producer again."""
+        found = self.inputs.fetched.setdefault(track.id, {})
+        for name, producer in names.items():
+            try:
+                found[name] = await self._journal.content(name)
+            except BlobMissing as gone:
+                error = from_code("ARTIFACT_GONE", step=producer, reason=gone.reason, producer=producer)
+                event = ev.StepFailed(track.id, track.attempt, error, called=False)
+                self._outcomes.append(Outcome(track.id, track.attempt, [event], called=False))
+                self.inputs.fetched.pop(track.id, None)
+                return
+
+    async def _inspect(self, track: Track, wanted_files: list[Wanted]) -> None:
+        with self._parts.clock.external():
+            found = await asyncio.to_thread(damaged, wanted_files, self._workspace(), self._state.drafts)
+        self._inspected[track.id, track.attempt] = found
+
+    async def _probe(self, launch: Launch) -> None:
+        self._probed[launch.step.id, launch.attempt] = await self._parts.performer.looks.probe(launch)
+
+    async def look(self, action: VerifyEffect) -> None:
+        """Look for the effect of a call with an unclear outcome (contract V8)."""
+        track = self._state.tracks[action.step]
+        call = track.call
+        if call is None:
+            return
+        tool, spec = self._parts.tools.get(call.tool), self._parts.specs.get(call.tool)
+        if tool is None or spec is None:
+            self._deliver(_unknown(action, tell("reason.no_tool", tool=call.tool)))
+            return
         try:
-            args: dict[str, Any] = resolve(template, lookup)
-        except MissingPath as missing:
-            raise Before(path_missing(missing)) from missing
-        if lookup.missing:
-            raise InputsNotLoaded(lookup.missing)
-        return args
+            launch = await self._look_with(track, action.attempt, tool, spec, call)
+        except (BlobMissing, FailsBeforeCall) as problem:
+            self._deliver(_unknown(action, words_of(problem)))
+            return
+        launch.before = track.effects.before if track.effects is not None else call.before
+        launch.patience = self._until_settled(track, launch)
+        self._deliver(await self._parts.performer.look_again(launch))
 
-    def intent(self, track: Track, action: Call, launch: Launch, own: bool, agreed: str) -> ev.StepStarted:
-        inline, blob = (None, "") if own else kept_args(launch.args, self.blobs)
-        once = launch.effect is Effect.ONCE
-        known_for = self._key_known_for(track, launch) if once and launch.spec.keyed else 0.0
-        return ev.StepStarted(
-            track.id, action.attempt, action.tool, launch.effect, inline, blob,
-            action.rung, launch.before, launch.verifiable, launch.staged,
-            action.reserves.cost or launch.spec.cost or 0.0, action.reserves.tokens or 0, action.reserves.unknown,
-            launch.timeout if once or launch.verifiable else 0.0, launch.spec.probes, known_for, agreed,
-            self._fence if once else 0,
-        )  # fmt: skip
+    async def _look_with(self, track: Track, attempt: int, tool: Tool, spec: ToolSpec, call: ev.StepStarted) -> Launch:
+        """Prepare a look: the arguments of the call and its own, in memory or in the store."""
+        while True:
+            try:
+                return self.launch(track, attempt, tool, spec, self.inputs.same_args(track, call)[0])
+            except InputsNotLoaded as wait:
+                found = self.inputs.fetched.setdefault(track.id, {})
+                for name in wait.names:
+                    found[name] = await self._journal.content(name)
 
-    def _key_known_for(self, track: Track, launch: Launch) -> float:
-        """For how long the service remembers the key of a call (E2): the step's word, its tool's, the settings'."""
-        own = track.step.idempotent_for if launch.spec.name == track.step.tool else None
-        return own or launch.spec.idempotent_for or 0.0
 
-    def until_settled(self, track: Track, launch: Launch) -> Patience:
-        """How long an absence is waited for from now: only an answer that was lost can show late (V8).
-
-        Absence counts from the end of the call. The wall clock may have jumped since: no wait is longer than a call
-        and what follows it could take.
-        """
-        effects, patience, now = track.effects, launch.patience, self._host.clock.now()
-        if effects is None or (track.call is not None and track.call.effect is Effect.ONCE and not effects.lost):
-            return Patience(0.0, patience.believed)
-        if track.is_covered(now):
-            return Patience(0.0)
-        left = effects.settles_at + patience.seconds - now
-        return Patience(min(max(0.0, left), launch.timeout + patience.seconds), patience.believed)
+def _unknown(action: VerifyEffect, reason: str) -> Outcome:
+    """Return the outcome of an impossible look."""
+    event = ev.StepVerified(action.step, action.attempt, "unknown", reason=reason, looks=1)
+    return Outcome(action.step, action.attempt, [event], look=True)
 
 
 def baseline(track: Track, tool: str, args: Any) -> tuple[Any] | None:
-    """What the first probe before this very call saw: all its attempts are compared with that (V8)."""
+    """Return the result of the first probe before this very call: all its attempts compare with it (contract V8)."""
     effects = track.effects
     same = effects is not None and effects.probed and effects.signature == f"{tool} {signature(args)}"
     return (effects.before,) if effects is not None and same else None
 
 
 def _plain(message: Any) -> str:
-    """What a tool says, as text that can be stored, whatever it is made of."""
+    """Return a tool's message as text that can be stored."""
     return str(message)[:2000].encode("utf-8", "replace").decode()

@@ -1,4 +1,4 @@
-"""An exception, or an answer that says it failed, as data: code, category, message, and whether the answer was lost."""
+"""Failures as data: code, category, message and certainty, from exceptions and error answers."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rerail.core.classify import Evidence, classify
-from rerail.core.codes import Category, category_of
-from rerail.core.events import Error
-from rerail.core.foreign import NEVER_SENT, Said, certainty_of, never_sent, said_by, type_names, wrapped_in
-from rerail.core.outcome import Certainty, Errors, as_declared
-from rerail.core.values import NotJson, pack, unpack
+from rerail.codes import Category, category_of
 from rerail.errors import NotDone
 from rerail.i18n import Told, clipped, say, tell, words_of
+from rerail.kernel.events import Error
+from rerail.kernel.foreign import NEVER_SENT, Said, certainty_of, never_sent, said_by, type_names, wrapped_in
+from rerail.kernel.outcome import Certainty, as_declared
+from rerail.plan.tool_spec import Errors
+from rerail.recovery.classifier import Evidence, classify
+from rerail.values.json_values import NotJson, pack, unpack
 
 MAX_MESSAGE = 4_000
 MAX_TRACEBACK = 8_000
-MAX_HINT = 16_000  # bytes; a hint that is larger is left out: it would be written again with every try
-# A connection that broke in the middle, by the names of its types and of its causes' types: only its code follows.
+MAX_HINT = 16_000  # bytes; a larger hint is dropped, because every try would store it again
+# A connection that broke in the middle, by the type names of the error and its causes: only its code follows.
 BROKE = frozenset({
     "ConnectionResetError", "BrokenPipeError", "ConnectionAbortedError", "IncompleteReadError", "EOFError",
     "IncompleteRead", "RemoteDisconnected", "ReadError", "WriteError", "RemoteProtocolError",
@@ -33,30 +34,30 @@ Patterns = Mapping[Category, Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failed attempt: the error, what is known of its effect, and how long the tool asked to wait."""
+    """A failed attempt: the error, the certainty of its effect, and the wait that the tool asked for."""
 
     error: Error
     certainty: Certainty = Certainty.NOT_DONE
     not_now: float | None = None
-    ended: bool = True  # the call is over; False: what it asked for may still be under way elsewhere
+    ended: bool = True  # the call is over; False: the request may still be under way elsewhere
 
 
 def from_code(code: str, text: str | None = None, category: Category | None = None, **values: Any) -> Error:
-    """An error of ours, worded by the catalogue."""
+    """Return an error of Rerail's own, with a catalogue message."""
     key = text or code
     data = {**values, "text": key} if text else dict(values)
     return Error(code, category or category_of(code) or Category.UNKNOWN, say(f"error.{key}", **values), data=data)
 
 
-def from_exception(error: BaseException, patterns: Patterns, errors: Errors = "") -> Failure:
-    """An exception that a tool raised; what it says of itself beats what we make of it.
+def from_exception(error: BaseException, patterns: Patterns, errors: Errors = "", now: float = 0.0) -> Failure:
+    """Return an exception of a tool as data; its own statements beat our classification.
 
-    ``errors`` is what the tool declares of all its errors (contract X4).
+    ``errors`` is the tool's declaration for all its errors (contract X4); ``now`` is what a date in it counts from.
     """
     certainty = certainty_of(error)
     if isinstance(error, NotDone) and error.error is not None:
         error = error.error
-    message, said, names = _message(error), said_by(error), type_names(error)
+    message, said, names = _message(error), said_by(error, now), type_names(error)
     category = said.category
     if category is None:
         hints = said.suggest is not None
@@ -73,7 +74,7 @@ def from_exception(error: BaseException, patterns: Patterns, errors: Errors = ""
 
 
 def _storable(error: Error) -> Error:
-    """The error with what cannot be written as JSON replaced or left out: a tool's odd words must not stop a run."""
+    """Return the error in JSON, with other values replaced or dropped: malformed data must not stop a run."""
     try:
         hint = pack(error.suggest).data
         suggest = unpack(hint) if len(hint) <= MAX_HINT else None
@@ -87,13 +88,13 @@ def _storable(error: Error) -> Error:
 
 def _text(words: str) -> str:
     plain = words.encode("utf-8", "replace").decode()
-    return words if plain == words else plain  # a sentence of the catalogue stays one
+    return words if plain == words else plain  # a catalogue message stays translatable
 
 
 def from_returned(output: Mapping[str, Any], patterns: Patterns) -> Failure:
-    """An answer that says itself that it failed (`success: false`): classified as one that was thrown (X3).
+    """Return an answer that reports its own failure (`success: false`), classified like an exception (X3).
 
-    It tells nothing of the effect, which may have come before: lost, whatever code it carries.
+    It proves nothing about the effect, which may have come before: lost, with any code.
     """
     told = output.get("error")
     inner = told if isinstance(told, Mapping) else {}
@@ -119,7 +120,7 @@ def from_returned(output: Mapping[str, Any], patterns: Patterns) -> Failure:
 
 
 def says_failed(output: Any) -> bool:
-    """Whether an answer says itself that it failed."""
+    """True if an answer reports its own failure."""
     if not isinstance(output, Mapping):
         return False
     if output.get("isError") is True:
@@ -129,7 +130,7 @@ def says_failed(output: Any) -> bool:
 
 
 def _content(output: Mapping[str, Any]) -> str:
-    """The texts of an answer in parts, as MCP tools give them."""
+    """Yield the texts of a multi-part answer, as MCP tools send them."""
     parts = output.get("content")
     texts = [part.get("text") for part in parts if isinstance(part, Mapping)] if isinstance(parts, list) else []
     return "; ".join(text for text in texts if isinstance(text, str))
@@ -149,13 +150,13 @@ def _message(error: BaseException) -> str:
         return tell("error.SYSTEM_EXIT", status=error.code)
     try:
         text = words_of(error)
-    except Exception:  # noqa: BLE001 - an exception whose __str__ fails must not become another one
+    except Exception:  # noqa: BLE001 - a failing __str__ must not become another exception
         text = ""
     if isinstance(text, Told):
         return clipped(text, MAX_MESSAGE)
     text = text.strip()
     if isinstance(error, KeyError) and text:
-        text = f"KeyError: {text}"  # the bare key says nothing to whoever reads it
+        text = f"KeyError: {text}"  # the bare key has no meaning for a reader
     if len(text) > MAX_MESSAGE:
         text = text[: MAX_MESSAGE - 40] + f" … ({len(text):,} characters)"
     return text or tell("error.EMPTY", type=type(error).__name__)
@@ -168,9 +169,9 @@ def _trace(error: BaseException, said: Said) -> str:
 
 
 def _broke(error: BaseException) -> str:
-    """The code of a connection that broke, or timed out, by the types of the error and of its causes.
+    """Return the code of a connection that broke, or timed out, by the types of the error and its causes.
 
-    Libraries wrap what happened (`requests`, `urllib`): the deepest link that is known counts.
+    Libraries wrap the cause (`requests`, `urllib`): the deepest known link counts.
     """
     code, left = "", [error]
     for _ in range(MAX_CAUSES):

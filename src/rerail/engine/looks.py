@@ -1,9 +1,11 @@
-"""Looks at the effect of a call: `verify`, `probe`, and how long an absence is waited for (contract V8).
+"""Looks at the effect of a call: `verify`, `probe`, and the wait before absence counts (contract V8).
 
 Rules of this file:
-- A look is read-only and may fail: an exception says nothing about the effect.
-- What is read may lag behind what was done: absence is reported only once it is settled, or as unknown.
-- What a `verify` function may answer: true, false, `Verified`, `Partial` or `NotYet`.
+- A look is read-only and may fail: an exception, and an answer shaped like an error, say nothing about the effect.
+- Each look gets values of its own, those of the intent: neither the tool nor an earlier look can change its question,
+  and it changes nothing of the run.
+- Reads may lag behind effects: absence is reported only once it is settled, or as unknown.
+- A `verify` function returns true, false, `Verified`, `Partial` or `NotYet`.
 """
 
 from __future__ import annotations
@@ -15,24 +17,24 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from rerail.core.outcome import Saw
-from rerail.core.suspect import suspect
-from rerail.core.values import NotJson, holds, pack, plain_text, unpack
 from rerail.engine.failures import says_failed
 from rerail.i18n import about, clipped, tell, words_of
+from rerail.kernel.outcome import Saw
 from rerail.ports import Clock, Tool
+from rerail.recovery.disguised_errors import suspect
+from rerail.values.json_values import NotJson, fresh, holds, pack, plain_text, unpack
 
 if TYPE_CHECKING:
-    from rerail.engine.perform import Launch
+    from rerail.engine.launch import Launch
 
 LOOK_TIMEOUT: Final = 60.0
-FIRST_DELAY: Final = 0.1  # seconds between the first two looks; each distance is twice the one before
+FIRST_DELAY: Final = 0.1  # seconds between the first two looks; each gap is twice the one before
 LONGEST_DELAY: Final = 10.0
-SHORTEST_DELAY: Final = 0.001  # a rest of time that is too short for the clock to pass would never be over
+SHORTEST_DELAY: Final = 0.001  # a shorter remaining time might never pass on the clock
 
 
 class _NotKnown:
-    """No output was supplied; a supplied null is one."""
+    """No output was supplied; a supplied null counts as one."""
 
     __slots__ = ()
 
@@ -45,7 +47,7 @@ NOT_KNOWN: Final = _NotKnown()
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """The answer of `verify` that the effect is there, with the output that was lost, if it can tell."""
+    """The answer of `verify` that the effect is there, with the lost output if it is known."""
 
     output: Any = NOT_KNOWN
 
@@ -63,7 +65,7 @@ class NotYet(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What the looks at one effect came to."""
+    """The result of the looks at one effect."""
 
     saw: Saw
     output: Any = NOT_KNOWN
@@ -74,7 +76,7 @@ class Sight:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long an absence is waited for, and whether it is believed then."""
+    """How long to wait for an effect, and whether its absence then counts."""
 
     seconds: float = 0.0
     believed: bool = True
@@ -82,13 +84,13 @@ class Patience:
 
 @dataclass(slots=True)
 class Looker:
-    """Asks the looks of tools and steps."""
+    """Runs the looks of tools and steps."""
 
     tools: Mapping[str, Tool]
     clock: Clock
 
-    async def look(self, launch: Launch, output: Any, patience: Patience) -> Sight:
-        """Look at an effect until it is there, or its absence is settled."""
+    async def look(self, launch: Launch, output: bytes, patience: Patience) -> Sight:
+        """Look at the effect of a call, with its answer as JSON, until it is there or its absence is settled."""
         loop = asyncio.get_running_loop()
         begun, looks, delay = loop.time(), 0, FIRST_DELAY
         while True:
@@ -106,8 +108,8 @@ class Looker:
             sight = Sight(Saw.UNKNOWN, reason=tell("reason.verify_not_yet"))
         return replace(sight, looks=looks, waited=round(waited, 3))
 
-    async def _asked(self, launch: Launch, output: Any) -> Sight:
-        """One look; asked once more if it raises or times out, then unknown."""
+    async def _asked(self, launch: Launch, output: bytes) -> Sight:
+        """Look once; retry once if the look raises or times out, then unknown."""
         problem = ""
         for _ in range(2):
             try:
@@ -115,42 +117,51 @@ class Looker:
                     return await self._once(launch, output)
             except NotYet:
                 return Sight(Saw.UNKNOWN, reason="not_yet")
-            except BaseException as error:  # a look that fails is data
+            except BaseException as error:  # a failed look is data
                 if isinstance(error, KeyboardInterrupt | GeneratorExit) or _is_cancelled(error):
                     raise
                 problem = _storable(clipped(about(type(error).__name__, words_of(error)), 300))
         return Sight(Saw.UNKNOWN, reason=tell("reason.verify_raised", error=problem))
 
-    async def _once(self, launch: Launch, output: Any) -> Sight:
+    async def _once(self, launch: Launch, output: bytes) -> Sight:
         verify = launch.step.verify
         if verify is not None:
             tool = self.tools[verify.tool]
             with self.outside(not tool.is_async):
-                seen = await tool.call(launch.verify_args or {}, launch.ctx)
-            if says_failed(seen) or suspect(seen) is not None:
-                raise LookupError(repr(seen)[:200])  # the look itself failed: it says nothing about the effect
+                seen = await tool.call(unpack(launch.verify_args), launch.ctx)
+            _refuse_error(seen)
+            if seen is None and verify.expect is None:
+                return _sight(None)
             return Sight(Saw.THERE if contains(seen, verify.expect) else Saw.ABSENT)
+        args, before = unpack(launch.asked), fresh(launch.before)
         with self.outside(launch.tool.looks_outside):
-            found = await launch.tool.verify(launch.args, output, launch.before, launch.ctx)
+            found = await launch.tool.verify(args, unpack(output), before, launch.ctx)
+        _refuse_error(found)
         return _sight(found)
 
     async def probe(self, launch: Launch) -> Any:
-        """A look before the call, to compare with afterwards; None if it fails."""
+        """Look before the call, to compare with later looks; None if the look fails."""
         try:
             async with asyncio.timeout(LOOK_TIMEOUT):
                 with self.outside(launch.tool.looks_outside):
-                    seen = await launch.tool.probe(launch.args, launch.ctx)
-            return unpack(pack(seen).data)
+                    seen = await launch.tool.probe(unpack(launch.asked), launch.ctx)
+            return fresh(seen)
         except (Exception, SystemExit):  # noqa: BLE001  # as above
             return None
 
     def outside(self, outside: bool) -> AbstractContextManager[None]:
-        """Real time passes while a look is at work outside of the event loop."""
+        """Mark real time: the look works outside of the event loop."""
         return self.clock.external() if outside else contextlib.nullcontext()
 
 
+def _refuse_error(seen: Any) -> None:
+    """Raise if a look answered with an error: it failed, and proves nothing about the effect."""
+    if says_failed(seen) or suspect(seen) is not None:
+        raise LookupError(repr(seen)[:200])
+
+
 def _sight(found: Any) -> Sight:
-    """What a `verify` function answered."""
+    """Return the meaning of a `verify` function's answer."""
     if isinstance(found, Verified):
         return Sight(Saw.THERE, found.output)
     if isinstance(found, Partial):
@@ -176,11 +187,11 @@ def _storable(words: str) -> str:
 
 
 def _is_cancelled(error: BaseException) -> bool:
-    """Whether it is the engine that cancels the look, rather than the look itself that raised a cancellation."""
+    """True if the engine cancels the look; False if the look itself raised a cancellation."""
     task = asyncio.current_task()
     return isinstance(error, asyncio.CancelledError) and task is not None and bool(task.cancelling())
 
 
 def contains(seen: Any, expect: Any) -> bool:
-    """Whether an answer shows what was expected; with nothing said, that it is not empty."""
+    """True if an answer shows what was expected; without an expectation, if it is not empty."""
     return bool(seen) if expect is None else holds(seen, expect)

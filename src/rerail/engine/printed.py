@@ -1,10 +1,10 @@
-"""What the tools of a run printed, and what its workers said: the log beside its files, read back for people (T9).
+"""Tools' printed output and workers' own lines: the log beside the run's files, for readers (contract T9).
 
 Rules of this file:
-- A worker's own lines begin with a time, what they are, and the run; a line without that is a tool's, and belongs to
-  the run of the last line that has one. Runs may share a log.
-- When a tool printed is not written: the time of the last line before it says where it stands, and is told to nobody.
-- Nothing of it is truth: the history is.
+- A worker's own line begins with a time, its kind, and the run. Any other line is a tool's, and belongs to
+  the run of the last line with one. Runs may share a log.
+- The time of a tool's line is not recorded: the time of the line before it gives its place, and is not shown.
+- A log is never truth: the history is.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ _OWN = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z) (event|worker) ([^:
 
 
 def log_file(folder: Path) -> Path:
-    """Where the workers of a run write to, in its folder."""
+    """Return the log that the workers of a run write to, in its folder."""
     return folder / NAME
 
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """A line of the log that no event holds: what a tool printed, or a worker's own word."""
+    """A line of the log without an event: printed by a tool, or a worker's own."""
 
-    at: float  # where it stands between the events; of what a tool printed it is the earliest moment, not the one
+    at: float  # its place between the events; for a tool's line the earliest possible time
     text: str
     worker: bool
 
 
 class LogReader:
-    """Reads a run's lines of a log, and later what was added."""
+    """Reads a run's lines of a log, and later the added ones."""
 
     def __init__(self, file: Path, run: str) -> None:
         self._file, self._run = file, run
@@ -47,7 +47,7 @@ class LogReader:
         self._at, self._whose = 0.0, run
 
     def read(self, *, last: bool = False) -> Iterator[Printed]:
-        """The lines since the last reading; half a line only if it is the ``last`` time."""
+        """Return the lines since the last reading; a partial line only if it is the ``last`` time."""
         try:
             with self._file.open("rb") as file:
                 file.seek(self._offset)
@@ -57,7 +57,7 @@ class LogReader:
                     if self._rest.endswith(b"\n"):
                         yield from self._line()
         except OSError:
-            return  # no worker has had the run, or its files were taken away
+            return  # no worker has had the run, or its files were removed
         if last and self._rest:
             yield from self._line()
 

@@ -1,4 +1,4 @@
-"""Refusals of the kernel as the exceptions that callers catch, and on their way through an inbox (T7, X7)."""
+"""Refusals of the kernel as exceptions for callers, and their form in an inbox (contract T7, X7)."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from typing import Any
 
 import msgspec
 
-from rerail.core.command import Command
-from rerail.core.commands import Faulty, Refusal
-from rerail.core.plan import Fault, Plan
-from rerail.core.scrub import Scrub
 from rerail.errors import PlanError, Refused, RerailError
 from rerail.i18n import UNSAYABLE, Told, as_text, put_together, taken_apart, tell
+from rerail.kernel.actions import Faulty, Refusal
+from rerail.kernel.commands import Command
+from rerail.plan.model import Plan
+from rerail.plan.step import Fault
+from rerail.values.redaction import Scrub
 
 
 def error_for(problem: Refusal | Faulty) -> RerailError:
-    """A refusal as the exception that callers catch."""
+    """Return a refusal as the exception for callers."""
     if isinstance(problem, Faulty):
         return PlanError(tell("refuse.run.change_refused"), problem.faults)
     return Refused(problem.message, problem.code, hint=problem.hint)
@@ -25,7 +26,7 @@ def error_for(problem: Refusal | Faulty) -> RerailError:
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """What the kernel refuses, as the exception that callers catch."""
+    """Convert the kernel's refusals to exceptions for callers."""
     try:
         yield
     except (Refusal, Faulty) as problem:
@@ -33,7 +34,7 @@ def refusals() -> Iterator[None]:
 
 
 def encode_answer(problem: RerailError | None) -> bytes:
-    """The answer to a command as bytes: sentences in English, and what they were made of, for a reader elsewhere."""
+    """Return the answer to a command as bytes: English sentences with key and values, for a reader elsewhere."""
     if problem is None:
         return msgspec.json.encode({"ok": True})
     plain = problem.to_dict()
@@ -49,7 +50,7 @@ def _apart(text: str) -> dict[str, Any] | None:
 
 
 def _whole(row: Mapping[str, Any], name: str) -> str:
-    """A sentence of an answer, knowing again what it was made of if the answer says so."""
+    """Return a sentence of an answer, translatable if the answer has its key and values."""
     text = str(row.get(name, ""))
     try:
         return put_together(row["texts"][name]).worded(text)
@@ -58,7 +59,7 @@ def _whole(row: Mapping[str, Any], name: str) -> str:
 
 
 def raise_answer(data: bytes) -> None:
-    """Raise the refusal that an answer holds, if it does."""
+    """Raise the refusal in an answer, if there is one."""
     told = msgspec.json.decode(data).get("error")
     if told is None:
         return
@@ -69,9 +70,7 @@ def raise_answer(data: bytes) -> None:
 
 
 def secrets_in(plan: Plan, scrub: Scrub) -> list[Fault]:
-    """Return a fault for each part of a plan that holds a secret: all could read it, and the tool would not get it."""
-    if not scrub:
-        return []
+    """Return a fault for each part of a plan with a secret: all could read it, and the tool would not get it."""
     parts = [("", msgspec.json.encode(plan.objective))]
     parts += [(step.id, msgspec.json.encode(step)) for step in plan.steps]
     found = [(step, _secret_told(data, scrub)) for step, data in parts]
@@ -79,7 +78,7 @@ def secrets_in(plan: Plan, scrub: Scrub) -> list[Fault]:
 
 
 def refuse_secret(command: Command, scrub: Scrub) -> None:
-    """Refuse a command that holds a secret."""
+    """Refuse a command with a secret in it."""
     words = _secret_told(msgspec.json.encode(command, enc_hook=as_text), scrub)
     if words is not None:
         raise Refused(words, "SECRET_GIVEN")

@@ -1,8 +1,8 @@
-"""Every sentence people read, by key and language (contract T12).
+"""The message catalogue: every sentence for users, by key and language (contract T12).
 
 Rules of this package:
-- Code elsewhere asks for a key; it holds no sentences of its own. Codes and JSON never change with the language.
-- The sentences are data: ``en.json``, ``zh.json``, … with the same keys. A language is added by its file alone.
+- Other code asks for a key; it holds no sentences of its own. Codes and JSON never change with the language.
+- The sentences are data: ``en.json``, ``zh.json``, … with the same keys. A new language is one new file.
 - The formats of the Chinese skip message are fixed by the contract, to the letter.
 """
 
@@ -22,9 +22,9 @@ __all__ = [
     "taken_apart", "tell", "values_of", "words_of",
 ]  # fmt: skip
 
-# What is raised for a key that is not there, and for values that do not fit its sentence.
+# Raised for a missing key, and for values that do not fit its sentence.
 UNSAYABLE = (KeyError, IndexError, ValueError, TypeError, AttributeError, RecursionError)
-MAX_JOINED = 20  # sentences that are put together
+MAX_JOINED = 20  # sentences in one joined text
 
 if TYPE_CHECKING:
     Language: TypeAlias = str
@@ -33,7 +33,7 @@ else:
 
 
 class _Words(string.Formatter):
-    """Formatting that counts: ``{n:step|steps}`` becomes "1 step" or "2 steps"."""
+    """Formatting with plurals: ``{n:step|steps}`` becomes "1 step" or "2 steps"."""
 
     def __init__(self, lang: str) -> None:
         self._rules = [re.compile(rule) for rule in catalogue(lang)["language.plural"].split()]
@@ -50,25 +50,25 @@ _words = cache(_Words)
 
 
 def nearest_language(tag: str) -> str:
-    """The language of a tag as browsers and locales write them (``zh-Hans``, ``zh_CN.UTF-8``), if it is there."""
+    """Return the language of a browser or locale tag (``zh-Hans``, ``zh_CN.UTF-8``), if it is available."""
     wanted = tag.strip().lower().replace("_", "-").partition(".")[0]
     known = {lang.lower(): lang for lang in languages()}
     return known.get(wanted) or known.get(wanted.partition("-")[0], "")
 
 
 def say(key: str, lang: str = SOURCE, /, **values: Any) -> str:
-    """The sentence for a key, in that language if it is there; sentences among its values are said in it too."""
+    """Return the sentence for a key, in that language if it is available; nested sentences too."""
     sentence = catalogue(lang)[key]
     if lang != SOURCE:
         values = {name: _spoken(value, lang) for name, value in values.items()}
-    # The formatter that counts is ten times slower than the one that does not.
+    # The formatter with plurals is ten times slower than the plain one.
     return _words(lang).vformat(sentence, (), values) if "|" in sentence else sentence.format(**values)
 
 
 class Told(str):
-    """A sentence in English that knows its key and values, so that it can be said in another language.
+    """A sentence in English that knows its key and values, so that it can be translated.
 
-    Events hold such sentences; the codec stores key and values beside the words (docs/decisions/0017).
+    Events hold such sentences; the codec stores key and values beside the text (docs/decisions/0017).
     """
 
     __slots__ = ("key", "values")
@@ -77,7 +77,7 @@ class Told(str):
     values: Mapping[str, Any]
 
     def worded(self, sentence: str) -> Told:
-        """The same, in the words of a history: an older version may have said it otherwise."""
+        """Return the same message with a history's text: an older version may have worded it differently."""
         if sentence == self:
             return self
         told = Told(sentence)
@@ -86,21 +86,21 @@ class Told(str):
 
 
 def tell(key: str, /, **values: Any) -> Told:
-    """The sentence for a key, for events and exceptions: the reader chooses the language."""
+    """Return the sentence for a key, for events and exceptions: the reader chooses the language."""
     told = Told(say(key, **values))
     told.key, told.values = key, values
     return told
 
 
 def as_text(value: Any) -> str:
-    """For encoders: a sentence of the catalogue is a text like any other once it is written down."""
+    """Encode a catalogue message as the plain text that it is."""
     if isinstance(value, str):
         return str(value)
-    raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")  # as the encoder says it
+    raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")  # the encoder's own message
 
 
 def words_of(error: BaseException) -> str:
-    """What an exception says; a sentence of the catalogue stays one."""
+    """Return an exception's message; a catalogue message stays translatable."""
     said, told = str(error), error.args[0] if len(error.args) == 1 else ""
     if not isinstance(told, Told) or not said.startswith(told):
         return said
@@ -108,7 +108,7 @@ def words_of(error: BaseException) -> str:
 
 
 def one_by_one(sentences: Iterable[str], key: str = "text.then") -> str:
-    """Sentences one after the other, as one; of very many the first, and how many more there are."""
+    """Join sentences into one; of very many the first ones, and the number of the others."""
     found = list(sentences) or [""]
     if len(found) > MAX_JOINED:
         found = [*found[:MAX_JOINED], f"… (+{len(found) - MAX_JOINED})"]
@@ -120,17 +120,17 @@ def one_by_one(sentences: Iterable[str], key: str = "text.then") -> str:
 
 
 def about(label: str, said: str) -> str:
-    """A sentence, and before it what it is about or who says it."""
+    """Return a sentence with its subject or source in front."""
     return tell("text.about", label=label, said=said) if isinstance(said, Told) else f"{label}: {said}"
 
 
 def clipped(text: str, most: int) -> str:
-    """A text, cut to so many characters; a sentence of the catalogue that is no longer than that stays one."""
+    """Return a text cut to a number of characters; a catalogue message within the limit stays translatable."""
     return text if len(text) <= most else text[:most]
 
 
 def values_of(text: str) -> Iterator[str]:
-    """The texts inside of a sentence of the catalogue, and those inside of its sentences."""
+    """Yield the texts inside a catalogue message and its nested messages."""
     for value in text.values.values() if isinstance(text, Told) else ():
         yield str(value)
         if isinstance(value, str):
@@ -138,19 +138,19 @@ def values_of(text: str) -> Iterator[str]:
 
 
 def _spoken(value: Any, lang: str) -> Any:
-    """A value of a sentence in its language: a sentence itself, or an exception that speaks one."""
+    """Return a value of a sentence in its language: a nested sentence, or an exception with one."""
     value = words_of(value) if isinstance(value, BaseException) else value
     return retold(value, lang) if isinstance(value, Told) else value
 
 
 def retold(text: str, lang: str) -> str:
-    """A sentence in a language, if it came from the catalogue; as plain text in any case."""
+    """Return a sentence in a language, if it came from the catalogue; any other text as it is."""
     if not isinstance(text, Told) or lang == SOURCE:
         return str(text)
     try:
         return say(text.key, lang, **text.values)
     except UNSAYABLE:
-        return str(text)  # told by a version that worded it otherwise
+        return str(text)  # told by a version with another wording
 
 
 # -- Key and values as data ---------------------------------------------------------------------------------------
@@ -159,37 +159,37 @@ _PLAIN = (int, float, bool, type(None))
 
 
 def taken_apart(value: Any) -> Any:
-    """A sentence as plain data, key and values, sentences among these likewise; another value as it is or as a text."""
+    """Return a message as plain data, key and values, nested messages too; another value as it is or as a text."""
     value = words_of(value) if isinstance(value, BaseException) else value
     if isinstance(value, Told):
-        sentence = catalogue(SOURCE)[value.key]  # what it does not name, no language does
+        sentence = catalogue(SOURCE)[value.key]  # a value that it does not name appears in no language
         values = {name: taken_apart(part) for name, part in value.values.items() if "{" + name in sentence}
         return {"key": value.key, "values": values}
-    # Lone surrogates cannot be written.
+    # Lone surrogates cannot be encoded.
     return value if type(value) in _PLAIN else str(value).encode("utf-8", "replace").decode()
 
 
 def put_together(plain: Mapping[str, Any]) -> Told:
-    """The sentence of a key and values; UNSAYABLE if the catalogue cannot say it."""
+    """Return the sentence of a key and values; UNSAYABLE if the catalogue cannot express it."""
     values = {name: put_together(part) if isinstance(part, dict) else part for name, part in plain["values"].items()}
     return tell(plain["key"], **values)
 
 
-# -- What else is said --------------------------------------------------------------------------------------------
+# -- Helpers ------------------------------------------------------------------------------------------------------
 
 
 def has(key: str, lang: str = SOURCE) -> bool:
-    """Whether the catalogue knows the key; some sentences are fixed in one language only."""
+    """True if the catalogue has the key; some sentences are fixed in one language only."""
     return key in catalogue(lang)
 
 
 def at_once(seconds: float) -> bool:
-    """Whether a wait is none at all: "in 0 ms" is nothing that people say."""
+    """True if a wait is effectively zero: "in 0 ms" is no useful message."""
     return seconds < 0.0005
 
 
 def span(seconds: float) -> str:
-    """A duration as people say it."""
+    """Return a duration in its usual notation."""
     if seconds < 0.0995:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 99.5:

@@ -1,8 +1,8 @@
-"""The catalogues: one JSON file a language, beside this module; a language is there if its file is.
+"""Data files of the package: one catalogue per language beside this module, and other tables.
 
 Rules of this file:
-- This is the only I/O below the core (docs/decisions/0016): it reads files of the package, once each, at first use.
-- What a language lacks is said in English.
+- This is the only I/O below the adapters (docs/decisions/0016): package files, once each, at first use.
+- A sentence missing in a language falls back to English.
 """
 
 from __future__ import annotations
@@ -12,23 +12,28 @@ from functools import cache
 
 import msgspec
 
-SOURCE = "en"  # the language in which sentences are written, and told to machines
+SOURCE = "en"  # the language of the source sentences, and of texts for machines
 FOLDER = os.path.dirname(__file__)
 ENDING = ".json"
 
 
 @cache
 def languages() -> tuple[str, ...]:
-    """The languages there are, English first."""
+    """Return the available languages, English first."""
     found = {name.removesuffix(ENDING) for name in os.listdir(FOLDER) if name.endswith(ENDING)}
     return (SOURCE, *sorted(found - {SOURCE}))
 
 
 @cache
 def catalogue(lang: str) -> dict[str, str]:
-    """The sentences of a language by key; in English where there is no such language, or it lacks one."""
+    """Return the sentences of a language by key; in English where the language is missing, or lacks one."""
     if lang not in languages():
         return catalogue(SOURCE)
-    with open(os.path.join(FOLDER, lang + ENDING), "rb") as file:
-        texts = msgspec.json.decode(file.read(), type=dict[str, str])
+    texts = msgspec.json.decode(packaged(f"i18n/{lang}{ENDING}"), type=dict[str, str])
     return texts if lang == SOURCE else {**catalogue(SOURCE), **texts}
+
+
+def packaged(path: str) -> bytes:
+    """Return a data file of the package, by its path below the package's folder."""
+    with open(os.path.join(os.path.dirname(FOLDER), path), "rb") as file:
+        return file.read()

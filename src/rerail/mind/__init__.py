@@ -1,5 +1,5 @@
-"""What minds are asked, and how their answers are checked: text only, no clock, no chance, no I/O.
+"""Questions to minds, and checks of their answers: text only, no clock, no randomness, no I/O.
 
-One module per question: `ask` makes a prompt of it, `read` makes an event or a refusal of the answer. An answer is
-believed only as far as it holds, whoever gave it: a rule, a script, a model.
+One module per question: `read` makes an event or a refusal of the answer. Every answer is checked before use, whether
+it comes from a rule, a script or a model. `prompts/` holds the prompts, `answers.json` the schemas of the answers.
 """

@@ -1,54 +1,29 @@
-"""Judge: a word on the verdict. It may lower it, never raise it; its claims are checked (SPEC V3-V5, R5)."""
+"""Judge: an opinion on the verdict. It may lower it, never raise it; its claims are checked (contract V3-V5, R5)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from rerail.core import events as ev
-from rerail.core.plan import Effect
-from rerail.core.state import State
-from rerail.core.track import Status, Track
-from rerail.core.values import plain_text
-from rerail.core.verdict import ENDED_WELL, evaluation, status_of, summary, verdict
 from rerail.i18n import tell
-from rerail.mind import words
-from rerail.ports import Prompt, Question
-
-SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "complete": {"type": "boolean"},
-        "missing": {"type": "array", "items": {"type": "string"}},
-        "failed_steps": {"type": "array", "items": {"type": "string"}},
-        "unsatisfactory": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {"step": {"type": "string"}, "evidence": {"type": "string"}},
-                "required": ["step", "evidence"],
-            },
-        },
-        "reason": {"type": "string"},
-    },
-    "required": ["complete", "reason"],
-}
-
-
-def ask(question: Question, template: str, room: int = words.ROOM) -> Prompt:
-    """The whole table, the outputs trimmed, the objective, and beside them the latest events (V3)."""
-    return words.filled(template, "judge", words.pieces(question, room), SCHEMA)
+from rerail.kernel import events as ev
+from rerail.kernel.state import State
+from rerail.kernel.step_state import Status, Track
+from rerail.kernel.verdict import ENDED_WELL, evaluation, status_of, summary, verdict
+from rerail.plan.step import Effect
+from rerail.ports import Question
+from rerail.values.json_values import plain_text
 
 
 def objections(question: Question, answer: Mapping[str, Any]) -> list[str]:
-    """Steps that are not there; everything else a judge says is checked against the history."""
+    """Return a fault for unknown steps; every other claim of a judge is checked against the history."""
     known = {row["id"] for row in question.table}
     poor = [item["step"] for item in answer.get("unsatisfactory") or () if isinstance(item, Mapping)]
     return [tell("mind.no_step", name=name) for name in poor[:3] if name not in known]
 
 
 def read(state: State, answer: Any, by: str) -> ev.Evaluation:
-    """The verdict with a judge's word: it may lower it, never raise it; claims are checked against history (R5)."""
+    """Return the verdict with the judge's answer: it may lower it, never raise it; claims are checked (R5)."""
     found = verdict(state)
     if not isinstance(answer, Mapping):
         return unavailable(state, tell("mind.judgement.no_object"))
@@ -58,7 +33,7 @@ def read(state: State, answer: Any, by: str) -> ev.Evaluation:
     missing = answer.get("missing", ())
     missing = [missing] if isinstance(missing, str) else missing
     texts = [plain_text(str(item), 500) for item in missing[:50]] if isinstance(missing, list | tuple) else []
-    # What is said to be missing, but was done, is a dispute and not a lack.
+    # Work reported as missing, but done, is a dispute, not a lack.
     lacks = tuple(text for text in texts if not (text in state.tracks and _did_well(state, state.tracks[text])))
     disputed += tuple(text for text in texts if text not in lacks and text not in disputed)
     lowered = bool(lacks or poor) or (answer.get("complete") is False and not disputed)
@@ -70,7 +45,7 @@ def read(state: State, answer: Any, by: str) -> ev.Evaluation:
 
 
 def unavailable(state: State, reason: str = "") -> ev.Evaluation:
-    """The judge did not answer, or not in words one can read: the computed verdict stands (V4)."""
+    """Return the computed verdict for a judge without a readable answer (V4)."""
     return evaluation(state, verdict(state), "unavailable", plain_text(reason, 500))
 
 
@@ -90,7 +65,7 @@ def _claims(answer: Mapping[str, Any], keys: tuple[str, ...]) -> list[str]:
 
 
 def _unsatisfactory(state: State, value: Any) -> tuple[tuple[str, ...], str]:
-    """Steps a judge found poor, with evidence, as far as their effect lets them run again (V3)."""
+    """Return the steps that a judge found poor, with evidence, if their effect allows a rerun (V3)."""
     found: dict[str, str] = {}
     for item in value if isinstance(value, list | tuple) else ():
         if not isinstance(item, Mapping) or not item.get("evidence"):

@@ -1,4 +1,4 @@
-"""The questions by name: how each is asked, which shape its answer has, and what can be said against an answer."""
+"""The questions by name: prompt, shape of the answer, and checks."""
 
 from __future__ import annotations
 
@@ -7,26 +7,33 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rerail.core import events as ev
-from rerail.core.schema import Schema
-from rerail.core.values import plain_text
-from rerail.i18n import words_of
-from rerail.mind import judge, plan, reflect, repair, replan, words
-from rerail.ports import Consultation, Prompt, Question
+import msgspec
 
-ROLES = ("plan", "reflect", "repair", "replan", "judge")
+from rerail.i18n import words_of
+from rerail.i18n.files import packaged
+from rerail.kernel import events as ev
+from rerail.mind import judge, planning, reflection, repair, replan
+from rerail.mind import prompt_text as words
+from rerail.ports import Consultation, Prompt, Question
+from rerail.values.json_values import plain_text
+from rerail.values.schema import Schema
 
 
 @dataclass(frozen=True, slots=True)
 class Role:
     """One kind of question."""
 
-    ask: Callable[[Question, str, int], Prompt]
+    name: str
     schema: Schema
     object_to: Callable[[Question, Mapping[str, Any]], list[str]]
 
+    def ask(self, question: Question, template: str, room: int = words.ROOM) -> Prompt:
+        """Return the prompt: the role's template, filled with the parts of the question."""
+        assert isinstance(self.schema.source, Mapping)
+        return words.filled(template, self.name, words.pieces(question, room), self.schema.source)
+
     def objections(self, question: Question, answer: Any) -> list[str]:
-        """Everything that is wrong with an answer before the run itself is looked at; empty if nothing is."""
+        """Return every fault of an answer that shows without the run itself; empty if there is none."""
         try:
             value = words.parsed(answer)
         except words.Unreadable as problem:
@@ -35,17 +42,17 @@ class Role:
         return faults or self.object_to(question, value)
 
 
+# What each role answers: `answers.json` holds the schemas.
+_CHECKS = {"plan": planning, "reflect": reflection, "repair": repair, "replan": replan, "judge": judge}
 QUESTIONS: Mapping[str, Role] = {
-    "plan": Role(plan.ask, Schema(plan.SCHEMA, noun="field"), plan.objections),
-    "reflect": Role(reflect.ask, Schema(reflect.SCHEMA, noun="field"), reflect.objections),
-    "repair": Role(repair.ask, Schema(repair.SCHEMA, noun="field"), repair.objections),
-    "replan": Role(replan.ask, Schema(replan.SCHEMA, noun="field"), replan.objections),
-    "judge": Role(judge.ask, Schema(judge.SCHEMA, noun="field"), judge.objections),
+    name: Role(name, Schema(schema, noun="field"), _CHECKS[name].objections)
+    for name, schema in msgspec.json.decode(packaged("mind/answers.json")).items()
 }
+ROLES = tuple(QUESTIONS)
 
 
 def consulted(question: str, step: str, call: Consultation) -> ev.Consulted:
-    """A call of a model as an event. What it says of its spending is data too: no infinity, nothing given back."""
+    """Return a model call as an event. Its reported spending is untrusted: no infinity, no negative numbers."""
     cost = call.cost if 0 <= call.cost < math.inf else 0.0
     into, out = max(0, call.input_tokens), max(0, call.output_tokens)
     return ev.Consulted(
@@ -54,7 +61,7 @@ def consulted(question: str, step: str, call: Consultation) -> ev.Consulted:
 
 
 def again(prompt: Prompt, answer: Any, objections: list[str]) -> Prompt:
-    """The same question once more, with the answer that did not hold and why."""
+    """Return the same question again, with the rejected answer and the reasons."""
     text = answer if isinstance(answer, str) else words.shown(answer, 4_000)
     said = words.fenced("your-answer", words.cut(text, 4_000))
     faults = "\n".join(f"- {words.cut(text, 400)}" for text in objections[:20])

@@ -1,4 +1,4 @@
-"""Repair: one step rewritten, same id, new tool, arguments or needs, with a reason (SPEC H7)."""
+"""Repair: one step rewritten, same id, new tool, arguments or needs, with a reason (contract H7)."""
 
 from __future__ import annotations
 
@@ -7,46 +7,23 @@ from typing import Any
 
 import msgspec
 
-from rerail.core import events as ev
-from rerail.core.dialects import canonical, read_steps
-from rerail.core.events import Course, Event
-from rerail.core.plan import Fault, Step, check_change, check_steps, definition
-from rerail.core.policy import Rung
-from rerail.core.state import State
-from rerail.core.tools import Tools
-from rerail.core.track import Phase
-from rerail.core.values import plain_text
 from rerail.i18n import one_by_one, tell
-from rerail.mind import words
-from rerail.mind.restraint import SOUND, listed, repeated, restrained, stand_ins
-from rerail.ports import Prompt, Question
-
-SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "step": {
-            "type": ["object", "null"],
-            "properties": {
-                "id": {"type": "string"},
-                "tool": {"type": "string"},
-                "args": {"type": "object"},
-                "needs": {"type": "array", "items": {"type": "string"}},
-            },
-            "required": ["tool", "args"],
-        },
-        "reason": {"type": "string"},
-    },
-    "required": ["step", "reason"],
-}
-
-
-def ask(question: Question, template: str, room: int = words.ROOM) -> Prompt:
-    """The step, what became of it, what it may use."""
-    return words.filled(template, "repair", words.pieces(question, room), SCHEMA)
+from rerail.kernel import events as ev
+from rerail.kernel.events import Course, Event
+from rerail.kernel.policy import Rung
+from rerail.kernel.state import State
+from rerail.kernel.step_state import Phase
+from rerail.mind.guardrails import SOUND, listed, repeated, restrained, stand_ins
+from rerail.plan.model import check_change, check_steps
+from rerail.plan.reader import canonical, read_steps
+from rerail.plan.step import Fault, Step, definition
+from rerail.plan.tool_spec import Tools
+from rerail.ports import Question
+from rerail.values.json_values import plain_text
 
 
 def read(state: State, tools: Tools, step: str, attempt: int, answer: Any, by: str) -> Event:
-    """A repaired step: same id, new tool, args or needs, with a reason (H7)."""
+    """Return a repaired step: same id, new tool, args or needs, with a reason (H7)."""
     track = state.tracks.get(step)
     if track is None or track.phase is not Phase.HELD or track.question != "repair" or track.attempt != attempt:
         return ev.Declined("repair", step, tell("reason.moved_on"), late=True)
@@ -67,13 +44,7 @@ def read(state: State, tools: Tools, step: str, attempt: int, answer: Any, by: s
     olds = [other.step for other in state.tracks.values()]
     faults += check_change(olds, [repaired if old.id == step else old for old in olds], tools)
     if faults:
-        return ev.PlanRejected(
-            by,
-            listed(faults),
-            tell("mind.repair_invalid"),
-            "repair",
-            step,
-        )
+        return ev.PlanRejected(by, listed(faults), tell("mind.repair_invalid"), "repair", step)
     return ev.Recovered(
         step, attempt, Rung.REPAIR, reason or "repaired", tool=repaired.tool, args=dict(repaired.args),
         course=Course((step,), (repaired,)), by=by,
@@ -81,7 +52,7 @@ def read(state: State, tools: Tools, step: str, attempt: int, answer: Any, by: s
 
 
 def objections(question: Question, answer: Mapping[str, Any]) -> list[str]:
-    """What is wrong with an answer as far as the question itself shows, for whoever gave it to mend."""
+    """Return the faults of an answer that the question itself shows, for its author to mend."""
     if answer.get("step", answer) is None or question.definition is None:
         return []
     old = msgspec.convert(question.definition, Step)
@@ -95,18 +66,18 @@ def objections(question: Question, answer: Mapping[str, Any]) -> list[str]:
         faults.append(Fault("BAD_VALUE", tell("refuse.mind.repair_unchanged"), old.id))
     faults += _swapped(repaired, old, str((question.error or {}).get("category", "")), question.tools)
     repaired = restrained(repaired, old, faults)
-    # The others are known by name alone; what they are does not matter to whether this one fits among them.
+    # The other tools are known by name alone; their specs do not affect this check.
     others = [Step(row["id"], repaired.tool) for row in question.table if row["id"] != repaired.id]
     alone = [fault for fault in check_steps([repaired, *others], question.tools) if fault.step == repaired.id]
     return [fault.told for fault in (*faults, *alone)]
 
 
 def _swapped(repaired: Step, old: Step, category: str, tools: Tools) -> list[Fault]:
-    """A fault if another tool is to stand in for one that nothing was said against (H5: category and action agree).
+    """Return a fault if another tool replaces one that is not at fault (H5: category and action agree).
 
-    It refused its arguments, or what it needs is not there. Some other tool that has no objections does other work, and
-    its answer would pass for this step's. One that the plan or the tool itself names is as good, and none else may be
-    named for later; a new plan may do without the step.
+    The tool refused its arguments, or lacks what it needs. Another tool without objections does other work, and
+    its answer would count as this step's. Tools that the plan or the tool names are equivalent. No other tool may
+    be named, not even as an alternative for later; a new plan may drop the step.
     """
     other = {repaired.tool, *repaired.alternatives} - stand_ins(old, tools)
     if not other or category not in SOUND:
@@ -117,7 +88,7 @@ def _swapped(repaired: Step, old: Step, category: str, tools: Tools) -> list[Fau
 
 
 def _one_step(answer: Any, old: Step, faults: list[Fault], known: Iterable[str]) -> Step | None:
-    """The step an answer gives: whole, or only what changes."""
+    """Return the step in an answer: whole, or only its changes."""
     given = answer.get("step", answer) if isinstance(answer, Mapping) else answer
     if isinstance(given, Step):
         return given

@@ -1,4 +1,4 @@
-"""Replan: a new revision of the plan that keeps finished work (SPEC H8)."""
+"""Replan: a new revision of the plan that keeps finished work (contract H8)."""
 
 from __future__ import annotations
 
@@ -7,49 +7,22 @@ from typing import Any
 
 import msgspec
 
-from rerail.core import events as ev
-from rerail.core.dialects import Unreadable, canonical, read_plan
-from rerail.core.events import Course, Event
-from rerail.core.plan import Effect, Fault, Plan, Step, check_change, definition
-from rerail.core.state import State
-from rerail.core.tools import Tools
-from rerail.core.track import Phase, Track
-from rerail.core.values import plain_text
 from rerail.i18n import tell, words_of
-from rerail.mind import words
-from rerail.mind.plan import STEP_SCHEMA
-from rerail.mind.restraint import listed, repeated, restrained
-from rerail.ports import Prompt, Question
-
-# Whether a step matters is not asked: it stays as the plan's author said.
-_FIELDS = {name: shape for name, shape in STEP_SCHEMA["properties"].items() if name != "critical"}
-SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "plan": {
-            "type": ["object", "null"],
-            "properties": {
-                "steps": {
-                    "type": "array",
-                    "items": {"type": "object", "properties": _FIELDS, "required": ["id"]},
-                    "minItems": 1,
-                }
-            },
-            "required": ["steps"],
-        },
-        "reason": {"type": "string"},
-    },
-    "required": ["plan", "reason"],
-}
-
-
-def ask(question: Question, template: str, room: int = words.ROOM) -> Prompt:
-    """The whole task as it stands: what is done, what failed, what may be used."""
-    return words.filled(template, "replan", words.pieces(question, room), SCHEMA)
+from rerail.kernel import events as ev
+from rerail.kernel.events import Course, Event
+from rerail.kernel.state import State
+from rerail.kernel.step_state import Phase, Track
+from rerail.mind.guardrails import listed, repeated, restrained
+from rerail.plan.model import Plan, check_change
+from rerail.plan.reader import PlanUnreadable, canonical, read_plan
+from rerail.plan.step import Effect, Fault, Step, definition
+from rerail.plan.tool_spec import Tools
+from rerail.ports import Question
+from rerail.values.json_values import plain_text
 
 
 def read(state: State, tools: Tools, answer: Any, by: str, asked: int) -> Event:
-    """A new revision of the plan: finished work whose definition is unchanged is carried over (H8)."""
+    """Return a new revision of the plan: finished work with an unchanged definition is carried over (H8)."""
     if not state.replan_wanted or state.acted_at > asked:
         return ev.Declined("replan", "", tell("reason.moved_on"), late=True)
     reason = plain_text(str(answer.get("reason", "")), 500) if isinstance(answer, Mapping) else ""
@@ -58,12 +31,13 @@ def read(state: State, tools: Tools, answer: Any, by: str, asked: int) -> Event:
     olds = {step_id: track.step for step_id, track in state.tracks.items()}
     try:
         plan = answer if isinstance(answer, Plan) else drafted(answer, olds)
-    except Unreadable as error:
+    except PlanUnreadable as error:
         return ev.Declined("replan", "", words_of(error))
     faults = list(plan.faults)
-    steps = [restrained(step, olds.get(step.id), faults, gated=state.gated) for step in plan.steps]
-    plan = msgspec.structs.replace(plan, steps=tuple(steps), follow_up=None)  # what follows the run is not in question
-    faults += check_change(list(olds.values()), plan.steps, tools)
+    authored = {**state.dropped, **olds}  # a dropped step that comes back is not new
+    steps = [restrained(step, authored.get(step.id), faults, gated=state.gated) for step in plan.steps]
+    plan = msgspec.structs.replace(plan, steps=tuple(steps), follow_up=None)  # the follow-up is not in question
+    faults += check_change(list(olds.values()), plan.steps, tools, state.finals)
     faults += repeated(state, plan.steps, tools)
     if not plan.steps:
         faults.append(Fault("NO_STEPS", tell("refuse.mind.no_steps")))
@@ -78,7 +52,7 @@ def read(state: State, tools: Tools, answer: Any, by: str, asked: int) -> Event:
 
 
 def drafted(answer: Any, olds: Mapping[str, Step]) -> Plan:
-    """The plan an answer gives. A step of the old plan may be named by its id alone, or with just what changes."""
+    """Return the plan in an answer. It may name an old step by its id alone, or with only its changes."""
     data = answer.get("plan", answer) if isinstance(answer, Mapping) else answer
     if isinstance(data, Mapping):
         data = {key: value for key, value in data.items() if key != "reason"}
@@ -97,13 +71,13 @@ def _whole(step: Any, olds: Mapping[str, Step]) -> Any:
 
 
 def objections(question: Question, answer: Mapping[str, Any]) -> list[str]:
-    """What is wrong with an answer as far as the question itself shows, for whoever gave it to mend."""
+    """Return the faults of an answer that the question itself shows, for its author to mend."""
     if answer.get("plan", answer) is None:
         return []
     olds = {row["id"]: msgspec.convert(row, Step) for row in question.definitions}
     try:
         plan = drafted(answer, olds)
-    except Unreadable as error:
+    except PlanUnreadable as error:
         return [words_of(error)]
     faults = list(plan.faults)
     steps = [restrained(step, olds.get(step.id), faults) for step in plan.steps]
@@ -112,13 +86,13 @@ def objections(question: Question, answer: Mapping[str, Any]) -> list[str]:
 
 
 def _disturbed_doubts(state: State, plan: Plan) -> list[str]:
-    """Steps in doubt that a new plan drops or changes: whether their effect happened is unknown."""
+    """Return steps in doubt that a new plan drops or changes: it is unknown whether their effect happened."""
     new, doubtful = {step.id: step for step in plan.steps}, {t.id: t for t in state.doubts.values()} | state.unsettled
     return [name for name, t in doubtful.items() if name not in new or definition(new[name]) != definition(t.step)]
 
 
 def replan_course(state: State, plan: Plan, *, full: bool) -> Course:
-    """What changes between the plan as it is and the new one; a succeeded `once` step is never run again by it."""
+    """Return the changes between the old plan and the new one; a succeeded `once` step never runs again by it."""
     steps: list[Step] = []
     touched: list[str] = []
     done: list[Step] = []
@@ -134,7 +108,7 @@ def replan_course(state: State, plan: Plan, *, full: bool) -> Course:
         elif full or definition(step) != definition(track.step):
             steps.append(step)
         elif track.phase not in (Phase.SUCCEEDED, Phase.SKIPPED):
-            # Not finished: what the new plan says of gates, timeouts and retries counts too.
+            # Not finished: the new plan's gates, timeouts and retries apply too.
             steps.append(step) if step != track.step else touched.append(step.id)
     kept = {step.id for step in plan.steps}
     dropped = tuple(step_id for step_id in state.tracks if step_id not in kept)
@@ -142,5 +116,5 @@ def replan_course(state: State, plan: Plan, *, full: bool) -> Course:
 
 
 def _once_done(track: Track) -> bool:
-    """Whether the step's effect has happened and must not happen twice, whatever its result is worth now."""
+    """True if the step's effect happened and must not be repeated, whatever its result is worth now."""
     return track.result is not None and track.result.effect is Effect.ONCE

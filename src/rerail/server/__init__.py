@@ -1,1 +1,1 @@
-"""Rerail for other programs: thin. It parses, calls the façade, and hands out views; it adds no rule of its own."""
+"""The HTTP and MCP servers: parse, call the façade, return views; no rules of their own."""

@@ -1,11 +1,10 @@
-"""Who may ask, and how much: the gate that every request passes before anything else looks at it (I4).
+"""Admission of requests: host, origin, token and size are checked before any route (contract I4).
 
 Rules of this file:
-- A name that is not ours is no way to reach us: a page elsewhere could have made its own name lead here.
-- A page of another address may not use us, whatever it sends. There are no cookies, so nobody's browser can be made
-  to lend its rights.
-- The token is compared in constant time. It comes in a header, never in an address, which ends up in logs.
-- What tools made is data: it is never served in a way that a browser would run or show it.
+- A foreign host name is refused: a page elsewhere could have made its own name resolve to this server.
+- A page of another origin is refused, whatever it sends. Without cookies, no browser lends its rights.
+- The token is compared in constant time. It comes in a header, never in a URL, which ends up in logs.
+- Outputs of tools are data: an answer never lets a browser run or show them.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from urllib.parse import urlsplit
 from fastapi import HTTPException
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import HTTPConnection
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rerail.i18n import Told, tell
-from rerail.server.listening import is_local
-from rerail.server.plain import encode
-from rerail.server.problems import MEDIA, problem
-from rerail.server.serving import Serving, chosen_language
+from rerail.server.errors import answer, problem, retry_after
+from rerail.server.http_server import is_local
+from rerail.server.state import ServerState, chosen_language
 
 API = "/api/"
 OPEN_PATHS = frozenset({"/api/v1/health"})
@@ -50,19 +49,19 @@ _ALWAYS = {
 
 
 def token_fits(given: str | bytes, token: str) -> bool:
-    """Whether a token is the one that is wanted; how long that takes tells nothing about it."""
+    """Return True for the right token; the comparison takes constant time."""
     said = given if isinstance(given, bytes) else given.encode("utf-8", "surrogateescape")
     return hmac.compare_digest(said, token.encode())
 
 
 def bearer(headers: Headers) -> bytes:
-    """The token that a request brings, if it brings one."""
+    """Return a request's token, if any."""
     scheme, _, said = headers.get("authorization", "").partition(" ")
     return said.strip().encode("latin-1", "replace") if scheme.lower() == "bearer" else b""
 
 
-class Names:
-    """The names by which a server may be called."""
+class AllowedHosts:
+    """The host names of a server."""
 
     def __init__(self, host: str, allowed: Iterable[str] = ()) -> None:
         self._public = not is_local(host)
@@ -72,7 +71,7 @@ class Names:
         self._names = own | {name.lower().partition(":")[0] for name in allowed}
 
     def fits(self, host: str) -> bool:
-        """Whether a Host header names this server; the port is nobody's disguise."""
+        """Return True if a Host header names this server; the port does not matter."""
         name = host_name(host)
         if name in self._names:
             return True
@@ -80,12 +79,12 @@ class Names:
             address = ipaddress.ip_address(name)
         except ValueError:
             return False
-        # An address is no name that somebody could have made lead here.
+        # DNS can make a name resolve to this server; it cannot redirect an address.
         return self._public or address.is_loopback
 
 
 def host_name(host: str) -> str:
-    """A Host header without its port."""
+    """Return a Host header without its port."""
     host = host.strip().lower()
     if host.startswith("["):
         name, _, port = host[1:].partition("]")
@@ -93,12 +92,12 @@ def host_name(host: str) -> str:
     return host.rpartition(":")[0] if host.count(":") == 1 else host
 
 
-class Gate:
-    """An app behind its checks: name, origin, token, size; and with the headers that every answer carries."""
+class SecurityMiddleware:
+    """Checks every request (host, origin, token, size), and adds the security headers to every answer."""
 
-    def __init__(self, app: ASGIApp, serving: Serving, names: Names) -> None:
-        self._app, self._serving, self._names = app, serving, names
-        self._most = serving.table.max_readers + BESIDE_READERS
+    def __init__(self, app: ASGIApp, server: ServerState, names: AllowedHosts) -> None:
+        self._app, self._server, self._names = app, server, names
+        self._most = server.table.max_readers + BESIDE_READERS
         self._under_way = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -109,7 +108,9 @@ class Gate:
         headers = Headers(scope=scope)
         refused = self._refused(scope, headers)
         if _asks_first(scope, headers) and self._guest(headers) and (refused is None or refused[0] == "UNAUTHORIZED"):
-            await _invite(send, self._guest(headers))  # a browser asks without the token whether it may send it
+            await _invitation(self._guest(headers))(
+                scope, receive, send
+            )  # a browser sends the preflight without the token
             return
         if refused is not None:
             await _refuse(scope, receive, send, refused, self._lang(scope))
@@ -117,11 +118,11 @@ class Gate:
         if scope["type"] == "websocket":
             await self._app(scope, receive, send)
             return
-        limit, dressed = self._serving.table.max_body, _Dressed(send, scope["path"], self._guest(headers))
+        limit, dressed = self._server.table.max_body, _HeaderWriter(send, scope["path"], self._guest(headers))
         self._under_way += 1
         try:
             await self._app(scope, _Measured(receive, limit), dressed)
-        except TooLarge as error:  # what is behind the gate may not know what to make of it
+        except TooLarge as error:  # the app behind may not handle it
             if dressed.begun:
                 raise
             await _refuse(scope, receive, send, ("BODY_TOO_LARGE", error.detail, ""), self._lang(scope))
@@ -129,15 +130,15 @@ class Gate:
             self._under_way -= 1
 
     def _lang(self, scope: Scope) -> str:
-        return chosen_language(HTTPConnection(scope)) or self._serving.lang
+        return chosen_language(HTTPConnection(scope)) or self._server.lang
 
     def _guest(self, headers: Headers) -> str:
-        """The page of another address that asks, if it is one that may."""
+        """Return the request's foreign origin if it is an allowed one."""
         origin = headers.get("origin", "")
-        return origin if origin in self._serving.table.allow_origins else ""
+        return origin if origin in self._server.table.allow_origins else ""
 
     def _refused(self, scope: Scope, headers: Headers) -> tuple[str, Told, Told | str] | None:
-        table, path = self._serving.table, scope["path"]
+        table, path = self._server.table, scope["path"]
         hosts = headers.getlist("host")
         if len(hosts) != 1 or not self._names.fits(hosts[0]):
             host = ", ".join(hosts)[:200]
@@ -147,19 +148,19 @@ class Gate:
             told = tell("refuse.server.origin", origin=origin[:200])
             return "ORIGIN_FOREIGN", told, tell("hint.server.origin")
         guarded = (path.startswith(API) or path in CLOSED_PATHS) and path not in OPEN_PATHS
-        if self._serving.token and guarded and not token_fits(bearer(headers), self._serving.token):
+        if self._server.token and guarded and not token_fits(bearer(headers), self._server.token):
             return "UNAUTHORIZED", tell("refuse.server.unauthorized"), tell("hint.server.unauthorized")
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > table.max_body:
             return "BODY_TOO_LARGE", tell("refuse.server.too_large", limit=table.max_body), ""
-        # Requests, not connections: what nobody has asked for takes nobody's room.
+        # Requests count, not connections: an idle connection takes no place.
         if scope["type"] == "http" and self._under_way >= self._most:
             return "TOO_MANY_READERS", tell("refuse.server.busy", limit=self._most), tell("hint.server.busy")
         return None
 
 
 def _own(origin: str, host: str) -> bool:
-    """Whether a page is one of ours; behind a proxy the scheme may be another."""
+    """Return True if the page is the server's own; behind a proxy the scheme may be another."""
     try:
         found = urlsplit(origin)
     except ValueError:
@@ -168,43 +169,37 @@ def _own(origin: str, host: str) -> bool:
 
 
 def _asks_first(scope: Scope, headers: Headers) -> bool:
-    """Whether a browser asks what a page of another address may do, before it does it."""
+    """Return True for a preflight request of a browser."""
     return scope["type"] == "http" and scope["method"] == "OPTIONS" and "access-control-request-method" in headers
 
 
-async def _invite(send: Send, origin: str) -> None:
+def _invitation(origin: str) -> Response:
+    """Return the answer to a preflight request."""
     headers = {
         **_ALWAYS, "access-control-allow-origin": origin, "vary": "Origin", "access-control-max-age": "600",
         "access-control-allow-methods": "GET, POST, DELETE",
         "access-control-allow-headers": "authorization, content-type, last-event-id, x-rerail-by",
     }  # fmt: skip
-    raw = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": 204, "headers": raw})
-    await send({"type": "http.response.body", "body": b""})
+    return Response(status_code=204, headers=headers)
 
 
 async def _refuse(scope: Scope, receive: Receive, send: Send, refused: tuple[str, Told, Any], lang: str) -> None:
     code, told, hint = refused
-    found = problem(code, told, hint, lang)
     if scope["type"] == "websocket":
         await receive()
         await send({"type": "websocket.close", "code": 1008, "reason": code})
         return
-    headers = [(b"content-type", MEDIA.encode()), (b"cache-control", b"no-store")]
+    headers = {**_ALWAYS, "cache-control": "no-store", "content-security-policy": DATA_POLICY}
     if code == "UNAUTHORIZED":
-        headers.append((b"www-authenticate", b"Bearer"))
+        headers["www-authenticate"] = "Bearer"
     if code == "BODY_TOO_LARGE":
-        headers.append((b"connection", b"close"))  # nobody reads the rest
-    if found["status"] == 503:
-        headers.append((b"retry-after", b"2"))
-    always = {**_ALWAYS, "content-security-policy": DATA_POLICY}
-    headers += [(name.encode(), value.encode()) for name, value in always.items()]
-    await send({"type": "http.response.start", "status": found["status"], "headers": headers})
-    await send({"type": "http.response.body", "body": encode(found)})
+        headers["connection"] = "close"  # the rest is not read
+    found = problem(code, told, hint, lang)
+    await answer(found, headers | retry_after(found["status"]))(scope, receive, send)
 
 
 class TooLarge(HTTPException):
-    """A body that is larger than it may be, which shows while it is read."""
+    """A body beyond the limit, noticed while it is read."""
 
     detail: Told
 
@@ -213,7 +208,7 @@ class TooLarge(HTTPException):
 
 
 class _Measured:
-    """What is received, as long as it is not too much."""
+    """Receive messages while the total stays within the limit."""
 
     def __init__(self, receive: Receive, limit: int) -> None:
         self._receive, self._left, self._limit = receive, limit, limit
@@ -226,8 +221,8 @@ class _Measured:
         return message
 
 
-class _Dressed:
-    """What is sent, with the headers that say what a browser must not do with it."""
+class _HeaderWriter:
+    """Adds the headers that restrict what a browser does with an answer."""
 
     def __init__(self, send: Send, path: str, guest: str) -> None:
         self._send, self._path, self._guest = send, path, guest

@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rerail.testing.crashes import CrashReport, crash_in_process, crashtest
+    from rerail.testing.crash_testing.trials import crash_in_process, crashtest
+    from rerail.testing.crash_testing.verdict import CrashReport
     from rerail.testing.model_server import Answer, Asked, ModelServer
-    from rerail.testing.models import ScriptedModel, Stall
-    from rerail.testing.scripted import Called, ScriptedMind, Took, World
+    from rerail.testing.scripted import Called, ScriptedMind, ScriptedModel, Stall, Took, World
     from rerail.testing.store_contract import StoreContract
-    from rerail.testing.virtual import VirtualClock, VirtualLoop, virtual_run
+    from rerail.testing.virtual_time import VirtualClock, VirtualLoop, virtual_run
 
 __all__ = [
     "Answer",
@@ -34,20 +34,13 @@ __all__ = [
     "virtual_run",
 ]
 
-# The contract suite needs pytest, which users of the rest may not have.
+# The contract suite needs pytest, which users of the other modules may not have.
 _HOMES = {
-    "Answer": "model_server",
-    "Asked": "model_server",
-    "CrashReport": "crashes",
-    "ModelServer": "model_server",
-    "ScriptedModel": "models",
-    "Stall": "models",
-    "StoreContract": "store_contract",
-    "VirtualClock": "virtual",
-    "VirtualLoop": "virtual",
-    "crash_in_process": "crashes",
-    "crashtest": "crashes",
-    "virtual_run": "virtual",
+    "crash_testing.trials": ("crash_in_process", "crashtest"),
+    "crash_testing.verdict": ("CrashReport",),
+    "model_server": ("Answer", "Asked", "ModelServer"),
+    "store_contract": ("StoreContract",),
+    "virtual_time": ("VirtualClock", "VirtualLoop", "virtual_run"),
 }
 
 
@@ -56,4 +49,5 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'rerail.testing' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"rerail.testing.{_HOMES.get(name, 'scripted')}"), name)
+    home = next((home for home, names in _HOMES.items() if name in names), "scripted")
+    return getattr(import_module(f"rerail.testing.{home}"), name)

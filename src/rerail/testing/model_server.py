@@ -37,29 +37,29 @@ class Asked:
 
     @property
     def model(self) -> str:
-        """The model that was asked for."""
+        """Return the requested model."""
         return str(self.body.get("model", ""))
 
     @property
     def system(self) -> str:
-        """The instructions."""
+        """Return the instructions."""
         return self._said_by("system", "developer")
 
     @property
     def user(self) -> str:
-        """The question."""
+        """Return the question."""
         return self._said_by("user")
 
     @property
     def wants(self) -> Literal["native", "tool", "text"]:
-        """How JSON was asked for: by a schema, by a tool, or in words."""
+        """Return the way of asking for JSON: by a schema, by a tool, or in words."""
         if "response_format" in self.body:
             return "native"
         return "tool" if self.body.get("tools") else "text"
 
     @property
     def schema(self) -> Any:
-        """The JSON Schema that came with the question; None if it came in words."""
+        """Return the question's JSON Schema; None if it is only described in words."""
         if self.wants == "native":
             return self.body["response_format"].get("json_schema", {}).get("schema")
         return self.body["tools"][0]["function"]["parameters"] if self.wants == "tool" else None
@@ -74,9 +74,9 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One answer of a script; made by the functions below. Mappings and texts in a script become one by themselves."""
+    """One answer of a script; made by the functions below. Plain mappings and texts in a script are converted."""
 
-    content: Any = None  # a mapping comes in the way that was asked for, a text as it is
+    content: Any = None  # a mapping is sent in the requested way, a text unchanged
     code: int = 200
     message: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -91,58 +91,58 @@ class Answer:
 
     @classmethod
     def of(cls, content: Any, *, usage: tuple[int, int] | None = None, finish: str = "stop") -> Answer:
-        """A good answer: a mapping comes as JSON in the way that was asked for, a text as it is."""
+        """Return a good answer: a mapping as JSON in the requested way, a text unchanged."""
         return cls(content, usage=usage, finish=finish)
 
     @classmethod
     def fenced(cls, content: Mapping[str, Any]) -> Answer:
-        """JSON between ```json and ```, as chatty models write it."""
+        """Return JSON between ```json and ```, as chatty models write it."""
         return cls(f"Here you are:\n```json\n{json.dumps(content, indent=2)}\n```\n")
 
     @classmethod
     def malformed(cls) -> Answer:
-        """Nearly JSON."""
+        """Return malformed JSON."""
         return cls("{'steps': [1, 2,], }")
 
     @classmethod
     def truncated(cls, content: Mapping[str, Any], chars: int = 10) -> Answer:
-        """JSON that ends early: the model came to the limit of its tokens."""
+        """Return truncated JSON: the model reached its token limit."""
         return cls(content, finish="length", chars=chars)
 
     @classmethod
     def empty(cls) -> Answer:
-        """Nothing at all."""
+        """Return an empty answer."""
         return cls("")
 
     @classmethod
     def refused(cls, words: str = "I cannot help with that.", usage: tuple[int, int] | None = None) -> Answer:
-        """The model does not want to."""
+        """Return a refusal of the model."""
         return cls(None, refusal=words, usage=usage)
 
     @classmethod
     def web_page(cls, html: str = "<html>Please log in.</html>") -> Answer:
-        """No answer of a model at all: a page, as one gets at a wrong address."""
+        """Return an HTML page, as from a wrong address."""
         return cls(page=html)
 
     @classmethod
     def status(cls, code: int, message: str = "", *, retry_after: float | None = None) -> Answer:
-        """An error status: 401, 404, 429, 500, …"""
+        """Return an error status: 401, 404, 429, 500, …"""
         headers = {} if retry_after is None else {"Retry-After": f"{retry_after:g}"}
         return cls(code=code, message=message or HTTPStatus(code).phrase, headers=headers)
 
     @classmethod
     def echoing(cls, code: int = 401) -> Answer:
-        """An error that repeats the Authorization header, as careless servers do."""
+        """Return an error that repeats the Authorization header, as careless servers do."""
         return cls(code=code, message="not accepted: {authorization}", echo=True)
 
     @classmethod
     def slow(cls, seconds: float, content: Any = None) -> Answer:
-        """An answer that takes its time."""
+        """Return a delayed answer."""
         return replace(_as_answer(content), seconds=seconds)
 
     @classmethod
     def cut(cls, content: Any = None, keep: int = 20) -> Answer:
-        """The connection is cut in the middle of the body."""
+        """Return a connection cut in the middle of the body."""
         return replace(_as_answer(content), keep=keep)
 
 
@@ -154,11 +154,11 @@ def _as_answer(given: Any) -> Answer:
 
 
 class ModelServer:
-    """Answers chat completions from a script, one entry each, and remembers what it was asked.
+    """Answers chat completions from a script, one entry each, and records the requests.
 
-    The script is a sequence, or one sequence per role; the entry "" is for roles that have none. A role is what the
-    header `Rerail-Role` says, or what ``role`` finds in the request. An entry is a mapping or a text (a good answer),
-    or an `Answer`.
+    The script is a sequence, or one sequence per role; the entry "" is for all other roles. A role is the header
+    `Rerail-Role`, or the result of ``role`` for the request. An entry is a mapping or a text (a good answer), or an
+    `Answer`.
     """
 
     def __init__(
@@ -182,11 +182,11 @@ class ModelServer:
 
     @property
     def base_url(self) -> str:
-        """The address for `model.base_url`."""
+        """Return the address for `model.base_url`."""
         return f"http://127.0.0.1:{self.port}/v1"
 
     def assert_done(self) -> None:
-        """AssertionError unless every entry of the script was used, and nothing was asked beyond it."""
+        """Raise AssertionError for an unused entry, or for a request beyond the script."""
         left = {role or "any role": len(entries) for role, entries in self._script.items() if entries}
         assert not left, f"the script was not played to its end; left over: {left}"
         assert not self._unexpected, f"asked beyond the script: {'; '.join(self._unexpected)}"
@@ -228,7 +228,7 @@ class ModelServer:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         talks: set[asyncio.Task[None]] = set()
 
-        # No coroutine, so that the tasks are ours: asyncio would complain about those that are cancelled.
+        # No coroutine, so that the tasks are ours: asyncio would complain about cancelled ones.
         def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             talks.add(asyncio.create_task(self._talk(reader, writer)))
 
@@ -243,13 +243,13 @@ class ModelServer:
         await server.wait_closed()
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection: requests one after the other, until somebody closes it."""
+        """Serve one connection: requests one after the other, until it is closed."""
         self.connections += 1
         try:
             while await self._exchange(reader, writer):
                 pass
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # whoever asked is gone
+            pass  # the client is gone
         finally:
             self.connections -= 1
             writer.close()
@@ -257,7 +257,7 @@ class ModelServer:
                 await writer.wait_closed()
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """One request and its answer; whether the connection still stands after it."""
+        """Answer one request; return True if the connection still stands after it."""
         target, headers, body = await _request(reader)
         keep: int | None = None
         if target.endswith("/chat/completions"):
@@ -281,7 +281,7 @@ class ModelServer:
             return entries.pop(0)
         text = f"the script has no answer left for request {len(self.asked)} (role {asked.role or 'unknown'!r})"
         self._unexpected.append(text)
-        return Answer.status(410, text)  # a status that nobody asks again after
+        return Answer.status(410, text)  # a status that clients do not retry
 
     def _data(self, answer: Answer, asked: Asked) -> bytes:
         if answer.page is not None:

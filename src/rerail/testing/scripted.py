@@ -1,8 +1,11 @@
-"""Scripted tools and minds: a world whose answers are written down beforehand, and that remembers every call.
+"""Scripted tools, minds and models: a world with fixed answers and a record of every call.
 
 world = World(fetch=[ConnectionError("down"), {"rows": 3}], save=[None])
 result = world.run(plan)
 assert world.calls_of("fetch") == 2
+
+model = ScriptedModel([{"steps": []}, "not JSON", ModelFailed("down", transient=True), Stall(90)])
+model = ScriptedModel(plan=[{"steps": []}], judge=[{"achieved": True}])
 """
 
 from __future__ import annotations
@@ -10,21 +13,20 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rerail.adapters.tools.functions import tool as make_tool
-from rerail.core.plan import Plan as CorePlan
-from rerail.core.views import RunResult
-from rerail.plans import Plan
-from rerail.ports import Question, Store
-from rerail.testing.virtual import VirtualClock, virtual_run
-from rerail.wiring import Engine
+from rerail.api import Engine
+from rerail.plan.model import Plan
+from rerail.ports import ModelFailed, Prompt, Question, Reply, Store
+from rerail.testing.virtual_time import VirtualClock, virtual_run
+from rerail.views.results import RunResult
 
 
 @dataclass(frozen=True, slots=True)
 class Took:
-    """An outcome that comes after so many (virtual) seconds."""
+    """An outcome after so many (virtual) seconds."""
 
     seconds: float
     outcome: Any = None
@@ -57,16 +59,16 @@ class World:
         return self
 
     def calls_of(self, name: str) -> int:
-        """How often a tool was called."""
+        """Return the number of a tool's calls."""
         return sum(1 for call in self.calls if call.tool == name)
 
     @property
     def order(self) -> list[str]:
-        """The tools in the order they were called."""
+        """Return the names of the called tools in order."""
         return [call.tool for call in self.calls]
 
     def tools(self, plan: Any = None) -> list[Any]:
-        """The tools of the script and of a plan, each remembering its calls."""
+        """Return the tools of the script and of a plan, each recording its calls."""
         names = dict.fromkeys([*self.script, *self.options])
         for step in Plan.load(plan).steps if plan is not None else ():
             fallback = step.fallback.tool if step.fallback is not None else None
@@ -99,7 +101,7 @@ class World:
         return copy.deepcopy(outcome)
 
     def engine(self, plan: Any = None, *, store: str | Store = "memory://", **options: Any) -> Engine:
-        """An engine on virtual time with this world's tools."""
+        """Return an engine on virtual time with this world's tools."""
         return Engine(store, self.tools(plan), clock=options.pop("clock", None) or VirtualClock(), **options)
 
     def run(self, plan: Any, **options: Any) -> RunResult:
@@ -113,7 +115,7 @@ class World:
 
 
 class ScriptedMind:
-    """A mind whose answers are written down: per kind of question a list, the last one repeats.
+    """A mind with scripted answers: a list per kind of question; the last answer repeats.
 
     An answer is a value, an exception, or a function of the question.
     """
@@ -127,16 +129,81 @@ class ScriptedMind:
 
     @property
     def answers(self) -> Sequence[str]:
-        """The kinds of questions it takes."""
+        """Return the scripted kinds of questions."""
         return tuple(self._answers)
 
     async def answer(self, question: Question) -> Any:
-        """The next answer of the script."""
+        """Return the next answer of the script."""
         self.asked.append(question)
         script = self._answers[question.kind]
         given = script.pop(0) if len(script) > 1 else script[0]
         if isinstance(given, BaseException):
             raise given
-        if callable(given) and not isinstance(given, CorePlan):
+        if callable(given) and not isinstance(given, Plan):
             return given(question)
         return given
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """A reply after so many seconds; without one, the model fails then."""
+
+    seconds: float
+    then: Any = None
+
+
+class ScriptedModel:
+    """Replies in order: per role where a role has a script, else from the common one.
+
+    An entry is the model's output (a mapping, a text, any garbage), a `Reply` with tokens and cost, an exception to
+    raise, a `Stall`, or a function of the prompt that returns one of these.
+    """
+
+    def __init__(
+        self,
+        replies: Sequence[Any] = (),
+        /,
+        *,
+        model: str = "script",
+        usage: tuple[int, int] = (0, 0),
+        cost: float = 0.0,
+        **roles: Sequence[Any],
+    ) -> None:
+        self._script = {"": list(replies), **{role: list(entries) for role, entries in roles.items()}}
+        self._reply = Reply(None, model, usage[0], usage[1], cost)
+        self._unexpected: list[str] = []
+        self.asked: list[Prompt] = []
+
+    async def complete(self, prompt: Prompt) -> Reply:
+        """Return the next reply of the script."""
+        self.asked.append(prompt)
+        script = self._script.get(prompt.role, self._script[""])
+        if not script:
+            text = f"the script has no reply left for question {len(self.asked)} (role {prompt.role!r})"
+            self._unexpected.append(text)
+            raise AssertionError(text)
+        return await self._play(script.pop(0), prompt)
+
+    async def _play(self, entry: Any, prompt: Prompt) -> Reply:
+        if isinstance(entry, Stall):
+            await asyncio.sleep(entry.seconds)
+            late = ModelFailed(f"no answer within {entry.seconds:g} s", transient=True)
+            return await self._play(late if entry.then is None else entry.then, prompt)
+        if isinstance(entry, BaseException):
+            raise entry.with_traceback(None)  # it may have been raised before
+        if callable(entry):
+            return await self._play(entry(prompt), prompt)
+        return entry if isinstance(entry, Reply) else replace(self._reply, answer=copy.deepcopy(entry))
+
+    def asked_as(self, role: str) -> list[Prompt]:
+        """Return the prompts of a role."""
+        return [prompt for prompt in self.asked if prompt.role == role]
+
+    def assert_done(self) -> None:
+        """Raise AssertionError for an unused reply or for a question beyond the script.
+
+        An engine takes such a question's error for a failure of the model, so it is reported again here.
+        """
+        left = {role or "any role": len(entries) for role, entries in self._script.items() if entries}
+        assert not left, f"the script was not played to its end; left over: {left}"
+        assert not self._unexpected, f"asked beyond the script: {'; '.join(self._unexpected)}"

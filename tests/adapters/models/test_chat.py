@@ -21,12 +21,12 @@ import pytest
 
 from rerail.adapters.models.chat import ChatModel
 from rerail.adapters.models.endpoints import Endpoint
-from rerail.core.policy import Policy
 from rerail.errors import SettingsError
+from rerail.factory import make_model
+from rerail.kernel.policy import Policy
 from rerail.ports import ModelFailed, Prompt, Reply
-from rerail.settings import Settings
+from rerail.settings.loading import Settings
 from rerail.testing import Answer, ModelServer
-from rerail.wiring import make_model
 
 pytestmark = pytest.mark.anyio
 
@@ -550,7 +550,7 @@ def test_nothing_is_imported_before_a_question_is_asked() -> None:
         import contextlib, sys
         import rerail, rerail.testing
         from rerail.cli import main
-        from rerail.wiring import make_model
+        from rerail.factory import make_model
         sys.argv = ["rerail", "--help"]
         with contextlib.suppress(SystemExit):
             main()
@@ -571,7 +571,7 @@ def test_without_the_extra_the_message_says_how_to_get_it(tmp_path: Path) -> Non
             (tmp_path / entry.name).symlink_to(entry)
     program = """
         import rerail
-        from rerail.wiring import make_model
+        from rerail.factory import make_model
         assert make_model(rerail.Settings()) is None
         try:
             make_model(rerail.Settings.load({"model": {"name": "openai:x"}}))

@@ -7,11 +7,11 @@ from pydantic_ai.exceptions import ModelHTTPError, ModelQuotaExceededError
 from pydantic_ai.models import known_model_names
 
 from rerail.adapters.models.endpoints import PROVIDERS, Endpoint
-from rerail.adapters.models.failures import failure_of
-from rerail.core.scrub import Scrub
+from rerail.adapters.models.pydantic_ai import failure_of
 from rerail.errors import SettingsError
-from rerail.settings import Settings
-from rerail.wiring import make_model
+from rerail.factory import make_model
+from rerail.settings.loading import Settings
+from rerail.values.redaction import Scrub
 
 LOCAL = "http://localhost:11434/v1"
 

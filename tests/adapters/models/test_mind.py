@@ -8,26 +8,25 @@ from typing import Any
 
 import pytest
 
-from rerail.adapters.models.mind import ModelMind
-from rerail.adapters.prompts import Prompts, shipped
-from rerail.core.tools import ToolSpec
-from rerail.engine.perform import Performer
+from rerail.adapters.models.mind import ModelMind, Prompts, shipped
+from rerail.engine.performer import Performer
 from rerail.errors import SettingsError
+from rerail.factory import make_mind
 from rerail.mind.questions import ROLES
-from rerail.ports import Answer, ModelFailed, Question, Reply
-from rerail.settings import Settings
+from rerail.plan.tool_spec import ToolSpec
+from rerail.ports import MindAnswer, ModelFailed, Question, Reply
+from rerail.settings.loading import Settings
 from rerail.testing import ScriptedModel, Stall, VirtualClock, virtual_run
-from rerail.wiring import make_mind
 
 GOOD = {"complete": True, "reason": "all there"}
 ABOUT = Question("judge", "r", "", "goal", (), {"t": ToolSpec("t")})
 
 
-def ask(*replies: Any, about: Question = ABOUT, model: Any = None, **options: Any) -> tuple[Answer, ScriptedModel]:
+def ask(*replies: Any, about: Question = ABOUT, model: Any = None, **options: Any) -> tuple[MindAnswer, ScriptedModel]:
     """What the engine hears, asked as the engine asks."""
     script = model or ScriptedModel(replies, usage=(10, 5), cost=0.5)
 
-    async def main() -> Answer:
+    async def main() -> MindAnswer:
         mind = ModelMind(script, shipped, **options)
         performer = Performer({}, {}, 10**6, VirtualClock())
         return await performer.ask(mind, about, mind.patience)
@@ -35,7 +34,7 @@ def ask(*replies: Any, about: Question = ABOUT, model: Any = None, **options: An
     return virtual_run(main), script
 
 
-def tokens(answer: Answer) -> int:
+def tokens(answer: MindAnswer) -> int:
     return sum(call.input_tokens + call.output_tokens for call in answer.consultations)
 
 
@@ -106,7 +105,7 @@ def test_a_model_that_stalls_is_given_up_and_paid_for() -> None:
 
 def test_a_model_that_gives_up_by_itself_is_an_answer_too() -> None:
     """V4: a cancellation that nobody asked for must not be asked about again and again."""
-    assert "gave up" in ask(asyncio.CancelledError())[0].failed
+    assert "cancelled its answer" in ask(asyncio.CancelledError())[0].failed
 
 
 @pytest.mark.parametrize("odd", [b"bytes", object(), {1, 2}, 7.5, [GOOD], {"complete": True, "reason": object()}])

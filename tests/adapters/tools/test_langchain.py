@@ -16,7 +16,7 @@ import rerail
 from rerail.adapters.tools.functions import as_tool
 from rerail.adapters.tools.langchain import LangChainTool
 from rerail.adapters.tools.loading import load_tools
-from rerail.core.plan import Effect
+from rerail.plan.step import Effect
 
 
 @tool

@@ -20,10 +20,11 @@ from mcp_types import (
 )
 
 import rerail
-from rerail.adapters.tools.mcp import McpToolFailed, NotConnected, discreet, output_of, server_from
-from rerail.core.plan import Effect
+from rerail.adapters.tools.mcp.server_config import NotConnected, discreet, server_from
+from rerail.adapters.tools.mcp.tools import McpToolFailed, output_of
 from rerail.errors import PlanError, SettingsError
-from rerail.settings import Settings, describe
+from rerail.plan.step import Effect
+from rerail.settings.loading import Settings, describe
 
 # -- Declaring ----------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,8 @@ from tests.adapters.tools.conftest import Bench
 from tests.adapters.tools.test_mcp_stdio import step, until
 
 import rerail
-from rerail.adapters.tools.mcp import AnswerLost, McpServers, McpTool, NotConnected, server_from
+from rerail.adapters.tools.mcp.server_config import AnswerLost, NotConnected, server_from
+from rerail.adapters.tools.mcp.tools import McpServers, McpTool
 from rerail.errors import RateLimited, RerailError, ToolError
 
 

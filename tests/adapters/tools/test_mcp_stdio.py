@@ -15,8 +15,9 @@ import pytest
 from tests.adapters.tools.conftest import SERVER, Bench, kill, lives
 
 import rerail
-from rerail.adapters.tools.mcp import AnswerLost, McpServers, McpTool, NotConnected, server_from
-from rerail.adapters.tools.mcp_client import MOST_DEATHS
+from rerail.adapters.tools.mcp.client import MOST_DEATHS
+from rerail.adapters.tools.mcp.server_config import AnswerLost, NotConnected, server_from
+from rerail.adapters.tools.mcp.tools import McpServers, McpTool
 from rerail.errors import RerailError, SettingsError
 
 Lives = Callable[[int], bool]
@@ -186,7 +187,7 @@ async def test_one_server_that_cannot_be_opened_takes_the_others_with_it(bench: 
         (step("refuses", args={"code": -32602, "message": "Unknown tool: x"}), "TOOL_UNKNOWN", "permanent_error", "x"),
         (step("refuses", args={"code": -32601, "message": "no"}), "TOOL_UNKNOWN", "permanent_error", "no"),
         (step("refuses", args={"code": -32603, "message": "rate limit hit"}), "TOOL_FAILED", "transient_error", "rate"),
-        (step("refuses", args={"code": -32042, "message": "go"}), "TOOL_FAILED", "permanent_error", "sign in"),
+        (step("refuses", args={"code": -32042, "message": "go"}), "TOOL_FAILED", "permanent_error", "sign-in"),
         (step("refuses", args={"code": -32000, "message": "who knows"}), "CONNECTION_LOST", "transient_error", "who"),
         (step("dies"), "CONNECTION_LOST", "transient_error", "I am dying"),
     ],
@@ -255,7 +256,7 @@ def test_v8_a_server_ends_with_its_owner(bench: Bench, tmp_path: Path, stdin: st
     line = f"echo $$ > {tmp_path}/pid; " + ("exec cat" if stdin == "closed" else "sleep 60 & wait")
     program = f"""
 import asyncio
-from rerail.adapters.tools.mcp_transports import Pipes, Program
+from rerail.adapters.tools.mcp.transports import Pipes, Program
 async def main():
     async with Pipes(Program(["sh", "-c", {line!r}]), lambda: None):
         await asyncio.sleep(60)
@@ -398,7 +399,8 @@ async def test_a_server_that_died_leaves_nothing(bench: Bench, lives: Lives) -> 
 
 TORN_DOWN = """
 import asyncio, sys
-from rerail.adapters.tools.mcp import McpServers, server_from
+from rerail.adapters.tools.mcp.server_config import server_from
+from rerail.adapters.tools.mcp.tools import McpServers
 
 async def main():
     servers = McpServers()

@@ -8,7 +8,7 @@ import sys
 TORN = """
 import asyncio, gc, os, sys, warnings
 import anyio
-from rerail.adapters.tools import mcp_transports
+from rerail.adapters.tools.mcp import transports as mcp_transports
 
 warnings.simplefilter("always")
 
@@ -21,7 +21,7 @@ async def main():
     asyncio.create_task(running.stop())
     await asyncio.sleep(0)
     receive.close()
-    return running._transport.get_pid()
+    return running.transport.get_pid()
 
 pid = asyncio.run(main())
 gc.collect()

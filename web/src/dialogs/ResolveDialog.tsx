@@ -26,9 +26,10 @@ export function ResolveDialog({ step, onClose }: { step: string; onClose: () => 
   const doubt = one?.status === "in_doubt";
   const [answer, setAnswer] = useState<Answer | null>(doubt ? null : "succeeded"); // nobody's answer is guessed
   const [typed, setTyped] = useState("");
+  const [seen] = useState(doubt ? one?.attempts : undefined); // while the dialog is open another attempt may end
   const { busy, act } = useAct("resolve", onClose);
   const answers: Answer[] = doubt ? ["succeeded", "failed", "rerun"] : ["succeeded"];
-  const body = answer && { step, outcome: answer, ...(answer === "succeeded" ? { value: valueOf(typed) } : {}) };
+  const body = answer && { step, outcome: answer, ...(seen ? { attempt: seen } : {}), ...(answer === "succeeded" ? { value: valueOf(typed) } : {}) };
   const found = useForeseen("resolve", body);
   return (
     <Dialog title={t("resolve.title", { step })} onClose={onClose}>

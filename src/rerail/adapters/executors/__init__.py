@@ -1,1 +1,1 @@
-"""Where a call runs: in a thread of this process, or in a process that can be killed."""
+"""Executors: in-process threads, killable processes, Ray nodes."""

@@ -1,9 +1,9 @@
-"""A tool on its way to another machine: named where it can be found there, else taken along whole.
+"""Transfer of a tool to another machine: by name where possible, else by value.
 
 Rules of this file:
-- What can be imported, or lies in a file, is named and not copied: a copy would have state of its own.
-- What has no such place (a function inside of another, one typed in) travels by value, as Ray's pickle carries it.
-- Whatever cannot be carried is refused with what to do instead; it is never called somewhere else without a word.
+- A function in an importable module or a file is named and not copied: a copy would have state of its own.
+- A function without such a place (nested, or typed in) travels by value, in Ray's pickle.
+- A tool that cannot travel is refused with what to do instead; it is never silently called elsewhere.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rerail.adapters.executors.frames import Target, target_of
-from rerail.core.codes import Category
+from rerail.adapters.executors.processes.protocol import Target, target_of
+from rerail.codes import Category
 from rerail.errors import ToolError
 from rerail.i18n import tell
 from rerail.ports import Tool
 
 
 class NotCarried(ToolError):
-    """A tool that cannot be called on another machine; nothing was called."""
+    """The tool cannot travel to another machine; it was not called."""
 
     lost = False
 
@@ -35,7 +35,7 @@ class NotCarried(ToolError):
 
 
 def carried(tool: Tool) -> bytes:
-    """A tool as bytes; `NotCarried` says why it cannot be."""
+    """Encode a tool; `NotCarried` says why it cannot travel."""
     from ray import cloudpickle
 
     from rerail.adapters.tools.functions import FunctionTool
@@ -50,7 +50,7 @@ def carried(tool: Tool) -> bytes:
 
 @functools.lru_cache(maxsize=256)
 def unpacked(data: bytes) -> Any:
-    """The tool that was carried here; kept, because finding it takes longer than most calls."""
+    """Decode a tool; cached, because finding it takes longer than most calls."""
     from ray import cloudpickle
 
     what, path = cloudpickle.loads(data)
@@ -59,7 +59,7 @@ def unpacked(data: bytes) -> Any:
 
 
 def found(target: Target) -> Any:
-    """What stands at a place, as this process knows it: a tool, or a plain function as one."""
+    """Return the tool at a location; a plain function becomes a tool."""
     from rerail.adapters.tools.functions import FunctionTool
     from rerail.adapters.tools.loading import load_file
 
@@ -71,20 +71,20 @@ def found(target: Target) -> Any:
 
 @functools.cache
 def _wrapped(fn: Any) -> Any:
-    """A plain function as a tool; kept, because reading its signature takes longer than most calls."""
+    """Make a tool of a plain function; cached, because reading its signature takes longer than most calls."""
     from rerail.adapters.tools.functions import FunctionTool
 
     return FunctionTool(fn)
 
 
 def _place(tool: Any) -> Target | None:
-    """Where another process finds the tool's function; None if it would not find this very one."""
+    """Return the location of the tool's function; None if a worker would not find this very one."""
     try:
         target = target_of(tool.fn)
     except ValueError:
         return None
     if target.module == "__main__":
-        return None  # whoever typed it runs it; elsewhere that would run the whole program again
+        return None  # the program's own main module: elsewhere an import would run the whole program again
     here = _standing(target)
     return target if here is tool or here is tool.fn or getattr(here, "fn", None) is tool.fn else None
 
@@ -97,7 +97,7 @@ def _standing(target: Target) -> Any:
 
 
 class _Function:
-    """A function that is a tool: where it is, or all of it, and what was declared about it."""
+    """A function that is a tool: its location or value, and its declaration."""
 
     def __init__(self, name: str, target: Target | None, rest: bytes, fingerprint: str) -> None:
         self._name, self._target, self._rest, self._fingerprint = name, target, rest, fingerprint
@@ -108,7 +108,7 @@ class _Function:
         target = _place(tool)
         if target is not None and _standing(target) is tool:
             return cls(tool.name, target, b"", tool.spec.fingerprint)
-        # Apart from the rest, because a file's functions can be read only once the file has been.
+        # Apart from the rest, because a file's functions are readable only after the file.
         rest = dumps((tool.fn if target is None else None, *tool.declared))
         return cls(tool.name, target, rest, tool.spec.fingerprint)
 
@@ -121,7 +121,7 @@ class _Function:
         fn, schema, effect, options = loads(self._rest)
         fn = fn if here is None else here.fn
         made: Any = FunctionTool(fn, name=self._name, schema=schema, effect=effect, **options)
-        # The same text may be out of reach here; what was changed is for the one to say who has it.
+        # The file may be missing here; only its own machine can tell of a change to it.
         made.spec = dataclasses.replace(made.spec, fingerprint=self._fingerprint)
         return made
 
@@ -130,7 +130,7 @@ class _Function:
         assert target is not None
         try:
             if target.file and not Path(target.file).exists():
-                # What Ray brought along with the working folder lies in a folder of its own.
+                # Ray unpacks the working folder into a folder of its own.
                 beside = Path(os.path.relpath(target.file, self._cwd)).absolute()
                 target = Target(target.module, target.qualname, str(beside))
             return found(target)

@@ -1,10 +1,10 @@
-"""Threads for tools that block.
+"""Daemon threads for blocking tools, and work that a cancellation must not interrupt.
 
 Rules of this file:
-- The threads are daemons: one that hangs in a tool is abandoned, and never keeps the interpreter from ending.
-- There is no upper bound here, because the engine bounds how many calls run at once; a waiting call would count its
-  waiting as its own time.
-- Whatever a tool raises comes back as an exception that can be awaited safely.
+- The threads are daemons: a thread that hangs in a tool is abandoned, and never keeps the interpreter from ending.
+- The pool has no upper bound, because the engine bounds the calls under way. A call in a pool's queue would count its
+  wait as its own time.
+- Every error of a tool comes back as an exception that is safe to await.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import contextvars
 import os
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, Generic, ParamSpec, TypeVar
 
 from rerail.i18n import tell
@@ -27,12 +27,12 @@ _KEEP_SECONDS = 30.0
 
 
 class Escaped(Exception):
-    """A tool raised what would end more than its own call, such as SystemExit."""
+    """A tool raised an error that would end more than its own call, such as SystemExit."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(_words(error))
         self.__cause__ = error
-        # The failure is recorded under the name of what was raised.
+        # The history records the failure under the name of the original error.
         self.type_names = tuple(kind.__qualname__ for kind in type(error).__mro__ if kind is not object)
 
 
@@ -44,14 +44,14 @@ def _words(error: BaseException) -> str:
 
 
 def carried(error: BaseException) -> Exception:
-    """The error itself, or, where awaiting it would stop the event loop or look like a cancellation, one about it."""
+    """Return the error, or a wrapper if awaiting it would stop the loop or look like a cancellation."""
     if isinstance(error, Exception) and not isinstance(error, StopIteration):
         return error
     return Escaped(error)
 
 
 class _Job(Generic[T]):
-    """One call, and the future that waits for it."""
+    """One call and the future of its result."""
 
     __slots__ = ("_call", "_context", "_error", "_future", "_loop", "_output")
 
@@ -66,16 +66,16 @@ class _Job(Generic[T]):
     def run(self) -> None:
         try:
             self._output = self._context.run(self._call)
-        except BaseException as error:  # noqa: BLE001  # nobody above this frame could report it
+        except BaseException as error:  # noqa: BLE001  # no frame above this one could report it
             self._error = carried(error)
 
     def deliver(self) -> None:
-        # A closed loop has nobody left who waits.
+        # After the loop closed, no task waits for the answer.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._settle)
 
     def _settle(self) -> None:
-        # Cancelled means abandoned: the answer of an abandoned call is nobody's.
+        # Cancelled means abandoned: an abandoned call's answer has no reader.
         if self._future.cancelled():
             return
         if self._error is not None:
@@ -85,12 +85,12 @@ class _Job(Generic[T]):
 
 
 class ThreadPool:
-    """Daemon threads, started on demand and used again."""
+    """Daemon threads, started on demand and reused."""
 
     __slots__ = ("_idle", "_keep_seconds", "_lock", "_started", "size")
 
     def __init__(self, keep_seconds: float = _KEEP_SECONDS) -> None:
-        """Take how long a thread without work is kept."""
+        """Set how long an idle thread is kept."""
         self._keep_seconds = keep_seconds
         self.reset()
 
@@ -99,7 +99,7 @@ class ThreadPool:
         self.size = 0
         self._started = 0
         self._lock = threading.Lock()
-        # Last in, first out, so that threads nobody needs grow old and end.
+        # Last in, first out, so that surplus threads grow old and end.
         self._idle: list[queue.SimpleQueue[_Job[Any]]] = []
 
     async def run(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -128,11 +128,11 @@ class ThreadPool:
     def _work(self, inbox: queue.SimpleQueue[_Job[Any]]) -> None:
         while (job := self._next(inbox)) is not None:
             job.run()
-            # Idle before the answer is out: the call that follows from it finds this thread, and starts no other.
+            # Idle before the answer is out: the next call of the same chain reuses this thread.
             with self._lock:
                 self._idle.append(inbox)
             job.deliver()
-            del job  # or an idle thread would keep the last output alive
+            del job  # an idle thread would keep the last output alive
 
     def _next(self, inbox: queue.SimpleQueue[_Job[Any]]) -> _Job[Any] | None:
         try:
@@ -143,9 +143,32 @@ class ThreadPool:
                     self._idle.remove(inbox)
                     self.size -= 1
                     return None
-        # Somebody took this thread from the idle ones just now: the job is on its way.
+        # A caller has just taken this thread from the idle ones: its job is on its way.
         return inbox.get()
 
 
 THREADS: Final = ThreadPool()
 os.register_at_fork(after_in_child=THREADS.reset)
+
+
+# -- Work that a cancellation must not interrupt ------------------------------------------------------------------
+
+
+async def uninterrupted(work: Coroutine[Any, Any, T]) -> tuple[T, bool]:
+    """Finish the work; return its result, and whether the caller was cancelled meanwhile."""
+    task = asyncio.ensure_future(work)
+    cancelled = False
+    while not task.done():
+        try:
+            # Not the task's exception here: that would look like the caller's own cancellation.
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            cancelled = True
+    return task.result(), cancelled
+
+
+async def finished(work: Coroutine[Any, Any, None]) -> None:
+    """Finish the work, then let a cancellation that came meanwhile take effect."""
+    _, cancelled = await uninterrupted(work)
+    if cancelled:
+        raise asyncio.CancelledError

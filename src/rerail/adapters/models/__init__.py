@@ -1,1 +1,1 @@
-"""Models: who answers questions in words."""
+"""Language models that answer the engine's questions."""

@@ -1,10 +1,10 @@
-"""Language models over pydantic-ai: any provider it knows, and any server that speaks OpenAI's protocol (SPEC M1).
+"""Chat models over pydantic-ai: its providers, and servers with OpenAI's protocol (contract M1).
 
 Rules of this file:
-- All waiting and asking again is done here, within the time that the role has.
-- What came back is handed on as it is. Whether it answers the question is for the caller to say.
-- Each question opens its own connection and closes it: nothing is left open, and no event loop is remembered.
-- No failure is raised from the exception that it tells of, which holds the request, and with it the key.
+- All waits and retries happen here, within the role's time.
+- A reply is handed on as it is. The caller decides whether it answers the question.
+- Each question opens its own connection and closes it: no connection stays open, and no event loop is remembered.
+- No failure is raised from its original exception, which holds the request, and with it the key.
 """
 
 from __future__ import annotations
@@ -14,29 +14,62 @@ import importlib.util
 import os
 import uuid
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from rerail.adapters.models.endpoints import Endpoint
-from rerail.adapters.models.outcomes import Answered, Failed, Outcome, Tokens
-from rerail.core.policy import Policy, backoff
-from rerail.core.scrub import Scrub
 from rerail.errors import SettingsError
 from rerail.i18n import one_by_one, tell
-from rerail.ports import ModelFailed, Prompt, Reply
+from rerail.kernel.policy import Policy, backoff
+from rerail.ports import Model, ModelFailed, Prompt, Reply
+from rerail.values.redaction import Scrub
 
 if TYPE_CHECKING:
-    from rerail.adapters.models.wire import Client, Way
+    from rerail.adapters.models.pydantic_ai import Client, Way
 
 Output = Literal["auto", "native", "tool", "text"]
 
 _MILLION: Final = 1_000_000
 
 
-class ChatModel:
-    """A language model, and those that stand in for it, in order.
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Usage of all attempts, useless ones included."""
 
-    ``timeout`` is for one of them, all attempts and waits together; the next one has as long again. ``prices`` are
-    for a million tokens, in and out; ``waits`` says how long to wait between attempts.
+    input: int = 0
+    output: int = 0
+
+    def __add__(self, other: Tokens) -> Tokens:
+        return Tokens(self.input + other.input, self.output + other.output)
+
+
+@dataclass(frozen=True, slots=True)
+class ChatAnswer:
+    """A reply: a mapping, or the raw text."""
+
+    answer: Any
+    tokens: Tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """No reply; the message says why and what to do."""
+
+    message: str
+    transient: bool = False
+    retry_after: float | None = None
+    shape: bool = False  # the server may not know this way of asking for JSON
+    tokens: Tokens = Tokens()
+
+
+Outcome = ChatAnswer | Failed
+
+
+class ChatModel:
+    """A language model and its fallbacks, in order.
+
+    ``timeout`` is for one model, all attempts and waits together; the next one has as long again. ``prices`` are for a
+    million tokens, in and out. ``waits`` gives the delays between attempts.
     """
 
     def __init__(
@@ -50,7 +83,7 @@ class ChatModel:
         prices: Mapping[str, tuple[float, float]] | None = None,
         waits: Policy | None = None,
     ) -> None:
-        """Check the names; SettingsError says what is wrong or missing. Nothing is imported or connected yet."""
+        """Check the names; SettingsError says what is wrong or missing. No import, no connection yet."""
         _require_installed()
         self._endpoints = tuple(endpoint.checked() for endpoint in (first, *others))
         self._temperature = temperature
@@ -59,20 +92,20 @@ class ChatModel:
         self._output: Output = output
         self._prices = dict(prices or {})
         self._waits = waits or Policy()
-        self._learnt: dict[Endpoint, Way] = {}  # the way of asking for JSON that a server was found to know
+        self._learnt: dict[Endpoint, Way] = {}  # the way of asking for JSON that worked with a server
 
     def __repr__(self) -> str:
         return f"<model {', else '.join(endpoint.name for endpoint in self._endpoints)}>"
 
     async def complete(self, prompt: Prompt) -> Reply:
-        """Ask the model, then those that stand in for it; `ModelFailed` if none gave a reply."""
+        """Ask the model, then its fallbacks; `ModelFailed` if none replied."""
         tokens, cost = Tokens(), 0.0
         failures: list[Failed] = []
         for endpoint in self._endpoints:
             outcome = await self._ask(endpoint, prompt)
             tokens += outcome.tokens
             cost += self._cost(endpoint, outcome.tokens)
-            if isinstance(outcome, Answered):
+            if isinstance(outcome, ChatAnswer):
                 return _reply(outcome.answer, endpoint, tokens, cost)
             failures.append(outcome)
         raise self._failed(failures, _reply(None, endpoint, tokens, cost))
@@ -104,8 +137,8 @@ class ChatModel:
             return Failed(late, transient=True)
 
     async def _try(self, client: Client, endpoint: Endpoint, prompt: Prompt, limit: asyncio.Timeout) -> Outcome:
-        """Attempts until there is a reply, or no sense in another one."""
-        from rerail.adapters.models.wire import attempt
+        """Try until there is a reply, or a retry cannot help."""
+        from rerail.adapters.models.pydantic_ai import attempt
 
         ways = self._ways(client, endpoint)
         retry = 0
@@ -113,7 +146,7 @@ class ChatModel:
             outcome = await attempt(
                 client, endpoint, prompt, ways[0], temperature=self._temperature, seconds=self._timeout
             )
-            if isinstance(outcome, Answered):
+            if isinstance(outcome, ChatAnswer):
                 self._learnt[endpoint] = ways[0]
                 return outcome
             if outcome.shape and len(ways) > 1:
@@ -127,7 +160,7 @@ class ChatModel:
             await asyncio.sleep(wait)
 
     def _ways(self, client: Client, endpoint: Endpoint) -> tuple[Way, ...]:
-        from rerail.adapters.models.wire import ways
+        from rerail.adapters.models.pydantic_ai import ways
 
         if self._output != "auto":
             return (self._output,)
@@ -136,13 +169,13 @@ class ChatModel:
 
 
 def _require_installed() -> None:
-    """SettingsError if the extra is missing; looks without importing."""
+    """Raise SettingsError if the extra is missing; checks without importing."""
     if importlib.util.find_spec("pydantic_ai") is None or importlib.util.find_spec("openai") is None:
         raise SettingsError(tell("refuse.mind.no_extra"), hint=tell("hint.mind.no_extra"))
 
 
 def _connect(endpoint: Endpoint) -> Any:
-    from rerail.adapters.models.wire import connect
+    from rerail.adapters.models.pydantic_ai import connect
 
     return connect(endpoint)
 
@@ -154,3 +187,26 @@ def _reply(answer: Any, endpoint: Endpoint, tokens: Tokens, cost: float) -> Repl
 def _in_time(wait: float, limit: asyncio.Timeout) -> bool:
     end = limit.when()
     return end is None or asyncio.get_running_loop().time() + wait < end
+
+
+class RoleModels:
+    """Hands each question to the model of its role."""
+
+    def __init__(self, models: Mapping[str, Model]) -> None:
+        self._models = dict(models)
+
+    def __repr__(self) -> str:
+        return f"<models {', '.join(f'{role}: {model!r}' for role, model in self._models.items())}>"
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """Return the roles that have a model."""
+        return tuple(self._models)
+
+    async def complete(self, prompt: Prompt) -> Reply:
+        """Ask the model of the prompt's role."""
+        model = self._models.get(prompt.role)
+        if model is None:
+            hint = tell("model.set_name", role=prompt.role)
+            raise ModelFailed(tell("model.no_role", role=prompt.role, hint=hint), transient=False)
+        return await model.complete(prompt)

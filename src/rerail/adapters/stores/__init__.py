@@ -1,1 +1,1 @@
-"""Stores: where histories live. A new one is one file that passes `rerail.testing.store_contract`."""
+"""Stores of histories. A new store is one file that passes `rerail.testing.store_contract`."""

@@ -1,19 +1,22 @@
-"""A store in memory: for tests, and for runs that need not outlive their process.
+"""The memory store, for tests and for runs that need not outlive their process.
 
 Rules of this file:
-- An append checks first, then builds what can fail, then writes what cannot: so it is whole or not there.
+- An append checks first, then builds what can fail, then writes what cannot: it is complete or absent.
 - The data lives as long as the store object. Closing keeps it, so that a second engine can pick a run up.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from operator import itemgetter
+from typing import Unpack
 
-from rerail.adapters.stores.waiting import ANY, OPEN, Waiters
+from rerail.adapters.stores.shared import ANY, OPEN, Selection, Waiters, not_held, require_own
 from rerail.i18n import Told
-from rerail.ports import Batch, Conflict, Fenced, Flaw, Head, Lease, Owner, Row, Taken
+from rerail.ports import Batch, Conflict, Flaw, Head, Lease, Owner, Row, RunFilters, Taken
+
+_COPIED = [one.name for one in fields(Head) if one.name != "seq"]
 
 
 @dataclass(slots=True)
@@ -32,18 +35,7 @@ class _Run:
     digests: set[str] = field(default_factory=set)
 
     def head(self) -> Head:
-        return Head(
-            run=self.run,
-            seq=len(self.rows),
-            status=self.status,
-            objective=self.objective,
-            parent=self.parent,
-            created_at=self.created_at,
-            updated_at=self.updated_at,
-            owner=self.owner,
-            fence=self.fence,
-            renewed_at=self.renewed_at,
-        )
+        return Head(seq=len(self.rows), **{name: getattr(self, name) for name in _COPIED})
 
 
 @dataclass(slots=True)
@@ -57,6 +49,7 @@ class MemoryStore:
     """Everything in dictionaries, gone with the process."""
 
     caveats: Sequence[Told] = ()
+    url = "memory://"
 
     def __init__(self) -> None:
         self._runs: dict[str, _Run] = {}
@@ -67,46 +60,30 @@ class MemoryStore:
         self._waiters = Waiters()
         self.broken: Exception | None = None  # for tests: the next append or removal fails half-way with this
 
-    @property
-    def url(self) -> str:
-        """The address the store was opened with."""
-        return "memory://"
-
     async def open(self) -> None:
-        """Nothing to prepare."""
+        """Do nothing: there is no connection."""
 
     async def close(self) -> None:
-        """Nothing to let go of; what is stored stays."""
+        """Do nothing: the data stays."""
 
     # -- Histories ------------------------------------------------------------------------------------------------
 
     async def create(self, head: Head) -> None:
-        """Make a run with an empty history; `Conflict` if its id is taken."""
+        """Create a run with an empty history; `Conflict` if its id is taken."""
         if head.run in self._runs:
             raise Conflict(f"there is a run {head.run} already")
-        self._runs[head.run] = _Run(
-            run=head.run,
-            number=self._made,
-            status=head.status,
-            objective=head.objective,
-            parent=head.parent,
-            created_at=head.created_at,
-            updated_at=head.updated_at,
-            owner=head.owner,
-            fence=head.fence,
-            renewed_at=head.renewed_at,
-        )
+        self._runs[head.run] = _Run(number=self._made, **{name: getattr(head, name) for name in _COPIED})
         self._made += 1
 
     async def append(self, batch: Batch) -> None:
-        """Write all rows and contents, or nothing; one's own batch again is not doubled."""
+        """Append all rows and contents or none; a repeated batch is not doubled."""
         run = self._known(batch.run)
-        if run.fence != batch.fence:
-            raise Fenced(f"run {batch.run} is at fence {run.fence}, not {batch.fence}")
+        if (len(run.rows), run.fence) != (batch.after, batch.fence):
+            there = run.rows[batch.after : batch.after + len(batch.rows)]
+            return require_own(batch, (run.fence, len(run.rows)), there)
+        if self.broken is not None:
+            self._break()
         rows = [Row(seq, at, data) for seq, (at, data) in enumerate(batch.rows, batch.after + 1)]
-        if len(run.rows) != batch.after:
-            return _accept_own(run, batch.after, rows)
-        self._break()
         run.rows += rows
         if batch.blobs:
             self._blobs.update(batch.blobs)
@@ -115,46 +92,36 @@ class MemoryStore:
         run.objective = batch.objective or run.objective
         if rows:
             run.updated_at = rows[-1].at
-        self._waiters.ring(batch.run, len(run.rows))
+        if self._waiters.waiting:
+            self._waiters.ring(batch.run, len(run.rows))
         return None
 
     async def read(self, run: str, after: int = 0, limit: int = 1000) -> list[Row]:
-        """The next rows of a history, in order; empty at its end."""
+        """Return the next rows of a history in order; empty at its end."""
         found = self._runs.get(run)
         return found.rows[after : after + limit] if found else []
 
     async def head(self, run: str) -> Head | None:
-        """One run as lists show it."""
+        """Return the head of one run."""
         found = self._runs.get(run)
         return found.head() if found else None
 
-    async def heads(
-        self,
-        *,
-        prefix: str = "",
-        status: Sequence[str] = (),
-        parent: str | None = None,
-        before: tuple[float, str] | None = None,
-        limit: int = 1000,
-    ) -> list[Head]:
-        """Runs, newest first; `prefix` is of the run id, `parent` an exact id, `before` where a list ended."""
-        last = self._runs.get(before[1]) if before is not None else None
-        end = (before[0], last.number if last is not None else -1) if before is not None else None
-        found = [
-            run
-            for run in self._runs.values()
-            if run.run.startswith(prefix)
-            and (not status or run.status in status)
-            and (parent is None or run.parent == parent)
-            and (end is None or (run.created_at, run.number) < end)
-        ]
-        found.sort(key=lambda run: (run.created_at, run.number), reverse=True)
-        return [run.head() for run in found[:limit]]
+    async def heads(self, **filters: Unpack[RunFilters]) -> list[Head]:
+        """Return runs, newest first."""
+        wanted = Selection(**filters)
+        found = [(run.created_at, run.number, run.head()) for run in self._runs.values()]
+        if wanted.before is not None:
+            last = self._runs.get(wanted.before[1])
+            end = (wanted.before[0], last.number if last is not None else -1)
+            found = [one for one in found if one[:2] < end]
+        fitting = [one for one in found if wanted.fits(one[2])]
+        fitting.sort(key=itemgetter(0, 1), reverse=True)
+        return [head for *_, head in fitting[: wanted.limit]]
 
     # -- Leases ---------------------------------------------------------------------------------------------------
 
     async def claim(self, run: str, owner: Owner, now: float, *, over: int | None = None) -> Lease:
-        """Take the lease if nobody has it, or if its fence is `over`; `Taken` otherwise."""
+        """Acquire the lease if it is free or its fence is `over`; else raise `Taken`."""
         found = self._known(run)
         if found.owner is not None and found.fence != over:
             raise Taken(found.head())
@@ -163,24 +130,24 @@ class MemoryStore:
         return Lease(run, owner, found.fence)
 
     async def renew(self, lease: Lease, now: float) -> None:
-        """Say that the holder lives; `Fenced` if it is not the holder any more."""
+        """Renew the lease (heartbeat); `Fenced` if the caller lost it."""
         held = self._held(lease)
         if held is None:
-            raise Fenced(f"run {lease.run} is not held with fence {lease.fence} any more")
+            raise not_held(lease)
         held.renewed_at = now
 
     async def release(self, lease: Lease) -> None:
-        """Give the lease back; nothing happens if it was lost already."""
+        """Release the lease; no effect if it was lost already."""
         held = self._held(lease)
         if held is not None:
             held.owner = None
             if held.status in OPEN:
                 self._waiters.ring(ANY)
 
-    # -- People's actions -----------------------------------------------------------------------------------------
+    # -- Inbox ----------------------------------------------------------------------------------------------------
 
     async def post(self, run: str, data: bytes) -> int:
-        """Put a person's action into the run's inbox; returns its number."""
+        """Post a command to the run's inbox; return its number."""
         self._known(run)
         self._actions.append(_Action(run, data))
         number = len(self._actions)
@@ -189,16 +156,16 @@ class MemoryStore:
         return number
 
     async def inbox(self, run: str) -> list[tuple[int, bytes]]:
-        """The actions nobody has answered yet, in order."""
+        """Return the unanswered commands in the order they were posted."""
         return list(self._open.get(run, {}).items())
 
     async def answer(self, run: str, number: int, data: bytes) -> None:
-        """Answer an action; it leaves the inbox."""
+        """Answer a command and remove it from the inbox."""
         if self._open.get(run, {}).pop(number, None) is not None:
             self._actions[number - 1].answer = data
 
     async def answered(self, run: str, number: int) -> bytes | None:
-        """The answer to an action, once there is one."""
+        """Return the answer to a command; None until it is answered."""
         if not 1 <= number <= len(self._actions):
             return None
         action = self._actions[number - 1]
@@ -207,11 +174,11 @@ class MemoryStore:
     # -- Contents -------------------------------------------------------------------------------------------------
 
     async def blob(self, digest: str) -> bytes | None:
-        """A content by its digest; None if it is not there (any more)."""
+        """Return a content by its digest; None if it is absent or was swept."""
         return self._blobs.get(digest)
 
     async def sweep(self, before: float) -> int:
-        """Drop contents that only runs completed before that time refer to; returns how many."""
+        """Drop contents that only runs completed before that time refer to; return their number."""
         kept: set[str] = set()
         old: set[str] = set()
         for run in self._runs.values():
@@ -221,7 +188,7 @@ class MemoryStore:
         return len(dropped)
 
     async def remove(self, heads: Sequence[Head]) -> int:
-        """Remove these runs, all of them or none; `Conflict` if one is not as it was seen."""
+        """Remove all of these runs or none; `Conflict` if one changed since the caller read it."""
         going = {head.run for head in heads}
         for head in heads:
             found = self._known(head.run)
@@ -229,7 +196,8 @@ class MemoryStore:
                 raise Conflict(f"run {head.run} is not as it was")
         if any(run.parent in going and run.run not in going for run in self._runs.values()):
             raise Conflict("a run that stays follows one of these")
-        self._break()
+        if self.broken is not None:
+            self._break()
         named: set[str] = set()
         for run in going:
             named |= self._runs.pop(run).digests
@@ -240,39 +208,29 @@ class MemoryStore:
         return self._drop(named)
 
     async def shrink(self) -> int:
-        """Nothing to give back: memory is Python's."""
+        """Do nothing: Python frees the memory."""
         return 0
 
     async def examine(self) -> list[Flaw]:
-        """What is wrong with the store itself: contents that no run refers to."""
+        """Return faults of the store itself: unreferenced contents."""
         loose = len(self._loose(self._blobs.keys()))
         return [Flaw("orphans", "contents", loose)] if loose else []
 
     async def clear(self) -> int:
-        """Drop contents that no run refers to; returns how many."""
+        """Drop unreferenced contents; return their number."""
         return self._drop(self._blobs.keys())
 
-    async def changed(
-        self,
-        run: str,
-        after: int,
-        timeout: float,  # noqa: ASYNC109 - a time limit, not an error
-        *,
-        inbox: bool = False,
-    ) -> bool:
-        """Wait until the history goes past `after`, or, if asked, the inbox has something; False once time is over."""
-        await asyncio.sleep(0)  # a caller that asks again and again must leave the loop to others
-        loop = asyncio.get_running_loop()
-        until = loop.time() + timeout
-        while not self._news(run, after, inbox):
-            left = until - loop.time()
-            if left <= 0:
-                return False
-            await self._waiters.wait(run, after, left)
-        return True
+    async def changed(self, run: str, after: int, timeout: float, *, inbox: bool = False) -> bool:  # noqa: ASYNC109
+        """Wait for events past `after` or, if asked, for inbox entries; False on timeout."""
+
+        async def look() -> bool:
+            found = self._runs.get(run)
+            return (inbox and bool(self._open.get(run))) or (found is not None and len(found.rows) > after)
+
+        return await self._waiters.until(look, run, after, timeout)
 
     async def freed(self, timeout: float) -> bool:  # noqa: ASYNC109 - a time limit, not an error
-        """Wait until somebody gives back a run that is not at rest; False once time is over."""
+        """Wait until an unfinished run is released; False on timeout."""
         return await self._waiters.any_freed(timeout)
 
     # -- Inside ---------------------------------------------------------------------------------------------------
@@ -288,10 +246,6 @@ class MemoryStore:
         held = found is not None and found.owner is not None and found.fence == lease.fence
         return found if held else None
 
-    def _news(self, run: str, after: int, inbox: bool) -> bool:
-        found = self._runs.get(run)
-        return (inbox and bool(self._open.get(run))) or (found is not None and len(found.rows) > after)
-
     def _loose(self, digests: Collection[str]) -> set[str]:
         return set(digests).difference(*(run.digests for run in self._runs.values())) & self._blobs.keys()
 
@@ -305,9 +259,3 @@ class MemoryStore:
         broken, self.broken = self.broken, None
         if broken is not None:
             raise broken
-
-
-def _accept_own(run: _Run, after: int, rows: list[Row]) -> None:
-    """Accept rows that are there already: the holder of a fence is one writer, so the same rows are its own."""
-    if not rows or run.rows[after : after + len(rows)] != rows:
-        raise Conflict(f"run {run.run} is at {len(run.rows)}, not {after}")

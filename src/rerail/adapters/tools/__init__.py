@@ -1,1 +1,1 @@
-"""What can be called: Python functions, shell commands, HTTP requests; and how they are declared and loaded."""
+"""Tools: Python functions, shell commands, HTTP requests; their declaration and loading."""

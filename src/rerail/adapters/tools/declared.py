@@ -2,7 +2,7 @@
 
 Rules of this file:
 - An unknown key is refused with the nearest known one: a misspelled `effect` would otherwise be a silent default.
-- Whoever declares a tool here cannot name code, so `verify` and `probe` are not among the keys.
+- A declaration cannot name code, so `verify` and `probe` are not among the keys.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any, Final
 
 from rerail.adapters.tools.http import HttpTool
 from rerail.adapters.tools.shell import ShellTool
-from rerail.adapters.tools.specs import LIMITS, ON_DOUBT
+from rerail.adapters.tools.spec import LIMITS, ON_DOUBT
 from rerail.adapters.tools.templates import text_of
-from rerail.core.outcome import ERRORS
-from rerail.core.plan import Effect
-from rerail.core.schema import Schema
 from rerail.errors import SettingsError
 from rerail.i18n import one_by_one, tell
+from rerail.plan.step import Effect
+from rerail.plan.tool_spec import ERRORS
 from rerail.ports import Tool
+from rerail.values.schema import Schema
 
 _TEXTS: Final = {"type": "array", "items": {"type": "string"}}
 _COMMON: Final[Mapping[str, Any]] = {
@@ -66,7 +66,7 @@ _HTTP: Final[Mapping[str, Any]] = {
 
 
 def from_mapping(name: str, data: Any, *, allow_hosts: Sequence[str] | None = None) -> Tool:
-    """The tool that the mapping declares; the settings' `allow_hosts`, if given, stands above the mapping's own."""
+    """Make the tool of a mapping; the settings' `allow_hosts`, if given, overrides the mapping's own."""
     try:
         kind, declared = _flat(data)
         _require_sound(kind, declared)
@@ -77,7 +77,7 @@ def from_mapping(name: str, data: Any, *, allow_hosts: Sequence[str] | None = No
 
 
 def _flat(data: Any) -> tuple[str, dict[str, Any]]:
-    """The kind, and what is said inside its mapping and beside it, as one."""
+    """Return the kind, and the options inside its mapping and beside it, merged."""
     if not isinstance(data, Mapping):
         raise ValueError(tell("tool.no_mapping", data=data))
     kinds = [kind for kind in ("shell", "http") if kind in data]
@@ -86,7 +86,7 @@ def _flat(data: Any) -> tuple[str, dict[str, Any]]:
         raise ValueError(tell("tool.shell_or_http", given=given))
     kind = kinds[0]
     beside = {key: value for key, value in data.items() if key != kind}
-    # Of a command often the arguments are all there is to say; of a request, its address.
+    # A command often has only its arguments to show; a request, its address.
     short = {"argv": data["shell"]} if kind == "shell" else {"url": data["http"]}
     inside = data[kind] if isinstance(data[kind], Mapping) else short
     if twice := [key for key in beside if key in inside]:
@@ -113,5 +113,5 @@ def _http(name: str, declared: dict[str, Any], allow_hosts: Sequence[str] | None
 
 
 def kind_of(tool: Tool) -> str:
-    """Whether a tool runs programs or goes out into the network by itself: `shell`, `http`, or neither."""
+    """Return the tool's direct capability: `shell`, `http`, or neither."""
     return "shell" if isinstance(tool, ShellTool) else "http" if isinstance(tool, HttpTool) else ""

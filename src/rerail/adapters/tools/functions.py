@@ -1,60 +1,52 @@
-"""Python functions as tools (SPEC M2): `@tool`, and what it makes of a function.
+"""Python functions as tools: `@tool` (contract M2).
 
 Rules of this file:
-- A decorated function stays callable as it was written, so that its own tests need no engine.
-- What the engine needs on its hot path (`is_async`, `wants_context`) are plain attributes.
+- A decorated function stays callable as written, so that its own tests need no engine.
+- The attributes on the engine's hot path (`is_async`, `wants_context`) are plain.
 - Importing this file imports no pydantic; the first decorated function does.
 """
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import contextlib
 import copy
 import dataclasses
 import functools
-import inspect
 import sys
-import textwrap
 from collections.abc import Callable, Mapping
-from types import CodeType
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeGuard, TypeVar, Unpack, overload
 
-from rerail.adapters.executors.frames import Target, target_of
+from rerail.adapters.executors.processes.protocol import Target, target_of
 from rerail.adapters.executors.threads import THREADS, carried
-from rerail.adapters.tools.docstrings import read
-from rerail.adapters.tools.signatures import Convert, Shape, Unresolved, read_shape
-from rerail.adapters.tools.specs import Looks, Options, confinement, is_async, make_spec
+from rerail.adapters.tools.signatures import Convert, Shape, Unresolved, read, read_shape
+from rerail.adapters.tools.spec import PLAIN, Looks, Options, confinement, is_async, make_spec, settled, source_of
 from rerail.context import Context
-from rerail.core.foreign import TOOL, spec_of, with_defaults
-from rerail.core.plan import Effect
-from rerail.core.tools import Runs, ToolSpec
-from rerail.errors import ToolError
 from rerail.i18n import tell, words_of
+from rerail.kernel.foreign import TOOL, spec_of, with_defaults
+from rerail.plan.step import Effect, EffectName
+from rerail.plan.tool_spec import Runs, ToolSpec
 from rerail.ports import Tool
 
 P = ParamSpec("P")
 R = TypeVar("R")
 Schema = Mapping[str, Any] | bool
 
-_JSON = frozenset({dict, list, str, int, float, bool, type(None)})
-
 
 class FunctionTool(Looks, Generic[P, R]):
     """A Python function that plans can name."""
 
-    #: The function as it was written.
+    #: The function as written.
     fn: Callable[P, R]
     #: Whether it runs on the event loop itself; otherwise in a thread or a process, for which real time passes.
     is_async: bool
     #: Whether it runs in a process of its own, which can be killed.
     isolated: bool
-    #: What was said about it: schema, effect and options.
-    declared: tuple[Schema | None, Effect | str | None, Options]
-    # What follows is known once every name in the function's annotations is: see __getattr__.
+    #: Its declaration: schema, effect and options.
+    declared: tuple[Schema | None, EffectName | None, Options]
+    # The rest is known once every name in the function's annotations is: see __getattr__.
     spec: ToolSpec
-    #: Whether `fn(**args)` is all there is to a call: no context, no conversion, no other process.
+    #: Whether a call is just `fn(**args)`: no context, no conversion, no other process.
     direct: bool
     wants_context: bool
     #: The parameter that takes the context.
@@ -67,7 +59,7 @@ class FunctionTool(Looks, Generic[P, R]):
         *,
         name: str | None = None,
         schema: Schema | None = None,
-        effect: Effect | str | None = None,
+        effect: EffectName | None = None,
         isolated: bool = False,
         limits: Mapping[str, Any] | None = None,
         names: Mapping[str, Any] | None = None,
@@ -79,14 +71,14 @@ class FunctionTool(Looks, Generic[P, R]):
         self.fn = fn
         self.name = name if name is not None else _name(fn)
         self._limits = confinement(self.name, limits)
-        self.stays = bool(limits)  # no other machine was asked to keep it within them
+        self.stays = bool(limits)  # another machine may be unable to set the limits
         self.isolated = isolated or self.stays
         self.is_async = is_async(fn) and not self.isolated
         self._target: Target | None = target_of(fn) if self.isolated else None
         self.declared = (schema, effect, options)
         super().__init__(self.name, options, ("name", "schema", "effect", "isolated", "limits"))
         functools.update_wrapper(self, fn, updated=())
-        # A class may stand further down in the module; then whoever looks at the spec first tries again.
+        # The annotation may name a class further down in the module; the next read of the spec tries again.
         with contextlib.suppress(Unresolved):
             self._complete(names or {})
 
@@ -100,7 +92,7 @@ class FunctionTool(Looks, Generic[P, R]):
         self._defined = (shape.schema, code, described)
         self.spec = self._spec_with(effect)
 
-    def _spec_with(self, effect: Effect | str | None) -> ToolSpec:
+    def _spec_with(self, effect: EffectName | None) -> ToolSpec:
         schema, code, options = self._defined
         kind = Effect.REPEATABLE if effect is None else effect
         return make_spec(
@@ -112,8 +104,8 @@ class FunctionTool(Looks, Generic[P, R]):
     def _runs(self) -> Runs:
         return "process" if self.isolated else "loop" if self.is_async else "thread"
 
-    def under(self, default_effect: str | None, *, require_effect: bool) -> FunctionTool[P, R]:
-        """The tool under a project's settings; this one, if it declares its effect or they say nothing (E3)."""
+    def under(self, default_effect: EffectName | None, *, require_effect: bool) -> FunctionTool[P, R]:
+        """Return the tool under a project's settings; itself if its effect is declared or they have none (E3)."""
         if self.spec.declared or not (default_effect or require_effect):
             return self
         made = copy.copy(self)
@@ -129,7 +121,7 @@ class FunctionTool(Looks, Generic[P, R]):
         self.direct = not self.wants_context and shape.convert is None and not self.isolated
 
     def __getattr__(self, name: str) -> Any:
-        # Only asked for what is not there: what `_complete` sets, if it could not do so at first.
+        # Called for missing attributes only: for what `_complete` could not set at first.
         if name not in ("spec", "direct", "wants_context", "context_name", "_convert"):
             raise AttributeError(name)
         try:
@@ -139,14 +131,14 @@ class FunctionTool(Looks, Generic[P, R]):
         return object.__getattribute__(self, name)
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function itself, as if it had never been decorated."""
+        """Call the function itself, as if undecorated."""
         return self.fn(*args, **kwargs)
 
     def __repr__(self) -> str:
         return f"<tool {self.name}>"
 
     def bind(self, args: Mapping[str, Any], ctx: Any) -> dict[str, Any]:
-        """The keyword arguments for `fn`: converted where its types ask for it, with the context if it wants one."""
+        """Return the keyword arguments for `fn`: converted to its types, with the context if it takes one."""
         kwargs = dict(args) if self._convert is None else self._convert(args)
         if self.context_name is not None:
             kwargs[self.context_name] = Context() if ctx is None else ctx
@@ -155,14 +147,15 @@ class FunctionTool(Looks, Generic[P, R]):
     async def call(self, args: dict[str, Any], ctx: Any = None) -> Any:
         """Call the tool: awaited, in a thread, or in a process of its own."""
         if self._target is not None:
-            # Imported when needed: most programs never start a worker.
-            from rerail.adapters.executors.processes import PROCESSES
+            # A lazy import: most programs never start a worker.
+            from rerail.adapters.executors.processes.pool import PROCESSES
 
             return await PROCESSES.call(self._target, args, ctx, self._limits)
         fn: Callable[..., Any] = self.fn
         kwargs = args if self.direct else self.bind(args, ctx)
         try:
-            return settled(await (fn(**kwargs) if self.is_async else THREADS.run(fn, **kwargs)))
+            output = await (fn(**kwargs) if self.is_async else THREADS.run(fn, **kwargs))
+            return output if type(output) in PLAIN else settled(output)
         except SystemExit as error:
             raise carried(error) from error
         except asyncio.CancelledError:
@@ -172,28 +165,6 @@ class FunctionTool(Looks, Generic[P, R]):
             raise
 
 
-def settled(output: Any) -> Any:
-    """The output, models as plain data; refused if it is only a promise: a generator, a coroutine that nobody runs."""
-    if type(output) in _JSON:
-        many = type(output) is list and output and hasattr(output[0], "model_dump")
-        return [settled(one) for one in output] if many else output
-    if hasattr(output, "model_dump") and not isinstance(output, type):
-        return output.model_dump(mode="json")
-    for kind, what, advice in (
-        (inspect.isgenerator, tell("tool.kind.generator"), tell("tool.advice.list")),
-        (inspect.isasyncgen, tell("tool.kind.async_generator"), tell("tool.advice.list")),
-        (inspect.iscoroutine, tell("tool.kind.coroutine"), tell("tool.advice.await")),
-        (asyncio.isfuture, tell("tool.kind.future"), tell("tool.advice.await")),
-    ):
-        if kind(output):
-            if close := getattr(output, "close", None):
-                close()  # or Python warns about a coroutine that was never awaited
-            # It was called, and may have acted before it gave a promise in place of a result.
-            refusal = tell("error.function.no_result", what=what, advice=advice)
-            raise ToolError(refusal, "OUTPUT_NOT_JSON", lost=True)
-    return output
-
-
 def _name(fn: Any) -> str:
     name: str = getattr(getattr(fn, "func", fn), "__name__", "") or type(fn).__name__
     if name == "<lambda>":
@@ -201,95 +172,52 @@ def _name(fn: Any) -> str:
     return name
 
 
-def source_of(fn: Any) -> object:
-    """What the function does, as text; as bytecode where there is no text."""
-    plain = inspect.unwrap(getattr(fn, "func", fn))
-    plain = plain if hasattr(plain, "__code__") or inspect.ismethod(plain) else type(plain).__call__
-    try:
-        return _undecorated(textwrap.dedent(inspect.getsource(plain)))
-    except (OSError, TypeError):
-        return _bytecode(getattr(plain, "__code__", None))
-
-
-def _undecorated(source: str) -> str:
-    """The text from `def` on: another timeout in the decorator makes no other tool."""
-    try:
-        first = ast.parse(source).body[0].lineno
-    except SyntaxError:  # a lambda in the middle of something
-        return source
-    return "\n".join(source.splitlines()[first - 1 :])
-
-
-def _bytecode(code: CodeType | None) -> object:
-    if code is None:
-        return None
-    inner = [_bytecode(one) if isinstance(one, CodeType) else repr(one) for one in code.co_consts]
-    return [code.co_code.hex(), list(code.co_names), inner]
-
-
 # --- The decorator -------------------------------------------------------------------------------------------------
 
 
-class Decorator(Protocol):
-    """What `tool(…)` without a function gives."""
+if TYPE_CHECKING:  # the types of the overloads
 
-    def __call__(self, fn: Callable[P, R], /) -> FunctionTool[P, R]: ...
+    class Decorator(Protocol):
+        """The return type of `tool(…)` without a function."""
 
+        def __call__(self, fn: Callable[P, R], /) -> FunctionTool[P, R]: ...
 
-class Runnable(Protocol):
-    """A LangGraph graph, as far as types can tell without LangGraph."""
+    class Runnable(Protocol):
+        """A LangGraph graph, typed without LangGraph."""
 
-    checkpointer: Any
+        checkpointer: Any
 
-    def invoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any: ...  # noqa: A002 - LangGraph's word
+        def invoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any: ...  # noqa: A002 - LangGraph's word
 
+    class LangChain(Protocol):
+        """A LangChain tool, typed without LangChain."""
 
-class LangChain(Protocol):
-    """A LangChain tool, as far as types can tell without LangChain."""
+        name: str
+        description: str
+        handle_tool_error: Any
 
-    name: str
-    description: str
-    handle_tool_error: Any
+        def invoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any: ...  # noqa: A002 - LangChain's word
 
-    def invoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any: ...  # noqa: A002 - LangChain's word
+    class ObjectOptions(Options, total=False):
+        """Options of a tool made of an object."""
 
+        name: str | None
+        schema: Schema | None
+        effect: EffectName | None
 
-@overload
-def tool(
-    fn: Callable[P, R],
-    /,
-    *,
-    name: str | None = None,
-    schema: Schema | None = None,
-    effect: Effect | str | None = None,
-    isolated: bool = False,
-    limits: Mapping[str, Any] | None = None,
-    **options: Unpack[Options],
-) -> FunctionTool[P, R]: ...
+    class FunctionOptions(ObjectOptions, total=False):
+        """Options of a tool made of a function."""
 
-
-@overload
-def tool(
-    *,
-    name: str | None = None,
-    schema: Schema | None = None,
-    effect: Effect | str | None = None,
-    isolated: bool = False,
-    limits: Mapping[str, Any] | None = None,
-    **options: Unpack[Options],
-) -> Decorator: ...
+        isolated: bool
+        limits: Mapping[str, Any] | None
 
 
 @overload
-def tool(
-    fn: LangChain | Runnable,
-    /,
-    *,
-    name: str | None = None,
-    schema: Schema | None = None,
-    effect: Effect | str | None = None,
-    **options: Unpack[Options],
-) -> Tool: ...
+def tool(fn: Callable[P, R], /, **options: Unpack[FunctionOptions]) -> FunctionTool[P, R]: ...
+@overload
+def tool(**options: Unpack[FunctionOptions]) -> Decorator: ...
+@overload
+def tool(fn: LangChain | Runnable, /, **options: Unpack[ObjectOptions]) -> Tool: ...
 
 
 def tool(fn: Any = None, /, **options: Any) -> Any:
@@ -315,7 +243,7 @@ def tool(fn: Any = None, /, **options: Any) -> Any:
         trust_output  True: outputs that look like errors are believed; or {"ignore": […], "suspect": […]}
         verify        a read-only look at the effect, of any of args, output, before, ctx: true, false or Verified
         probe         a read-only look before the call, of args and ctx; `verify` gets what it saw as `before`
-        secrets       environment variables that it reads, and whose values nobody may see
+        secrets       environment variables that it reads, with values to redact everywhere
         cost          what one call costs, for run.max_cost; charged unless the call reports a cost by `ctx.usage`
         errors        "not_done": whatever it raises or answers as an error, nothing happened; "by_status": it makes one
                       request, and the status decides; without, the effect of a `once` call that raised is unknown
@@ -332,26 +260,33 @@ def tool(fn: Any = None, /, **options: Any) -> Any:
 
 
 def _locals() -> Mapping[str, Any]:
-    """The names where the decorator stands: annotations written as text may speak of local classes."""
+    """Return the names at the decorator's place: textual annotations may name local classes."""
     return sys._getframe(2).f_locals
 
 
+def is_langchain(value: Any) -> TypeGuard[Any]:
+    """Return True for a LangChain tool; reads none of its attributes."""
+    base = getattr(sys.modules.get("langchain_core.tools"), "BaseTool", None)
+    return base is not None and isinstance(value, base)
+
+
+def is_graph(value: Any) -> TypeGuard[Any]:
+    """Return True for a compiled graph; reads none of its attributes."""
+    base = getattr(sys.modules.get("langgraph.pregel"), "Pregel", None)
+    return base is not None and isinstance(value, base)
+
+
 def _of_langchain(obj: Any, options: Mapping[str, Any]) -> Tool | None:
-    """A LangChain tool or a LangGraph graph as a tool; None for anything else. What is not loaded is not looked for."""
-    if "langgraph.pregel" in sys.modules:
-        from rerail.adapters.tools.langgraph import GraphTool, is_graph
-
-        if is_graph(obj):
-            return GraphTool(obj, **options)
-    if "langchain_core.tools" not in sys.modules:
+    """Wrap a LangChain tool or a LangGraph graph; None for any other object. Never imports either library."""
+    if not (is_graph(obj) or is_langchain(obj)):
         return None
-    from rerail.adapters.tools.langchain import LangChainTool, is_langchain
+    from rerail.adapters.tools.langchain import GraphTool, LangChainTool
 
-    return LangChainTool(obj, **options) if is_langchain(obj) else None
+    return GraphTool(obj, **options) if is_graph(obj) else LangChainTool(obj, **options)
 
 
 def as_tool(obj: Any) -> Tool:
-    """A tool as it is; a function, LangChain tool or graph as one with its defaults; ValueError for anything else."""
+    """Return a tool unchanged; wrap a function, LangChain tool or graph; else ValueError."""
     if isinstance(obj, FunctionTool) and isinstance(obj.spec, ToolSpec):  # read now, or ValueError says what is missing
         return obj
     if (made := _of_langchain(obj, {})) is not None:
@@ -365,5 +300,5 @@ def as_tool(obj: Any) -> Tool:
 
 
 def is_tool(obj: Any) -> bool:
-    """Whether it is a tool of any kind: something with a spec that can be called."""
+    """Return True for a tool of any kind: a callable with a spec."""
     return spec_of(obj) is not None

@@ -1,10 +1,12 @@
-"""LangChain tools as tools (SPEC M2): recognised without importing LangChain, called as LangChain calls them.
+"""LangChain tools and LangGraph graphs as tools (contract I5, M2), recognised without importing either library.
 
 Rules of this file:
-- LangChain is never imported here: an object of its classes can only exist where somebody has imported it.
-- A failure is a failure: a tool that was told to turn its errors into answers for a model raises them here.
-- What a call does is not known from a LangChain tool, so it may not happen twice unless somebody says so: in the tool's
-  `metadata={"rerail": {"effect": "read"}}`, or with `rerail.tool(that_tool, effect="read")`.
+- This file imports neither: an object of their classes exists only where the library is imported already.
+- A failure is a failure: a tool that turns its errors into answers for a model raises them here.
+- A LangChain tool does not declare its effect, so it counts as `once`. A declaration changes that: `metadata={"rerail":
+  {"effect": "read"}}` of the tool, or `rerail.tool(that_tool, effect="read")`. The same holds for a graph.
+- A call of a graph is a thread of it, named by the call's idempotency key. A repeated call of a graph with a
+  checkpointer goes on where it stopped, and returns the old result if it had come to its end.
 """
 
 from __future__ import annotations
@@ -12,29 +14,22 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Mapping
-from typing import Any, TypeGuard, Unpack
+from typing import Any, Unpack
 
 from rerail.adapters.executors.threads import THREADS
-from rerail.adapters.tools.functions import settled, source_of
-from rerail.adapters.tools.specs import Looks, Options, make_spec
-from rerail.core.plan import Effect
-from rerail.core.schema import readable
-from rerail.core.tools import Runs
-from rerail.core.values import NotJson, pack
+from rerail.adapters.tools.spec import Looks, Options, make_spec, settled, source_of
 from rerail.errors import NotDone, ToolError
 from rerail.i18n import tell
-
-
-def is_langchain(value: Any) -> TypeGuard[Any]:
-    """Whether it is a LangChain tool; no attribute of it is looked at."""
-    base = getattr(sys.modules.get("langchain_core.tools"), "BaseTool", None)
-    return base is not None and isinstance(value, base)
+from rerail.plan.step import Effect, EffectName
+from rerail.plan.tool_spec import Runs
+from rerail.values.json_values import NotJson, pack
+from rerail.values.schema import readable
 
 
 class LangChainTool(Looks):
     """A LangChain tool that plans can call."""
 
-    wants_context = True  # what cannot be kept is said there
+    wants_context = True  # the context reports what cannot be kept
 
     def __init__(
         self,
@@ -42,10 +37,10 @@ class LangChainTool(Looks):
         *,
         name: str | None = None,
         schema: Mapping[str, Any] | bool | None = None,
-        effect: Effect | str | None = None,
+        effect: EffectName | None = None,
         **options: Unpack[Options],
     ) -> None:
-        """Take over what LangChain knows of the tool; ValueError says what is wrong with what was declared."""
+        """Take over LangChain's description; ValueError says what is wrong with the declaration."""
         name = name if name is not None else tool.name
         declared = _declared(name, tool)
         kind = effect or declared.get("effect") or Effect.ONCE
@@ -61,12 +56,9 @@ class LangChainTool(Looks):
         runs: Runs = "loop" if self.is_async else "thread"
         self.spec = make_spec(name, shape, kind, source_of(function), merged, runs=runs)
 
-    def __repr__(self) -> str:
-        return f"<tool {self.spec.name}>"
-
     async def call(self, args: dict[str, Any], ctx: Any = None) -> Any:
         """Call the tool: awaited, or in a thread."""
-        # Only a call with an id is answered with the artifact as well.
+        # Only the answer to a call with an id includes the artifact.
         given: Any = args
         if self._with_artifact:
             number = getattr(ctx, "key", "") or "rerail"
@@ -81,8 +73,10 @@ class LangChainTool(Looks):
 
 
 def _refused_arguments(error: Exception) -> bool:
-    """Whether LangChain refused the arguments before it called the tool (X4): where it reads them, it raises the same
-    errors as a tool of its own may."""
+    """Return True if LangChain refused the arguments before the call (contract X4).
+
+    Where LangChain reads them, it raises the same errors as a tool of its own may.
+    """
     codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
     names = [code.co_name for code in codes if "langchain_core" in code.co_filename]
     return "_parse_input" in names and not {code.co_name for code in codes} & {"_run", "_arun"}
@@ -96,7 +90,7 @@ def _declared(name: str, tool: Any) -> dict[str, Any]:
 
 
 def _outspoken(tool: Any) -> Any:
-    """The tool as it is, if it raises its errors; else a copy of it that does."""
+    """Return the tool if it raises its errors; else a copy that does."""
     quiet = tool.handle_tool_error or tool.handle_validation_error
     return tool.model_copy(update={"handle_tool_error": False, "handle_validation_error": False}) if quiet else tool
 
@@ -108,7 +102,7 @@ def _is_async(tool: Any) -> bool:
 
 
 def _schema(tool: Any) -> Mapping[str, Any] | bool:
-    """The schema that a model would see: without what LangChain injects. One that is unreadable is left to the tool."""
+    """Return the schema for a model, without LangChain's injected arguments. An unreadable one is left to the tool."""
     shape = tool.tool_call_schema
     if not isinstance(shape, Mapping):
         shape = shape.model_json_schema() if hasattr(shape, "model_json_schema") else shape.schema()
@@ -116,7 +110,7 @@ def _schema(tool: Any) -> Mapping[str, Any] | bool:
 
 
 def _output(answer: Any, ctx: Any, *, with_artifact: bool) -> Any:
-    if getattr(answer, "type", None) != "tool":  # no message, but what the tool returned
+    if getattr(answer, "type", None) != "tool":  # no message, but the tool's plain result
         return settled(answer)
     if answer.status == "error":
         failed = ToolError(str(answer.text), lost=True)  # an exception after the effect is answered in the same way
@@ -129,8 +123,69 @@ def _output(answer: Any, ctx: Any, *, with_artifact: bool) -> Any:
         artifact = settled(artifact)
         pack(artifact)
     except (NotJson, TypeError):
-        # The call succeeded, and its content is what counts: it must not be made again for the sake of the rest.
+        # The call succeeded, and its content is what counts: the rest is no reason to repeat it.
         if ctx is not None:
             ctx.log(tell("tool.langchain.artifact", name=type(artifact).__name__))
         artifact = None
     return {"content": settled(answer.content), "artifact": artifact}
+
+
+# -- Graphs ---------------------------------------------------------------------------------------------------------
+
+INTERRUPTED = "__interrupt__"  # LangGraph's name for a graph's question
+
+
+class GraphTool(Looks):
+    """A graph that plans can call: the arguments are its input, its output is the step's."""
+
+    is_async = False  # a graph's work besides the event loop is unknown
+    wants_context = True
+
+    def __init__(
+        self,
+        graph: Any,
+        *,
+        name: str | None = None,
+        schema: Mapping[str, Any] | bool | None = None,
+        effect: EffectName | None = None,
+        **options: Unpack[Options],
+    ) -> None:
+        """Take over LangGraph's description; ValueError says what is wrong with the declaration."""
+        name = name if name is not None else graph.get_name()
+        super().__init__(name, options, ("name", "schema", "effect"))
+        self._graph = graph
+        shape = schema if schema is not None else _input_schema(graph)
+        nodes = sorted(map(str, graph.nodes))
+        self.spec = make_spec(name, shape, effect or Effect.ONCE, nodes, options, keyed=True)
+
+    async def call(self, args: dict[str, Any], ctx: Any = None) -> Any:
+        """Run the graph to its end."""
+        config = {"configurable": {"thread_id": getattr(ctx, "key", "") or "rerail"}}
+        begun = bool(self._graph.checkpointer) and (await self._graph.aget_state(config)).created_at is not None
+        answer = await self._graph.ainvoke(None if begun else args, config)
+        if isinstance(answer, Mapping) and answer.get(INTERRUPTED):
+            asked = "; ".join(str(one.value) for one in answer[INTERRUPTED])
+            raise ToolError(
+                tell("error.graph.interrupted", question=asked[:500]), category="permanent_error", lost=True
+            )
+        return _plain(answer)
+
+
+def _input_schema(graph: Any) -> Mapping[str, Any] | bool:
+    """Return the schema of the graph's input; an unreadable one is left to the graph."""
+    from pydantic import PydanticUserError  # not loaded without a graph
+
+    try:
+        shape = graph.get_input_jsonschema()
+    except PydanticUserError:  # its types do not describe their schema
+        return True
+    return readable(shape)
+
+
+def _plain(value: Any) -> Any:
+    """Return a graph's output as plain data: messages and models at any depth."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return settled(value)

@@ -1,10 +1,9 @@
 """Tools from a `.py` file, a module, or a name in one (`--tools file.py|module:attr`).
 
 Rules of this file:
-- Loading runs the user's code, so anything can go wrong in it; what callers see is one kind of error that says what
-  to do.
-- A file becomes a module with a name made from its path, the same in every process, so that worker processes and
-  pickles find it again. A file that was changed is read anew.
+- Loading runs the user's code, which can fail in any way; callers see one kind of error that says what to do.
+- A file becomes a module named after its path, the same in every process, so that worker processes and pickles find it
+  again. A changed file is read anew.
 """
 
 from __future__ import annotations
@@ -24,16 +23,15 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, NoReturn
 
-from rerail.adapters.tools.functions import FunctionTool, as_tool, is_tool
-from rerail.adapters.tools.langchain import is_langchain
-from rerail.adapters.tools.specs import unknown
+from rerail.adapters.tools.functions import FunctionTool, as_tool, is_langchain, is_tool
+from rerail.adapters.tools.spec import unknown
 from rerail.errors import RerailError
 from rerail.i18n import Told, about, tell
 from rerail.ports import Tool
 
 
 def load_tools(source: str | os.PathLike[str]) -> list[Tool]:
-    """The tools of `file.py`, `file.py:name`, `module` or `module:name`; RerailError says why there are none."""
+    """Load the tools of `file.py`, `file.py:name`, `module` or `module:name`; RerailError says why there are none."""
     home, name = _split(os.fspath(source))
     module = _file_module(home) if home.endswith(".py") else _named_module(home)
     try:
@@ -47,7 +45,7 @@ def load_tools(source: str | os.PathLike[str]) -> list[Tool]:
 
 
 def load_file(path: str | os.PathLike[str]) -> ModuleType:
-    """The file as a module; raises whatever its code raises. Loaded once for as long as it is not changed."""
+    """Load the file as a module, once until it changes; any error of its code is raised."""
     file = Path(path).resolve()
     name, status = _module_name(file), file.stat()
     stamp = (status.st_mtime_ns, status.st_size)
@@ -63,7 +61,7 @@ def _execute(file: Path, name: str, stamp: tuple[int, int]) -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     module.__dict__.update(__rerail_file__=str(file), __rerail_stamp__=stamp)
-    # As for a script, what lies beside the file can be imported; behind everything else, so that it shadows nothing.
+    # As for a script, modules beside the file can be imported; last in the path, so that they shadow nothing.
     if str(file.parent) not in sys.path:
         sys.path.append(str(file.parent))
     linecache.checkcache(str(file))
@@ -80,7 +78,7 @@ def _execute(file: Path, name: str, stamp: tuple[int, int]) -> ModuleType:
 
 
 class _Fresh(importlib.machinery.SourceFileLoader):
-    """Compiles from the text: compiled files are told apart by the second, and an edit may be faster."""
+    """Compiles from the source: compiled files have timestamps in seconds, and an edit may be faster."""
 
     def get_code(self, fullname: str) -> CodeType:
         path = self.get_filename(fullname)
@@ -97,7 +95,7 @@ def _module_name(file: Path) -> str:
 
 
 def _split(source: str) -> tuple[str, str]:
-    """The file or module, and the name in it, if one is given."""
+    """Split a source into file or module, and the name in it, if given."""
     file = re.fullmatch(r"(.*\.py)(?::([^:/\\]+))?", source)
     if file is not None:
         return file[1], file[2] or ""
@@ -145,7 +143,7 @@ def _named_module(name: str) -> ModuleType:
 
 
 def _last_words(error: BaseException, path: str) -> str:
-    """The last line of the traceback, and where in the user's own file it comes from."""
+    """Return the traceback's last line, and its place in the user's own file."""
     said = traceback.format_exception_only(error)[-1].strip()
     if len(error.args) == 1 and isinstance(error.args[0], Told):
         said = about(type(error).__name__, error.args[0])
@@ -158,7 +156,7 @@ def _last_words(error: BaseException, path: str) -> str:
 
 
 def has_plain(source: str, name: str) -> bool:
-    """Whether a source of tools that could be loaded has a function of that name which is no tool."""
+    """Return True if the source has a plain function of that name, which is not a tool."""
     home, _ = _split(source)
     try:
         module = load_file(home) if home.endswith(".py") else sys.modules[home]
@@ -172,13 +170,13 @@ def has_plain(source: str, name: str) -> bool:
 
 
 def _all_in(module: ModuleType) -> list[Tool]:
-    """Every tool at the module's top level, imported ones included, and whatever TOOLS lists."""
+    """Return every tool at the module's top level, imported ones included, and the entries of TOOLS."""
     members = [value for name, value in vars(module).items() if name != "TOOLS" and _looks_like_a_tool(value)]
     return _as_tools([*members, *_listed(getattr(module, "TOOLS", ()), "TOOLS")])
 
 
 def _looks_like_a_tool(value: object) -> bool:
-    # Statically at first: a module may hold proxies of all kinds, which do things when they are asked for attributes.
+    # Statically at first: a module may hold proxies with side effects on attribute access.
     if isinstance(value, FunctionTool) or is_langchain(value):
         return True
     return inspect.getattr_static(value, "spec", None) is not None and is_tool(value)
@@ -208,7 +206,7 @@ def _named(module: ModuleType, name: str, home: str) -> list[Tool]:
 
 
 def _as_tools(objects: Iterable[Any]) -> list[Tool]:
-    # A tool that stands there under two names is one tool.
+    # A tool with two names there is one tool.
     return [as_tool(one) for one in {id(one): one for one in objects}.values()]
 
 

@@ -1,20 +1,18 @@
-"""Commands as tools (SPEC M2): an argument list with placeholders, never a shell string made of data.
+"""Shell commands as tools (contract M2): an argument list with placeholders, never a shell string.
 
 Rules of this file:
 - Each placeholder stays inside one argument, whatever its value holds: spaces, quotes, `;` and `$(…)` are just text.
-- A command is one session: cancelling it ends everything that it started, TERM first, then KILL. It ends with the
-  process that started it, too (`guardian`).
-- An exit status says nothing of the effect, unless the tool lists it as `not_done` (X4).
+- A command is one session: cancelling ends it with all its children, TERM first, then KILL. It also ends with the
+  process that started it (`guardian`).
+- An exit status says nothing of the effect, unless the tool lists it as `not_done` (contract X4).
 
-An argument whose value begins with `-` is passed on, and most programs read it as an option. Where values come from
-outside, put "--" in front of them (`["grep", "-r", "--", "{pattern}", "{folder}"]`), or join them to the option that
-they belong to (`"--pattern={pattern}"`).
+A value that begins with `-` is passed on, and most programs read it as an option. For values from outside, put "--" in
+front of them (`["grep", "-r", "--", "{pattern}", "{folder}"]`), or join them to their option (`"--pattern={pattern}"`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import json
 import os
@@ -25,43 +23,33 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Unpack, get_args
 
-from rerail.adapters.executors.endings import finished, uninterrupted
-from rerail.adapters.executors.guardian import GUARDIAN, Watched
-from rerail.adapters.tools.specs import Looks, Options, confinement, make_spec, unknown
-from rerail.adapters.tools.templates import (
-    Template,
-    Values,
-    bad_argument,
-    has_key,
-    is_once,
-    knowing,
-    parse,
-    schema_for,
-    text_of,
-)
+from rerail.adapters.executors.processes.guardian import GUARDIAN, WatchedProcess
+from rerail.adapters.executors.threads import finished, uninterrupted
+from rerail.adapters.tools import templates
+from rerail.adapters.tools.spec import Looks, Options, confinement, make_spec, unknown
+from rerail.adapters.tools.templates import TextTemplate, Values, text_of
 from rerail.context import Context
-from rerail.core.plan import Effect
 from rerail.errors import ToolError
 from rerail.i18n import tell
+from rerail.plan.step import Effect, EffectName
 
 Parse = Literal["text", "json", "lines"]
 
 GRACE = 1.0
 _TAIL = 2_000  # characters of stderr in an error's message
-_MOST_STDERR = 64_000  # bytes; of more, the end is kept
 _DRAIN = 0.5  # seconds for output that is still in the pipe when the command has ended
 
 
 class CommandFailed(ToolError):
-    """The command ended with a status that is not among the good ones, or could not be started."""
+    """The command ended with a failure status, or could not be started."""
 
     def __init__(self, message: str, exit_code: int, code: str = "EXIT_STATUS", *, lost: bool = True) -> None:
         super().__init__(message, code=code, lost=lost)
         self.exit_code = exit_code
-        self.unanswered = exit_code < 0  # killed by a signal: the command itself said nothing
+        self.unanswered = exit_code < 0  # killed by a signal: the command itself gave no answer
 
 
-class AnswerUnreadable(ToolError):
+class CommandOutputUnreadable(ToolError):
     """The command may have done its work, but its answer cannot be used; a `once` command is in doubt."""
 
     lost = unanswered = True
@@ -69,15 +57,15 @@ class AnswerUnreadable(ToolError):
 
 @dataclass(frozen=True, slots=True)
 class _Command:
-    """What is to be run, with its placeholders."""
+    """A command line with placeholders."""
 
-    argv: tuple[Template, ...]
-    env: Mapping[str, Template]
-    cwd: Template | None
-    stdin: Template | None
+    argv: tuple[TextTemplate, ...]
+    env: Mapping[str, TextTemplate]
+    cwd: TextTemplate | None
+    stdin: TextTemplate | None
 
     def keyed(self) -> _Command:
-        """The same, with `{key}` for the call's idempotency key."""
+        """Give `{key}` its meaning, the call's idempotency key."""
         return _Command(
             tuple(one.keyed() for one in self.argv),
             {name: one.keyed() for name, one in self.env.items()},
@@ -85,7 +73,7 @@ class _Command:
             None if self.stdin is None else self.stdin.keyed(),
         )
 
-    def templates(self) -> list[Template]:
+    def templates(self) -> list[TextTemplate]:
         return [*self.argv, *self.env.values(), *(one for one in (self.cwd, self.stdin) if one is not None)]
 
 
@@ -115,7 +103,7 @@ class ShellTool(Looks):
         trust_output  True: outputs that look like errors are believed; or {"ignore": […], "suspect": […]}
         verify        a read-only look at the effect, of any of args, output, before, ctx: true, false or Verified
         probe         a read-only look before the call, of args and ctx; `verify` gets what it saw as `before`
-        secrets       environment variables whose values nobody may see; those of `{env.NAME}` are among them
+        secrets       environment variables with values to redact everywhere; includes those of `{env.NAME}`
         cost          what one call costs, for run.max_cost (default: nothing)
         errors        "not_done": whatever its status, nothing happened; "by_status": it makes one
                       request, and the status decides; without, the effect of a `once` call that raised is unknown
@@ -127,15 +115,15 @@ class ShellTool(Looks):
     `{key}` is the call's idempotency key in a `once` command, unless its schema has an argument of that name.
     """
 
-    is_async = False  # something outside of the event loop is at work
-    wants_context = True  # the key, and whether this process still owns the run
+    is_async = False  # another process does the work, outside of the event loop
+    wants_context = True  # for the key and the lease question
 
     def __init__(
         self,
         name: str,
         argv: Sequence[str],
         *,
-        effect: Effect | str = Effect.ONCE,
+        effect: EffectName = Effect.ONCE,
         schema: Mapping[str, Any] | bool | None = None,
         env: Mapping[str, str] | None = None,
         cwd: str | os.PathLike[str] | None = None,
@@ -154,28 +142,25 @@ class ShellTool(Looks):
                 tell("tool.unknown_parse", name=name, parse=parse, known=unknown(str(parse), get_args(Parse)))
             )
         self._command = _command(name, argv, env or {}, cwd, stdin)
-        if is_once(effect) and not has_key(schema):
+        if templates.is_once(effect) and not templates.has_key(schema):
             self._command = self._command.keyed()
         self._max_output = max_output
         self._limits = confinement(name, limits)
         self._parse = parse
         self._ok, self._not_done = tuple(ok), _statuses(name, ok, not_done)
         lists = [one.whole for one in self._command.argv if one.whole]
-        shape = schema_for(name, self._command.templates(), lists, schema)
+        shape = templates.schema_for(name, self._command.templates(), lists, schema)
         declared = [list(argv), dict(env or {}), str(cwd or ""), stdin, parse, list(ok)]
         keyed = any(one.hands_key for one in self._command.templates())
-        described = knowing(options, self._command.templates())
+        described = templates.knowing(options, self._command.templates())
         self.spec = make_spec(name, shape, effect, declared, described, runs="process", keyed=keyed)
 
-    def __repr__(self) -> str:
-        return f"<tool {self.spec.name}>"
-
     async def call(self, args: dict[str, Any], ctx: Any = None) -> Any:
-        """Run the command to its end; cancelling ends it and everything that it started."""
+        """Run the command to its end; cancelling ends it with all its children."""
         values, stdin = Values(args, ctx), self._command.stdin
         if isinstance(ctx, Context):
             ctx.ensure_owner()
-        # Cancelled half-way, asyncio would wait for whoever holds the pipes, and would not end what was started.
+        # Cancelled half-way, asyncio would wait for every holder of the pipes, and leave the command running.
         process, cancelled = await uninterrupted(_start(self._command, values, self._max_output, self._limits))
         try:
             if cancelled:
@@ -189,7 +174,9 @@ class ShellTool(Looks):
     def _output(self, process: Process) -> Any:
         status, stdout, stderr = process.status, _text(process.stdout), _text(process.stderr)
         if process.overflown:
-            raise AnswerUnreadable(tell("error.shell.too_large", limit=self._max_output), code="OUTPUT_TOO_LARGE")
+            raise CommandOutputUnreadable(
+                tell("error.shell.too_large", limit=self._max_output), code="OUTPUT_TOO_LARGE"
+            )
         if status not in self._ok:
             raise CommandFailed(_failure(status, stderr, stdout), status, lost=status not in self._not_done)
         if self._parse == "lines":
@@ -218,13 +205,15 @@ def _command(
         raise ValueError(tell("tool.shell.no_list", label=label, argv=argv))
     if any("\0" in one for one in (*argv, *env, *env.values(), os.fspath(cwd or ""))):
         raise ValueError(tell("tool.shell.nul", label=label))
-    if parse(argv[0], label).parts != (argv[0],):
+    if templates.parse(argv[0], label).parts != (argv[0],):
         raise ValueError(tell("tool.shell.program", label=label, program=argv[0]))
     return _Command(
-        argv=tuple(parse(one, tell("tool.label.argument", label=label, at=at)) for at, one in enumerate(argv)),
-        env={key: parse(value, tell("tool.label.env", label=label, key=key)) for key, value in env.items()},
-        cwd=None if cwd is None else parse(os.fspath(cwd), f"{label}: cwd"),
-        stdin=None if stdin is None else parse(stdin, f"{label}: stdin"),
+        argv=tuple(
+            templates.parse(one, tell("tool.label.argument", label=label, at=at)) for at, one in enumerate(argv)
+        ),
+        env={key: templates.parse(value, tell("tool.label.env", label=label, key=key)) for key, value in env.items()},
+        cwd=None if cwd is None else templates.parse(os.fspath(cwd), f"{label}: cwd"),
+        stdin=None if stdin is None else templates.parse(stdin, f"{label}: stdin"),
     )
 
 
@@ -246,20 +235,20 @@ def _arguments(command: _Command, values: Values) -> list[str]:
         value = values.get(template.whole) if template.whole else None
         if isinstance(value, list):
             filled += [_safe(template.whole or "", text_of(one)) for one in value]
-        # An optional argument that was not given takes its whole element with it: "--out={path}" as well as "{path}".
+        # An optional argument that was not given drops its whole element: "--out={path}" as well as "{path}".
         elif not template.absent(values):
             filled.append(template.fill(values, _safe))
     return filled
 
 
 def _safe(name: str, text: str) -> str:
-    """The text, if the operating system can pass it on."""
+    """Return the text if the operating system can pass it on."""
     if "\0" in text:
-        raise bad_argument(tell("error.shell.nul", name=name))
+        raise templates.bad_argument(tell("error.shell.nul", name=name))
     try:
         os.fsencode(text)
     except UnicodeEncodeError as error:
-        raise bad_argument(tell("error.shell.bad_argument", name=name, error=error)) from error
+        raise templates.bad_argument(tell("error.shell.bad_argument", name=name, error=error)) from error
     return text
 
 
@@ -273,32 +262,22 @@ def _environment(command: _Command, values: Values) -> dict[str, str] | None:
 # --- Running -------------------------------------------------------------------------------------------------------
 
 
-class Process(asyncio.SubprocessProtocol):
-    """A running command: collects its output within the limit and tells when it has ended."""
+class Process(WatchedProcess):
+    """A running command: collects its output within the limit and reports its end."""
 
     def __init__(self, limit: int) -> None:
+        super().__init__()
         self.stdout = bytearray()
-        self.stderr = bytearray()
         self.overflown = False
         self.status = 0
         self._limit = limit
-        self._transport: asyncio.SubprocessTransport | None = None
-        loop = asyncio.get_running_loop()
-        # `ended` is the command, `drained` its pipes: a background process that it left may hold these open for ever.
-        self._ended: asyncio.Future[None] = loop.create_future()
-        self._drained: asyncio.Future[None] = loop.create_future()
+        # `exited` is the command, `drained` its pipes: a surviving background process may hold these open for ever.
+        self._drained: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._open = {1, 2}
-        self._watched: Watched | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.SubprocessTransport)
-        self._transport, self._watched = transport, GUARDIAN.watch(transport.get_pid())
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        if fd == 2:
-            self.stderr += data
-            del self.stderr[:-_MOST_STDERR]
-        elif not self.overflown:
+        super().pipe_data_received(fd, data)
+        if fd != 2 and not self.overflown:
             self.stdout += data
             if len(self.stdout) > self._limit:
                 self.overflown = True
@@ -311,45 +290,34 @@ class Process(asyncio.SubprocessProtocol):
             self._drained.set_result(None)
 
     def process_exited(self) -> None:
-        assert self._transport is not None
-        self.status = self._transport.get_returncode() or 0
-        if self._watched is not None:
-            self._watched.release()
-        if not self._ended.done():
-            self._ended.set_result(None)
+        self.status = self.transport.get_returncode() or 0
+        super().process_exited()
 
     def feed(self, text: str | None) -> None:
-        """Give the command its stdin, and nothing after it."""
-        assert self._transport is not None
-        pipe = self._transport.get_pipe_transport(0)
-        if text is not None and isinstance(pipe, asyncio.WriteTransport):
+        """Write the command's stdin and close it."""
+        pipe = self.stdin
+        if text is not None and pipe is not None:
             pipe.write(text.encode("utf-8", "surrogateescape"))
             pipe.close()
 
     async def ended(self) -> None:
-        """Wait for the command's end, and a moment longer for what is still in the pipes."""
-        await asyncio.shield(self._ended)
+        """Wait for the command's end, and a moment longer for output in the pipes."""
+        await asyncio.shield(self.exited)
         await asyncio.wait([self._drained], timeout=_DRAIN)
 
     async def stop(self) -> None:
-        """End it if it has not ended, with everything that it started, and let go of the pipes."""
-        assert self._transport is not None
+        """End the command and its children if it still runs, and close the pipes."""
         try:
-            if not self._ended.done():
+            if not self.exited.done():
                 self.signal(signal.SIGTERM)
                 try:
-                    await asyncio.wait([self._ended], timeout=GRACE)
+                    await asyncio.wait([self.exited], timeout=GRACE)
                 finally:
-                    # Also if the command obeyed, for its children may not have; and if the loop is torn down meanwhile.
+                    # Also after the command obeyed (its children may not have), and while the loop is torn down.
                     self.signal(signal.SIGKILL)
-                    await asyncio.shield(self._ended)
+                    await asyncio.shield(self.exited)
         finally:
-            self._transport.close()
-
-    def signal(self, number: signal.Signals) -> None:
-        assert self._transport is not None
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._transport.get_pid(), number)
+            self.transport.close()
 
 
 async def _start(command: _Command, values: Values, limit: int, limits: str) -> Process:
@@ -372,23 +340,23 @@ async def _start(command: _Command, values: Values, limit: int, limits: str) -> 
 
 
 def _require_program(program: str, cwd: str | None, env: Mapping[str, str] | None) -> None:
-    """Refuse a command that is not there, before what limits it is started in its place (X4)."""
+    """Refuse a missing command before its limiter is started in its place (contract X4)."""
     place = os.path.join(cwd or "", program) if os.sep in program else program
     if shutil.which(place, path=(env or os.environ).get("PATH")) is None:
         raise CommandFailed(tell("error.shell.no_command", program=program), 127, lost=False)
 
 
 def _confined(limits: str) -> list[str]:
-    """What stands before a command to limit it."""
-    from rerail.adapters.executors import confine
+    """Return the prefix of a command that sets its limits."""
+    from rerail.adapters.executors.processes import limits as confine
 
     return [sys.executable, "-I", "-S", confine.__file__, limits]
 
 
 def _not_started(program: str, cwd: str | None, error: OSError) -> ToolError:
-    """Why there is no process; the exit codes are those that a shell would give."""
+    """Return why there is no process, with a shell's exit codes."""
     if error.errno == errno.E2BIG:
-        return bad_argument(tell("error.shell.too_long", error=error))
+        return templates.bad_argument(tell("error.shell.too_long", error=error))
     if cwd is not None and error.filename == cwd:
         told = tell("error.shell.no_folder", cwd=cwd, strerror=error.strerror)
         return CommandFailed(told, 126, lost=False)
@@ -415,4 +383,6 @@ def _json(stdout: str) -> Any:
         return json.loads(stdout)
     except (ValueError, RecursionError) as error:
         shown = stdout.strip()[:200]
-        raise AnswerUnreadable(tell("error.shell.not_json", error=error, shown=shown), "OUTPUT_NOT_JSON") from error
+        raise CommandOutputUnreadable(
+            tell("error.shell.not_json", error=error, shown=shown), "OUTPUT_NOT_JSON"
+        ) from error

@@ -1,24 +1,26 @@
-"""A function's signature as a JSON schema, and its arguments as the types it asks for.
+"""Function signatures as JSON schemas, arguments as their types, docstrings as descriptions.
 
 Rules of this file:
-- Pydantic says what a type looks like as JSON; it is imported when the first signature is read, never before.
-- Arguments of plain JSON types are passed on as they are: the engine has checked them against the schema. Only where
-  a type is not plain (a model, a date, a path, an enum) pydantic makes the value, and then checks it once more.
+- Pydantic makes the JSON schema of a type; it is imported when the first signature is read, never before.
+- Arguments of plain JSON types are passed on unchanged: the engine has checked them against the schema. Pydantic makes
+  the value only for other types (a model, a date, a path, an enum), and then checks it once more.
+- Prose is never refused: a docstring in no known style (Google, NumPy, reST) just has no parameter descriptions.
 """
 
 from __future__ import annotations
 
-import collections.abc
+import dataclasses
 import enum
 import inspect
+import re
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections import abc
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NoReturn, Union, cast
 
-from rerail.adapters.tools.docstrings import Docs
 from rerail.context import Context
 from rerail.errors import ToolError
 from rerail.i18n import tell
@@ -29,7 +31,7 @@ _Parameters = Mapping[str, inspect.Parameter]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How a function is called: its schema, the parameter that takes the context, and how arguments are converted."""
+    """A function's schema, its context parameter, and the conversion of its arguments."""
 
     schema: Mapping[str, Any] | bool
     context: str | None = None
@@ -37,13 +39,13 @@ class Shape:
 
 
 class Unresolved(Exception):
-    """A name in an annotation is not known (yet): the class may stand further down in the module."""
+    """A name in an annotation is unknown so far: its class may stand further down in the module."""
 
 
 def read_shape(
     name: str, fn: Any, docs: Docs, given: Mapping[str, Any] | bool | None, names: Mapping[str, Any]
 ) -> Shape:
-    """The shape of a function; a given schema is used as it is. `names` are further names for annotations."""
+    """Read a function's signature; a given schema is used unchanged. `names` are further names for annotations."""
     parameters = _parameters(name, fn)
     hints = _hints(name, fn, parameters, names)
     context = _context_parameter(parameters, hints)
@@ -84,16 +86,16 @@ def _parameters(name: str, fn: Any) -> _Parameters:
 
 
 def _hints(name: str, fn: Any, wanted: _Parameters, names: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters' annotations as types; `Unresolved` if a name in them is not known."""
+    """Return the parameters' annotations as types; `Unresolved` if a name in them is unknown."""
     source = inspect.unwrap(getattr(fn, "func", fn))  # a partial has the hints of its function
     if not hasattr(source, "__annotations__"):
         source = type(source).__call__
     inside = getattr(source, "__globals__", {})
-    # Local classes, and names that are imported for type checkers only.
+    # Local classes, and names imported for type checkers only.
     known = {"Context": Context, "rerail": sys.modules.get("rerail"), **inside, **names}
     try:
         written = getattr(source, "__annotations__", {})
-        # What it returns is nobody's concern here, and is often a name that only type checkers know.
+        # The return type does not matter here, and is often a name that only type checkers know.
         asked = types.SimpleNamespace(__annotations__={one: written[one] for one in wanted if one in written})
         return typing.get_type_hints(asked, inside, known, include_extras=True)
     except NameError as error:
@@ -121,7 +123,7 @@ def _is_union(hint: Any) -> bool:
 
 def _hint_of(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> Any:
     hint = hints.get(parameter.name, Any)
-    # People write `name: str = None`, and mean that null is fine.
+    # `name: str = None` is common and means that null is fine.
     return hint | None if parameter.default is None and hint is not Any else hint
 
 
@@ -129,7 +131,7 @@ def _hint_of(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> Any:
 
 
 def _adapter(name: str, fields: Mapping[str, Any], parameters: _Parameters, anything: bool) -> Any:
-    """Pydantic's view of the arguments: a typed dict, because its keys, unlike a model's fields, may have any name."""
+    """Return pydantic's adapter of the arguments: a typed dict may have keys of any name, unlike a model."""
     from typing import NotRequired
 
     import pydantic
@@ -148,7 +150,7 @@ def _adapter(name: str, fields: Mapping[str, Any], parameters: _Parameters, anyt
 
 
 def _culprit(name: str, fields: Mapping[str, Any], error: Exception) -> str:
-    """Which parameter it was that has no JSON form."""
+    """Return the fault: the parameter without a JSON form."""
     import pydantic
 
     for field, hint in fields.items():
@@ -164,7 +166,7 @@ def _schema(adapter: Any, name: str, fields: Mapping[str, Any], parameters: _Par
     from pydantic.json_schema import GenerateJsonSchema
 
     class Untitled(GenerateJsonSchema):
-        """Without the titles that only repeat the names."""
+        """Drop the titles that only repeat the names."""
 
         def field_title_should_be_set(self, schema: Any) -> bool:
             return False
@@ -200,16 +202,7 @@ def _is_plain_value(value: Any) -> bool:
 
 _PLAIN = frozenset({Any, object, None, type(None), str, int, float, bool, list, dict})
 _PLAIN_ORIGINS = frozenset(
-    {
-        list,
-        dict,
-        collections.abc.Sequence,
-        collections.abc.Collection,
-        collections.abc.Iterable,
-        collections.abc.Mapping,
-        collections.abc.MutableMapping,
-        collections.abc.MutableSequence,
-    }
+    {list, dict, abc.Sequence, abc.Collection, abc.Iterable, abc.Mapping, abc.MutableMapping, abc.MutableSequence}
 )
 
 
@@ -218,7 +211,7 @@ def _needs_conversion(fields: Mapping[str, Any]) -> bool:
 
 
 def _is_plain(hint: Any) -> bool:
-    """Whether a JSON value that fits the schema is already what the function asked for."""
+    """Return True if a JSON value that fits the schema already has the annotated type."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin is None:
         inner = getattr(hint, "__supertype__", None)  # NewType
@@ -231,13 +224,13 @@ def _is_plain(hint: Any) -> bool:
 
 
 def _is_plain_note(note: Any) -> bool:
-    """Whether an annotation only describes or limits; a limit is in the schema, a validator is not."""
+    """Return True if an annotation only describes or limits; a limit is in the schema, a validator is not."""
     if isinstance(note, str):
         return True
     kind = type(note)
     if kind.__module__ == "annotated_types":
         return kind.__name__ not in ("Predicate", "Not")
-    # A field with an alias is called differently outside and inside.
+    # A field with an alias has another name outside than inside.
     return kind.__name__ == "FieldInfo" and getattr(note, "validation_alias", None) is None
 
 
@@ -259,10 +252,96 @@ def _faults(error: Any) -> str:
 
 
 def _lenient_converter(fields: Mapping[str, Any], parameters: _Parameters) -> Convert | None:
-    """For a tool with a schema of its own, whose types may be anything: they are converted if pydantic knows how."""
+    """Convert values of any type where pydantic knows how; for a tool with a schema of its own."""
     if not _needs_conversion(fields):
         return None
     try:
         return _converter(_adapter("arguments", fields, parameters, anything=True))
     except ValueError:
         return None
+
+
+# --- Docstrings ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Docs:
+    """The first line, and the described parameters."""
+
+    summary: str = ""
+    parameters: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+_GOOGLE = re.compile(r"(?:keyword |other )?(?:args|arguments|parameters|params):\s*", re.IGNORECASE)
+_GOOGLE_ENTRY = re.compile(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)")
+_NUMPY = re.compile(r"(?:other )?parameters\s*", re.IGNORECASE)
+_NUMPY_ENTRY = re.compile(r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?")
+_RULE = re.compile(r"-{3,}\s*")
+_REST = re.compile(r":(?:param|parameter|arg|argument|key|keyword)\s+(?:[^:]*\s)?\*{0,2}(\w+)\s*:\s*(.*)")
+
+
+def read(text: str | None) -> Docs:
+    """Parse a docstring, which may be absent."""
+    lines = inspect.cleandoc(text).splitlines() if text else []
+    if not lines:
+        return Docs()
+    found: dict[str, list[str]] = {}
+    for name, words in (*_google(lines), *_numpy(lines), *_rest(lines)):
+        found.setdefault(name, []).append(words)
+    described = {name: " ".join(filter(None, words)).strip() for name, words in found.items()}
+    return Docs(lines[0].strip(), {name: words for name, words in described.items() if words})
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _google(lines: list[str]) -> Iterator[tuple[str, str]]:
+    """Parse `Args:`, then indented `name (type): words` with deeper continuation lines."""
+    at = 0
+    while at < len(lines):
+        header = lines[at]
+        at += 1
+        if not _GOOGLE.fullmatch(header.strip()):
+            continue
+        name, level = "", 0
+        while at < len(lines) and (not lines[at].strip() or _indent(lines[at]) > _indent(header)):
+            line = lines[at]
+            at += 1
+            entry = _GOOGLE_ENTRY.fullmatch(line.strip())
+            level = level or _indent(line)
+            if entry and _indent(line) == level:
+                name = entry[1]
+                yield name, entry[2]
+            elif name and line.strip():
+                yield name, line.strip()
+
+
+def _numpy(lines: list[str]) -> Iterator[tuple[str, str]]:
+    """Parse `Parameters` above a rule, then `name : type` with its words indented below."""
+    for at in range(len(lines) - 1):
+        if not (_NUMPY.fullmatch(lines[at].strip()) and _RULE.fullmatch(lines[at + 1].strip())):
+            continue
+        names: list[str] = []
+        for line, below in zip(lines[at + 2 :], [*lines[at + 3 :], ""], strict=True):
+            if _RULE.fullmatch(below.strip()):  # the next section's title
+                break
+            entry = _NUMPY_ENTRY.fullmatch(line.strip())
+            if line.strip() and _indent(line) > _indent(lines[at]):
+                yield from ((name, line.strip()) for name in names)
+            elif entry:
+                names = [name.strip(" *") for name in entry[1].split(",")]
+
+
+def _rest(lines: list[str]) -> Iterator[tuple[str, str]]:
+    """Parse `:param type name: words` with indented continuation lines."""
+    name, level = "", 0
+    for line in lines:
+        entry = _REST.fullmatch(line.strip())
+        if entry:
+            name, level = entry[1], _indent(line)
+            yield name, entry[2]
+        elif name and line.strip() and _indent(line) > level:
+            yield name, line.strip()
+        else:
+            name = ""

@@ -1,11 +1,11 @@
-"""Texts with `{placeholders}`, filled from a call's arguments: the small language of shell and HTTP tools.
+"""Texts with `{placeholders}`, filled from a call's arguments: the template language of shell and HTTP tools.
 
 Rules of this file:
-- A placeholder is a name and nothing else: no expressions, no formats. `{{` and `}}` are literal braces.
+- A placeholder is only a name: no expressions, no formats. `{{` and `}}` are literal braces.
 - `{key}` in a tool of effect `once` is `{ctx.key}`, its idempotency key, unless the tool's schema has such an argument.
-- `{ctx.key}`, `{ctx.run}`, `{ctx.step}`, `{ctx.attempt}` and `{ctx.workspace}` come from the context (M3).
+- `{ctx.key}`, `{ctx.run}`, `{ctx.step}`, `{ctx.attempt}` and `{ctx.workspace}` come from the context (contract M3).
 - `{env.NAME}` is an environment variable, looked up with every call; its value is a secret.
-- Filling never looks into what was filled in: data stays data.
+- Filled values are never parsed again: data stays data.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rerail.adapters.tools.specs import Options, unknown
+from rerail.adapters.tools.spec import Options, unknown
+from rerail.codes import Category
 from rerail.context import Context
-from rerail.core.codes import Category
-from rerail.core.plan import Effect
 from rerail.errors import ToolError
 from rerail.i18n import tell
+from rerail.plan.step import Effect
 
 ENV: Final = "env."
 KEY: Final = "ctx.key"
@@ -37,58 +37,53 @@ class Placeholder:
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
-    """A text in parts: literal ones, and placeholders."""
+class TextTemplate:
+    """A text in parts: literals and placeholders."""
 
     parts: tuple[str | Placeholder, ...]
 
     @property
     def whole(self) -> str | None:
-        """The name, if the text is one placeholder and nothing else: then a value need not become text."""
+        """Return the name if the text is one single placeholder: its value need not become text."""
         only = self.parts[0] if len(self.parts) == 1 else None
         return only.name if isinstance(only, Placeholder) else None
 
     @property
     def names(self) -> list[str]:
-        """The arguments it asks for."""
+        """Return the arguments in use."""
         return [name for name in self._all() if name not in CONTEXT and not name.startswith(ENV)]
 
     @property
     def variables(self) -> list[str]:
-        """The environment variables it asks for."""
+        """Return the environment variables in use."""
         return [name.removeprefix(ENV) for name in self._all() if name.startswith(ENV)]
 
     @property
     def hands_key(self) -> bool:
-        """Whether the call's idempotency key stands in it."""
+        """Return True if the text uses the call's idempotency key."""
         return KEY in self._all()
 
-    def keyed(self) -> Template:
-        """The same, with `{key}` for the call's idempotency key."""
+    def keyed(self) -> TextTemplate:
+        """Give `{key}` its meaning, the call's idempotency key."""
         own = Placeholder("key")
-        return Template(tuple(Placeholder(KEY) if part == own else part for part in self.parts))
-
-    @property
-    def asks_context(self) -> bool:
-        """Whether something in it comes from the context."""
-        return any(name in CONTEXT for name in self._all())
+        return TextTemplate(tuple(Placeholder(KEY) if part == own else part for part in self.parts))
 
     def _all(self) -> Iterator[str]:
         return (part.name for part in self.parts if isinstance(part, Placeholder))
 
     def absent(self, values: Values) -> bool:
-        """Whether something it asks for is missing or null."""
+        """Return True if a used value is missing or null."""
         return any(values.get(name) is None for name in self._all())
 
     def fill(self, values: Values, encode: Callable[[str, str], str] = lambda name, text: text) -> str:
-        """The text; each value passes through `encode`, which gets its name too."""
+        """Return the filled text; each value passes through `encode`, which gets its name too."""
         return "".join(
             part if isinstance(part, str) else encode(part.name, text_of(values.get(part.name))) for part in self.parts
         )
 
 
 class Values:
-    """What placeholders stand for in one call."""
+    """Values of the placeholders in one call."""
 
     __slots__ = ("_args", "_ctx")
 
@@ -97,7 +92,7 @@ class Values:
         self._ctx = ctx
 
     def get(self, name: str) -> Any:
-        """The value, or None if it was not given."""
+        """Return the value, or None if it was not given."""
         if name.startswith(ENV):
             return _variable(name.removeprefix(ENV))
         if name not in CONTEXT:
@@ -106,8 +101,8 @@ class Values:
         return value if isinstance(value, int) else str(value)
 
 
-def parse(text: str, where: str) -> Template:
-    """Read a text; ValueError, with the place, for braces that hold no name."""
+def parse(text: str, where: str) -> TextTemplate:
+    """Parse a text; ValueError, with the place, for braces that hold no name."""
     parts: list[str | Placeholder] = []
     try:
         pieces = list(string.Formatter().parse(text))
@@ -123,7 +118,7 @@ def parse(text: str, where: str) -> Template:
             hint = f"; {unknown(field, CONTEXT)}" if field.startswith("ctx.") else ""
             raise ValueError(tell("tool.template.no_placeholder", where=where, text=text, field=field, hint=hint))
         parts.append(Placeholder(field))
-    return Template(tuple(parts))
+    return TextTemplate(tuple(parts))
 
 
 def _variable(name: str) -> str:
@@ -135,27 +130,27 @@ def _variable(name: str) -> str:
 
 
 def text_of(value: Any) -> str:
-    """A JSON value as the text that people would write."""
+    """Return a JSON value as plain text."""
     return value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def bad_argument(message: str) -> ToolError:
-    """An argument that fits the schema and still cannot be used."""
+    """Return the error of an argument that fits the schema but cannot be used."""
     return ToolError(message, code="ARGS_INVALID", lost=False)
 
 
 def is_once(effect: object) -> bool:
-    """Whether a tool of that effect must not be called twice, so that `{key}` means something."""
+    """Return True if `{key}` has a meaning: a call of that effect must not be repeated."""
     return str(effect) == str(Effect.ONCE)
 
 
 def has_key(schema: object) -> bool:
-    """Whether a schema has an argument that is named `key`."""
+    """Return True if a schema has an argument named `key`."""
     return isinstance(schema, Mapping) and "key" in (schema.get("properties") or {})
 
 
-def knowing(options: Options, templates: Iterable[Template]) -> Options:
-    """The options of a tool, with the environment variables that its texts ask for among its secrets."""
+def knowing(options: Options, templates: Iterable[TextTemplate]) -> Options:
+    """Add the environment variables of a tool's texts to its secrets."""
     asked = [name for template in templates for name in template.variables]
     return {**options, "secrets": (*options.get("secrets", ()), *asked)} if asked else options
 
@@ -165,8 +160,8 @@ def knowing(options: Options, templates: Iterable[Template]) -> Options:
 _SCALARS = ["string", "number", "boolean"]
 
 
-def schema_for(name: str, templates: Iterable[Template], lists: Iterable[str], given: Any) -> Any:
-    """The given schema, if it covers every placeholder; else one that asks for just the placeholders."""
+def schema_for(name: str, templates: Iterable[TextTemplate], lists: Iterable[str], given: Any) -> Any:
+    """Return the given schema if it covers every placeholder; else one of just the placeholders."""
     names = list(dict.fromkeys(one for template in templates for one in template.names))
     if given is None:
         many = set(lists)

@@ -1,1 +1,1 @@
-"""The interactive shell (SPEC T11): what is typed becomes a command; all of its rules are the command line's."""
+"""The interactive shell (contract T11): a typed line becomes a command of the command line."""

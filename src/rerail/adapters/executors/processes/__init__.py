@@ -1,0 +1,1 @@
+"""Calls in worker processes."""

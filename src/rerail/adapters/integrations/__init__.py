@@ -1,0 +1,1 @@
+"""Rerail inside other frameworks."""

@@ -1,0 +1,1 @@
+"""Background workers: their launch, their process, their logs."""

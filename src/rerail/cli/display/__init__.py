@@ -1,0 +1,1 @@
+"""Terminal displays: live runs, reports, graphs, log lines."""

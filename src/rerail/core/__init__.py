@@ -1,1 +1,0 @@
-"""The engine without the world: plans, events, the fold, and what to do next. No I/O, no clock, no chance."""

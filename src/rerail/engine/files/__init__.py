@@ -1,0 +1,1 @@
+"""The files of a run: checked, placed, archived and kept."""

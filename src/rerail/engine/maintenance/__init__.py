@@ -1,0 +1,1 @@
+"""Runs as data: export, import, prune and health checks."""

@@ -1,0 +1,131 @@
+"""What a run may still spend on tokens and cost, for one turn of ``decide`` (contract H4).
+
+Rules of this file:
+- Nothing is kept: an allowance is made from the state for one turn, and only where a cap is set.
+- Calls that carry cost or tokens start in strict order. A waiting call holds back later ones, so that small
+  calls never starve a large one. Calls without cost pass.
+"""
+
+from __future__ import annotations
+
+from rerail.i18n import tell
+from rerail.kernel.accounts import FREE, SpendingNeed
+from rerail.kernel.state import State
+from rerail.kernel.step_state import Phase, Track
+from rerail.plan.step import Effect
+from rerail.plan.tool_spec import Tools
+
+SLACK = 1e-9  # share of a cap, for rounding: three calls of 0.1 fit a cap of 0.3
+LEAST_TIME = 0.001  # seconds that any call gets, even with no run time left
+
+
+def first_calls(state: State) -> list[Track]:
+    """Return the steps of `finally` with their first call still to come: the caps keep room for each (P2)."""
+    tracks = [track for step_id in state.finals if (track := state.tracks.get(step_id)) is not None]
+    if not state.cleaned:
+        return tracks
+    waits = [t for t in tracks if t.phase is Phase.PENDING and not (t.dead or state.is_repeat(t))]
+    return waits if state.cleaning is not None else []
+
+
+class Allowance:
+    """The commitments of one turn: spent, reserved by calls under way, and granted to calls of this turn."""
+
+    __slots__ = ("_state", "_tools", "cost", "held", "short", "tokens", "unpriced")
+
+    def __init__(self, state: State, tools: Tools) -> None:
+        self._state, self._tools = state, tools
+        self.cost = state.cost + state.reserved.cost
+        self.tokens = state.tokens + state.reserved.tokens
+        self.unpriced = state.reserved.unpriced > 0  # a call of unknown cost is under way
+        for track in first_calls(state) if state.finals else ():
+            self.cost += self.kept_for(track)
+        self.held = False  # a call with a cost has to wait
+        self.short = ""  # why the first refused call or question did not fit
+
+    def of_tool(self, tool: str) -> SpendingNeed:
+        """Return a call's need: the declared cost, else the largest seen, else 0 for a tool that reports none."""
+        policy, largest, spec = self._state.policy, self._state.largest, self._tools.get(tool)
+        if spec is None:
+            return FREE  # it fails before its call
+        cost, tokens = largest.cost.get(tool), largest.tokens.get(tool)
+        if spec.cost is not None:
+            cost = spec.cost
+        elif cost is None and not (spec.reports and policy.max_cost is not None):
+            cost = 0.0
+        if tokens is None and not (spec.reports and policy.max_tokens is not None):
+            tokens = 0
+        return SpendingNeed(cost, tokens)
+
+    def kept_for(self, track: Track) -> float:
+        """Return the cost kept back for a step's first call in the clean-up."""
+        if track.id not in self._state.finals or self._state.is_repeat(track):
+            return 0.0
+        spec = self._tools.get(track.step.tool)
+        return spec.cost or 0.0 if spec is not None else 0.0
+
+    def of_question(self, question: str) -> SpendingNeed:
+        """Return a question's need: the largest of its kind in this run, since no setting bounds an answer."""
+        policy, largest = self._state.policy, self._state.largest_question
+        cost = largest.cost.get(question) if policy.max_cost is not None else 0.0
+        return SpendingNeed(cost, largest.tokens.get(question) if policy.max_tokens is not None else 0)
+
+    def passes(self, tool: str) -> bool:
+        """True if a call of the tool may be considered: behind a waiting call, only a free one may."""
+        return not self.held or self.of_tool(tool) == FREE
+
+    def take(self, need: SpendingNeed, *, step: str = "", question: str = "", kept: float = 0.0) -> bool:
+        """Commit the need of a call or a question; False if it has to wait. ``kept`` was kept back for this call."""
+        self.cost -= kept
+        short = self._short(need)
+        if short and not self.short:
+            self.short = self._told(short, need, step, question)
+        if short or (self.held and need != FREE) or (need.unknown and self.unpriced):
+            self.held = True
+            self.cost += kept
+            return False
+        self.cost += need.cost or 0.0
+        self.tokens += need.tokens or 0
+        self.unpriced = self.unpriced or need.unknown
+        return True
+
+    def _short(self, need: SpendingNeed) -> str:
+        """Return the budget without room for the need; a cap of 0 lets nothing start."""
+        policy = self._state.policy
+        for name, committed, own, cap in (
+            ("max_cost", self.cost, need.cost, policy.max_cost),
+            ("max_tokens", self.tokens, need.tokens, policy.max_tokens),
+        ):
+            if cap is None:
+                continue
+            full = committed >= cap * (1 - SLACK) if own is None else committed + own > cap * (1 + SLACK)
+            if full or not cap:
+                return name
+        return ""
+
+    def _told(self, name: str, need: SpendingNeed, step: str, question: str) -> str:
+        state, policy = self._state, self._state.policy
+        spent, own, limit = (
+            (state.cost, need.cost, policy.max_cost)
+            if name == "max_cost"
+            else (state.tokens, need.tokens, policy.max_tokens)
+        )
+        told = {"name": name, "spent": spent, "limit": limit}
+        if not own:
+            return tell("reason.used", **told)
+        if step:
+            return tell("reason.step_needs", **told, step=step, need=own)
+        return tell("reason.question_needs", **told, question=question, need=own)
+
+
+def in_time(state: State, timeout: float, effect: Effect, now: float) -> float:
+    """Return the smaller of a call's timeout and the time left to the run, or to its clean-up.
+
+    A `once` call of the run's work keeps its timeout.
+    """
+    most = state.policy.max_seconds
+    if state.cleaning is not None:
+        return min(timeout, max(LEAST_TIME, state.cleaning.until - now)) if state.cleaning.until else timeout
+    if most is None or effect is Effect.ONCE:
+        return timeout
+    return min(timeout, max(LEAST_TIME, most - state.seconds(now)))

@@ -1,0 +1,1 @@
+"""Plans as values: steps, references, reading and validation. Pure."""

@@ -1,0 +1,1 @@
+"""Heuristics that the ladder uses: classification, disguised errors, coercion. Pure."""

@@ -1,0 +1,1 @@
+"""Rerail as an MCP server."""

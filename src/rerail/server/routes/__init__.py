@@ -1,0 +1,1 @@
+"""Routes of the HTTP API: parse, call the façade, return a view."""

@@ -1,0 +1,1 @@
+"""Settings: `rerail.toml`, the environment and the caller, in rising order (contract, section 11)."""

@@ -1,0 +1,1 @@
+"""JSON values: schemas, patterns, names and redaction. Pure."""

@@ -1,0 +1,1 @@
+"""Read models: state and history in, data or lines out. Pure."""
