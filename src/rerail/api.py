@@ -45,7 +45,6 @@ from rerail.kernel.commands import Command
 from rerail.kernel.events import Record
 from rerail.kernel.foreign import EXECUTOR, STORE, with_defaults
 from rerail.kernel.retry import Preview
-from rerail.kernel.step_state import RunStatus
 from rerail.plan.model import Plan
 from rerail.plan.step import Step
 from rerail.plan.tool_spec import ToolSpec
@@ -93,17 +92,15 @@ class Engine:
         origin: Sequence[str] = (),
         workspace: str | Path | None = None,
         worker: bool = False,
+        serves: bool = False,
         observe: Callable[[Record], None] | None = None,
         on_notice: Callable[[Told], None] | None = None,
         sweep_on_open: bool = True,
         expects_tools: bool = True,
     ) -> None:
         self.settings = settings = settings if isinstance(settings, Settings) else Settings.load(settings)
-        self._tracing: Tracing | None = None
-        if "opentelemetry.trace" in sys.modules:  # a program that has set it up has loaded it
-            from rerail.adapters.telemetry import make_tracing
-
-            self._tracing = make_tracing()
+        # a program that has set OpenTelemetry up has loaded it
+        self._tracing = _make_tracing() if "opentelemetry.trace" in sys.modules else None
         self._executor = with_defaults(executor, EXECUTOR) if executor is not None else None
         if executor is None and settings.ray.steps:
             self._executor = wiring.make_executor(settings)
@@ -112,7 +109,8 @@ class Engine:
         mind = wiring.make_mind(settings, model)
         watching = (observe, log_event if settings.log.verbose else None, self._tracing)
         observers = tuple(one for one in watching if one is not None)
-        self._parts = parts = self._make_parts(store, mind, clock or wiring.SystemClock(), workspace, observers)
+        clock = clock or wiring.SystemClock()
+        self._parts = parts = self._make_parts(store, mind, clock, workspace, observers, serves=serves)
         self._tell, self._sweep_on_open, self._by = on_notice or LOG.warning, sweep_on_open, by or user_name()
 
         policy = settings.policy(tuple(mind.answers) if mind is not None else ())
@@ -138,8 +136,9 @@ class Engine:
             self._notifications = Notifications(notifier or wiring.make_notifier(settings), self._commands.note_down)
 
     def _make_parts(
-        self, store: str | Store | None, mind: Mind | None, clock: Clock, home: str | Path | None, observers: Observers
-    ) -> EngineParts:
+        self, store: str | Store | None, mind: Mind | None, clock: Clock, home: str | Path | None, observers: Observers,
+        *, serves: bool,
+    ) -> EngineParts:  # fmt: skip
         """Return the adapters and limits that the parts share."""
         settings = self.settings
         address = store if store is not None else settings.store.url
@@ -160,6 +159,7 @@ class Engine:
             limits=Limits(),
             history_window=settings.evaluation.history_window,
             observers=observers,
+            serves=serves,
             silent_is_dead=settings.workers.silent_is_dead,
         )
 
@@ -281,15 +281,7 @@ class Engine:
         """
         if not self.is_open:
             raise not_open()
-        taken = []
-        for head in await self.internals.unattended():
-            with suppress(Refused):  # another process was faster
-                try:
-                    if head.status != RunStatus.PENDING and await self.internals.take_up(head.run):
-                        taken.append(head.run)
-                except PlanError as error:
-                    self._tell(tell("reason.work.left", run=head.run, why=error))
-        return tuple(taken)
+        return await self._commands.recover()
 
     async def _after(self, loop: RunLoop) -> None:
         """Announce the end of a loop, and start the follow-up of a completed run."""
@@ -496,6 +488,13 @@ class Engine:
         longer write to it, and makes no further call. A process at work keeps its run.
         """
         return (await self.do(run, cmd.Resume(by=by or "", take_over=take_over)))[0]
+
+
+def _make_tracing() -> Tracing | None:
+    """Return an observer that makes spans of runs; None if OpenTelemetry is not set up."""
+    from rerail.adapters.telemetry import make_tracing
+
+    return make_tracing()
 
 
 def _plain(values: Any) -> Any:

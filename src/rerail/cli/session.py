@@ -161,6 +161,7 @@ class Session:
         making: bool = False,
         driving: bool = False,
         servers: bool = True,
+        serves: bool = False,
         run: str | None = None,
     ) -> AsyncIterator[Engine]:
         """Open an engine with these tools; ``making`` creates a missing store, else it only reads.
@@ -180,7 +181,7 @@ class Session:
             reading = not making and not driving and url.startswith("sqlite:")
             store = make_store(url, settings, reads=True) if reading else url
             engine = Engine(
-                store, tools, settings, origin=sources, worker=self._worker, observe=self._observe,
+                store, tools, settings, origin=sources, worker=self._worker, serves=serves, observe=self._observe,
                 on_notice=self._on_notice, sweep_on_open=driving,
             )  # fmt: skip
             await (self._opened(engine) if self._patient else engine.open())
@@ -208,9 +209,12 @@ class Session:
                 told = True
             await asyncio.sleep(min(1.0, max(0.0, until - time.monotonic())))
 
-    def started(self, tools: Sequence[Tool] | None = None) -> AbstractAsyncContextManager[Engine]:
-        """Open an engine that drives runs with this call's tools, or with these."""
-        return self.engine(self.given, self.load(self.given) if tools is None else tools, making=True, driving=True)
+    def started(
+        self, tools: Sequence[Tool] | None = None, *, serves: bool = False
+    ) -> AbstractAsyncContextManager[Engine]:
+        """Open an engine that drives runs with this call's tools, or with these; `serves`: as a server does."""
+        tools = self.load(self.given) if tools is None else tools
+        return self.engine(self.given, tools, making=True, driving=True, serves=serves)
 
     @asynccontextmanager
     async def reopened(self, run: str) -> AsyncIterator[tuple[Engine, str]]:

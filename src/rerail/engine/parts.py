@@ -74,6 +74,7 @@ class EngineParts:
     limits: Limits
     history_window: tuple[int, int] = (5, 12)
     observers: Observers = ()  # get each event once it is durable
+    serves: bool = False  # the process is a server: the next one goes on with the runs that it leaves
     silent_is_dead: bool = False  # a supervisor of processes guarantees that a silent owner no longer acts
 
     def runs(self, tool: str) -> Runs:

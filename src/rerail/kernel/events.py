@@ -104,6 +104,7 @@ class RunStarted(_Event, frozen=True, tag="run_started"):
     inherited: tuple[FileMade, ...] = ()  # files that its parent ended with, and that it relies on
     queued: bool = False  # left for a worker to start
     copied: str = ""  # the store that this copy was exported from; a copy cannot go on (E10)
+    served: bool = False  # a server drives it: the next server on this store goes on with it
 
 
 class PlanAccepted(_Event, frozen=True, tag="plan_accepted"):
@@ -418,6 +419,7 @@ class Resumed(_Event, frozen=True, tag="resumed"):
     paused: bool = False  # a pause has ended
     number: int = 0
     wish: str = ""
+    served: bool = False  # from here on a server drives it
 
 
 class Acted(_Event, frozen=True, tag="acted"):

@@ -66,7 +66,7 @@ def _run_started(state: State, event: ev.RunStarted, at: float) -> None:
     state.origin, state.memory = event.origin, event.memory
     state.home, state.inherited = event.home or state.run, event.inherited
     state.filed = bool(event.inherited)
-    state.queued, state.copied = event.queued, event.copied
+    state.queued, state.served, state.copied = event.queued, event.served, event.copied
     state.created_at = state.active_since = at
 
 
@@ -514,6 +514,7 @@ def _resumed(state: State, event: ev.Resumed, at: float) -> None:
         state.active_since = None
     prolong(state, at)  # the time between two processes does not count for the clean-up either
     state.waiting = state.queued = False
+    state.served = event.served
     if event.policy is not None:
         state.govern(event.policy)
         _resettle(state)

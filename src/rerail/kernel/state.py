@@ -67,7 +67,8 @@ class State:
     follow_up: Any = None
     fallback = ""  # why this is not the requested plan, if it is another one (P7)
     assumed: tuple[str, ...] = ()  # tools with an assumed effect when the plan was accepted
-    queued, copied = False, ""  # left for a worker; the store that this copy was exported from (E10)
+    queued, served = False, False  # left for a worker; driven by a server
+    copied = ""  # the store that this copy was exported from (E10)
     revision = 0
     created_at = 0.0
     # Counters and flags of the run.

@@ -162,6 +162,8 @@ class Narrator:
         return self.words(f"on.{item['for']}", step=item["step"]) + question
 
     def resumed(self, event: ev.Resumed) -> Iterable[Line]:
+        if event.reason == "served":  # the action before it says what set it going
+            return ()
         key = "resumed_lost" if event.lost else "taken_up" if event.reason == "queued" else "resumed"
         words = self.words(key, by=event.by, lost=listed(event.lost))
         return (Line("act", "", words + self._changed(event.stale)),)

@@ -85,7 +85,7 @@ async def serve(
     tools, withheld = _offered(session, {*table.allow, *allow})
     shown = f"[{host}]" if ":" in host else host
     with listen(f"{shown}:{port}", expose=True, token=token) as listening:
-        async with session.started(tools) as engine:
+        async with session.started(tools, serves=not read_only) as engine:
             files = Files()
             server = ServerState(
                 engine, table, token, read_only=read_only, withheld=withheld, config=config,
@@ -101,13 +101,19 @@ async def serve(
             app = make_app(server, host, files)
 
             async def leave() -> None:
-                seconds, runs = session.settings.worker.grace, engine.internals.under_way()
-                if runs:
-                    out.note(out.say("cli.work.leaving", count=len(runs), seconds=seconds))
-                await engine.internals.hand_over(seconds)
+                await _leave(engine, session.settings.worker.grace, out)
 
+            if not read_only and (left := await engine.internals.recover(served=True)):
+                out.note(out.say("cli.serve.goes_on", count=len(left)))
             await _until_told(serve_app(app, listening, ready, **_WEB_OPTIONS), leave)
     return 0
+
+
+async def _leave(engine: Engine, seconds: float, out: Output) -> None:
+    """Give the calls under way their time to end, and the runs back."""
+    if runs := engine.internals.under_way():
+        out.note(out.say("cli.work.leaving", count=len(runs), seconds=seconds))
+    await engine.internals.hand_over(seconds)
 
 
 _WEB_OPTIONS: dict[str, Any] = {

@@ -196,6 +196,20 @@ class Commands:
             raise
         return True
 
+    async def recover(self, *, served: bool = False) -> tuple[str, ...]:
+        """Drive all interrupted runs, or only the runs of an earlier server; return their ids."""
+        taken = []
+        for head in await self._leases.unattended():
+            if head.status == RunStatus.PENDING or (served and not (await self._reader.state(head.run)).served):
+                continue
+            with suppress(Refused):  # another process was faster
+                try:
+                    if await self.take_up(head.run):
+                        taken.append(head.run)
+                except PlanError as error:
+                    self._tell(tell("reason.work.left", run=head.run, why=error))
+        return tuple(taken)
+
     async def take_reserved(self, run: str, fence: int) -> None:
         """Drive a run that another process reserved with this fence; `Refused` if the reservation is gone."""
         state = await self._reader.state(run)
@@ -411,6 +425,7 @@ class Internals:
     outlived = part("_leases", Leases.outlived)
     freed = part("_leases", Leases.freed)
     take_up = part("_commands", Commands.take_up)
+    recover = part("_commands", Commands.recover)
     take_reserved = part("_commands", Commands.take_reserved)
     reservation = part("_leases", Leases.reservation)
     reserve = part("_supervisor", Supervisor.reserve)

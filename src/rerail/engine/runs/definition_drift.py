@@ -53,7 +53,7 @@ class DefinitionDrift:
         calls = tuple(track.id for track in state.running.values())
         why = "queued" if state.queued else "interrupted" if interrupted else "paused"
         changes = {**self.changes(state), **({"policy": None} if as_started else {})}
-        note = ev.Resumed(by, calls, reason=why, paused=state.paused and resumed, **changes)
+        note = ev.Resumed(by, calls, reason=why, paused=state.paused and resumed, served=self.parts.serves, **changes)
         return [note, *lost_calls(state, before, self.parts)]
 
     def changes(self, state: State) -> dict[str, Any]:

@@ -190,7 +190,7 @@ class RunReader:
 
     async def result(self, state: State, contents: Contents | None = None) -> RunResult:
         """Return the result object for a state."""
-        outputs, args = await self._outputs(state, contents), await self._large_args(state, contents)
+        outputs, args = await self._values(state, contents or Contents(self._parts.store, self._parts.memory))
         now, lost = self._parts.clock.now(), False
         if run_status(state) is RunStatus.RUNNING and state.run not in self._live:
             lost = is_interrupted(await self.head(state.run), now)
@@ -201,9 +201,14 @@ class RunReader:
         head = await self.head(state.run)  # all that is known of a run that never got its plan
         return replace(found, objective=head.objective, parent=head.parent, created_at=head.created_at)
 
-    async def _large_args(self, state: State, contents: Contents | None = None) -> dict[str, Any]:
-        """Return the latest calls' arguments that were too large for their events; expired ones are left out."""
-        contents = contents or Contents(self._parts.store, self._parts.memory)
+    async def _values(self, state: State, contents: Contents) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return all outputs, and the latest calls' arguments that were too large for their events, if not expired."""
+        with store_errors():
+            outputs = {
+                track.id: await contents.value(track.result) if track.result.blob else track.result.output
+                for track in state.tracks.values()
+                if track.result is not None and track.result.digest
+            }
         found: dict[str, Any] = {}
         for track in state.tracks.values():
             if track.call is not None and track.call.args_blob:
@@ -214,16 +219,7 @@ class RunReader:
         for call in calls if state.waiting else ():
             with store_errors(), contextlib.suppress(BlobMissing):
                 found[call.args_blob] = unpack(await contents.get(call.args_blob))
-        return found
-
-    async def _outputs(self, state: State, contents: Contents | None = None) -> dict[str, Any]:
-        contents = contents or Contents(self._parts.store, self._parts.memory)
-        with store_errors():
-            return {
-                track.id: await contents.value(track.result) if track.result.blob else track.result.output
-                for track in state.tracks.values()
-                if track.result is not None and track.result.digest
-            }
+        return outputs, found
 
     async def list(self, *, status: str | Sequence[str] = (), parent: str | None = None, limit: int = 100) -> RunRows:
         """Return rows of runs, newest first; ``status`` is one or several."""

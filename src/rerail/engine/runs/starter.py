@@ -131,6 +131,7 @@ class Starter:
                 plan.objective, parent or "", self._policy, by or self._by, self._version, memory,
                 self.origin, above.home if above is not None else "",
                 tuple(ev.FileMade(*file) for file in last_files(above)) if above is not None else (), queued,
+                served=self._parts.serves and not queued,
             ),
             *(consulted("plan", "", call) for call in planned.consultations),
             ev.PlanAccepted(
