@@ -13,6 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -21,6 +22,7 @@ from rerail.codes import Category
 from rerail.i18n import tell
 from rerail.plan.step import Step
 from rerail.values.json_values import pack, unpack
+from rerail.values.redaction import Scrub
 from rerail.workspace import Outside, copy_whole, inside, make_home, plain_name, write_whole
 
 # Takes "log" or "progress" and the message; called from the tool's thread, so it must be thread-safe.
@@ -30,6 +32,25 @@ _LOCK = threading.Lock()
 _CLOCK: Final[int | None] = getattr(time, "CLOCK_BOOTTIME", None)
 # Seconds since the machine started, suspension included where the system counts it (contract E11).
 uptime: Final[Callable[[], float]] = time.monotonic if _CLOCK is None else partial(time.clock_gettime, _CLOCK)
+
+
+# The redactor of the run that is driven here: adapters redact texts before they cut them, and tell what they look up.
+SECRETS: Final[ContextVar[Scrub | None]] = ContextVar("rerail_secrets", default=None)
+
+
+def excerpt(text: str, most: int, *, tail: bool = False) -> str:
+    """Return the beginning of a text from outside, or its end, without secrets."""
+    scrub = SECRETS.get()
+    clean = text if scrub is None else scrub.text(text)
+    return clean if len(clean) <= most else str(clean[-most:] if tail else clean[:most])
+
+
+def learn(name: str, value: str) -> str:
+    """Return a secret that was just looked up, and redact it from now on in the run that is driven here."""
+    scrub = SECRETS.get()
+    if scrub is not None:
+        scrub.learn({value: name})
+    return value
 
 
 class CallCancelled(Exception):

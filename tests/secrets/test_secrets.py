@@ -291,6 +291,15 @@ def blab(ctx: rerail.Context):
     print("printed", secret)
     print("said", secret, file=sys.stderr)
     ctx.log("logged " + secret)
+    import subprocess
+    os.write(1, b"written " + secret.encode() + b"\\n")
+    sys.stdout.buffer.write(b"buffered " + secret.encode() + b"\\n")
+    sys.stdout.flush()
+    subprocess.run(["sh", "-c", 'echo "from a child $SHOP_API_KEY"; echo "and $SHOP_API_KEY" >&2'], check=True)
+    for part in ("in pieces ", secret[:9], secret[9:] + "\\n"):
+        os.write(2, part.encode())
+        __import__("time").sleep(0.05)
+    os.environ["ROTATED"] = "looked-up-when-called"
     raise ValueError("raised " + secret)
 '''
 
@@ -307,7 +316,86 @@ def test_no_secret_is_in_what_workers_and_commands_say(place: Place, here: Here)
             said = here(*command, *more)
             assert_nowhere(said.out + said.err)
     log = next(place.folder.rglob("worker.log")).read_text()
-    assert "printed ***" in log and "said ***" in log and "raised ***" in log
+    for word in ("printed", "said", "raised", "written", "buffered", "from a child", "and", "in pieces"):
+        assert f"{word} ***" in log, word
     for file in place.folder.rglob("*"):
         if file.is_file() and file.name != "toolbox.py":
             assert_nowhere(file.read_bytes())
+
+
+LOUD = """
+import os, subprocess, sys, time
+import rerail
+
+@rerail.tool(effect="repeatable")
+def dies():
+    \"\"\"End the worker with words in the pipe, and a child that goes on.\"\"\"
+    os.write(1, b"last words " + os.environ["SHOP_API_KEY"].encode())
+    subprocess.Popen(["sh", "-c", "sleep 0.5; echo the child goes on; echo $? > child"], cwd=os.path.dirname(__file__))
+    os.kill(os.getpid(), 9)
+"""
+
+
+def test_the_last_words_of_a_worker_are_kept(place: Place) -> None:  # noqa: F811
+    """T9: what it wrote before kill -9 is in the log, without secrets, and its child can still write."""
+    (place.folder / "loud.py").write_text(LOUD)
+    place("start", place.plan({"id": "a", "tool": "dies"}), "--tools", "loud.py", "--json", code=0, **{NAME: KEY})
+    place.until(lambda: (place.folder / "child").exists() and (place.folder / "child").read_text() == "0\n")
+    log = next(place.folder.rglob("worker.log"))
+    place.until(lambda: "the child goes on" in log.read_text())
+    assert "last words ***" in log.read_text()
+    assert_nowhere(log.read_bytes())
+
+
+async def test_what_is_cut_is_redacted_before(monkeypatch: pytest.MonkeyPatch, echo: ThreadingHTTPServer) -> None:
+    """SECURITY: no piece of a secret stays at the edge of what is kept of stderr, bodies, tracebacks and messages."""
+    base = f"http://127.0.0.1:{echo.server_port}"
+    shell = {
+        "tail": ["sh", "-c", f'echo "$SHOP_API_KEY{"y" * 1990}" >&2; exit 3'],
+        "head": {"argv": ["sh", "-c", f'printf %s "{"x" * 190}$SHOP_API_KEY"'], "parse": "json"},
+    }
+    # The body is {"path": "/no/…", …}: the secret stands across the 500th character.
+    http = {"body": {"url": base + "/no/{fill}", "headers": {"Authorization": "{env.SHOP_API_KEY}"}}}
+
+    @rerail.tool
+    def long() -> None:
+        raise ValueError("z" * 3950 + KEY + "z" * 100)
+
+    @rerail.tool
+    def deep() -> None:
+        raise ValueError(KEY + "y" * 7980)
+
+    found = set()
+    for size in range(300, 480, 10):
+        steps = [{"id": f"body{size}", "tool": "body", "args": {"fill": "f" * size}, "critical": False}]
+        async with rerail.Engine("memory://", (), {"tools": {"http": http}}) as engine:
+            result = await engine.run({"steps": steps})
+            found.add(repr(await engine.events(result.run_id)))
+    steps = [{"id": name, "tool": name, "critical": False} for name in ("tail", "head", "long", "deep")]
+    async with rerail.Engine("memory://", (long, deep), {"tools": {"shell": shell}}) as engine:
+        result = await engine.run({"steps": steps})
+        found.add(repr(await engine.events(result.run_id)))
+    pieces = [KEY[:5], KEY[-5:]]
+    assert not [piece for piece in pieces for history in found if piece in history]
+
+
+async def test_a_secret_that_was_rotated_is_learnt_when_it_is_looked_up(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """SECURITY: `{env.NAME}` is filled with every call; its new value is redacted from then on."""
+
+    @rerail.tool
+    def rotate() -> str:
+        monkeypatch.setenv("ROTATES", "the-second-value")
+        return "done"
+
+    monkeypatch.setenv("ROTATES", "the-first-value")
+    shell = {"say": {"argv": ["sh", "-c", "echo $K"], "env": {"K": "{env.ROTATES}"}, "effect": "read"}}
+    steps = [
+        {"id": "one", "tool": "say"},
+        {"id": "rotate", "tool": "rotate", "needs": ["one"]},
+        {"id": "two", "tool": "say", "needs": ["rotate"]},
+    ]
+    async with rerail.Engine("memory://", [rotate], {"tools": {"shell": shell}}) as engine:
+        result = await engine.run({"steps": steps})
+    assert [result.steps[name].output["stdout"] for name in ("one", "two")] == ["***\n", "***\n"]

@@ -508,13 +508,14 @@ def test_a_log_that_cannot_be_written_stops_nothing(place: Place) -> None:
 def test_a_half_line_hides_nothing(tmp_path: Path) -> None:
     """T9: a tool that stops in the middle of a line keeps its words; another run's words are left out."""
     from rerail.engine.printed import LogReader
+    from rerail.values.redaction import Scrub
 
     file = tmp_path / "worker.log"
     stamp = "2026-01-02T03:04:05.000006Z"
     file.write_text(
         f"early\n{stamp} event r: x\nhalf{stamp} worker r: said\n{stamp} event s: y\nforeign\n{stamp} event r: z\nend"
     )
-    reader = LogReader(file, "r")
+    reader = LogReader(file, "r", Scrub())
     assert [(one.text, one.worker) for one in reader.read()] == [("early", False), ("half", False), ("said", True)]
     with file.open("a") as more:
         more.write(" of it\nrest")

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rerail.context import Context
+from rerail.context import Context, excerpt
 from rerail.engine.call_inputs import (
     CallInputs,
     FailsBeforeCall,
@@ -381,4 +381,4 @@ def baseline(track: Track, tool: str, args: Any) -> tuple[Any] | None:
 
 def _plain(message: Any) -> str:
     """Return a tool's message as text that can be stored."""
-    return str(message)[:2000].encode("utf-8", "replace").decode()
+    return excerpt(str(message), 2000).encode("utf-8", "replace").decode()

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from rerail.codes import Category, category_of
+from rerail.context import excerpt
 from rerail.errors import NotDone
-from rerail.i18n import Told, clipped, say, tell, words_of
+from rerail.i18n import Told, say, tell, words_of
 from rerail.kernel.events import Error
 from rerail.kernel.foreign import NEVER_SENT, Said, certainty_of, never_sent, said_by, type_names, wrapped_in
 from rerail.kernel.outcome import Certainty, as_declared
@@ -115,7 +116,7 @@ def from_returned(output: Mapping[str, Any], patterns: Patterns) -> Failure:
         if isinstance(wait, int | float) and wait >= 0 and (code == "COOLDOWN_ACTIVE" or status in (429, 503))
         else None
     )
-    data = Error(code or "TOOL_FAILED", category, clipped(message, MAX_MESSAGE), status=status, suggest=suggest)
+    data = Error(code or "TOOL_FAILED", category, excerpt(message, MAX_MESSAGE), status=status, suggest=suggest)
     return Failure(_storable(data), Certainty.LOST, not_now)
 
 
@@ -153,19 +154,19 @@ def _message(error: BaseException) -> str:
     except Exception:  # noqa: BLE001 - a failing __str__ must not become another exception
         text = ""
     if isinstance(text, Told):
-        return clipped(text, MAX_MESSAGE)
+        return excerpt(text, MAX_MESSAGE)
     text = text.strip()
     if isinstance(error, KeyError) and text:
         text = f"KeyError: {text}"  # the bare key has no meaning for a reader
     if len(text) > MAX_MESSAGE:
-        text = text[: MAX_MESSAGE - 40] + f" … ({len(text):,} characters)"
+        text = excerpt(text, MAX_MESSAGE - 40) + f" … ({len(text):,} characters)"
     return text or tell("error.EMPTY", type=type(error).__name__)
 
 
 def _trace(error: BaseException, said: Said) -> str:
     text = said.traceback_text
     text = "".join(traceback.format_exception(error, limit=-20)) if text is None else text
-    return text if len(text) <= MAX_TRACEBACK else "…" + text[-MAX_TRACEBACK:]
+    return text if len(text) <= MAX_TRACEBACK else "…" + excerpt(text, MAX_TRACEBACK, tail=True)
 
 
 def _broke(error: BaseException) -> str:

@@ -17,8 +17,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from rerail.context import excerpt
 from rerail.engine.failures import says_failed
-from rerail.i18n import about, clipped, tell, words_of
+from rerail.i18n import about, tell, words_of
 from rerail.kernel.outcome import Saw
 from rerail.ports import Clock, Tool
 from rerail.recovery.disguised_errors import suspect
@@ -120,7 +121,7 @@ class Looker:
             except BaseException as error:  # a failed look is data
                 if isinstance(error, KeyboardInterrupt | GeneratorExit) or _is_cancelled(error):
                     raise
-                problem = _storable(clipped(about(type(error).__name__, words_of(error)), 300))
+                problem = _storable(excerpt(about(type(error).__name__, words_of(error)), 300))
         return Sight(Saw.UNKNOWN, reason=tell("reason.verify_raised", error=problem))
 
     async def _once(self, launch: Launch, output: bytes) -> Sight:
@@ -157,7 +158,7 @@ class Looker:
 def _refuse_error(seen: Any) -> None:
     """Raise if a look answered with an error: it failed, and proves nothing about the effect."""
     if says_failed(seen) or suspect(seen) is not None:
-        raise LookupError(repr(seen)[:200])
+        raise LookupError(excerpt(repr(seen), 200))
 
 
 def _sight(found: Any) -> Sight:
@@ -177,13 +178,13 @@ def _sight(found: Any) -> Sight:
 
 def _words(what: Any) -> str:
     try:
-        return _storable(what) if isinstance(what, str) else pack(what).data.decode()[:500]
+        return _storable(what) if isinstance(what, str) else excerpt(pack(what).data.decode(), 500)
     except NotJson:
         return _storable(str(what))
 
 
 def _storable(words: str) -> str:
-    return plain_text(words, 500)
+    return plain_text(excerpt(words, 500), 500)
 
 
 def _is_cancelled(error: BaseException) -> bool:

@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from rerail.codes import NO_ANSWER, Category
+from rerail.context import excerpt
 from rerail.engine.failures import Failure, Patterns, from_code, from_exception, from_returned, says_failed
 from rerail.engine.files.placement import Seen, look, unmet, written_to
 from rerail.engine.launch import Deadlines, Launch, LeaseTerm, Outcome
 from rerail.engine.looks import LOOK_TIMEOUT, NOT_KNOWN, Looker, Sight
 from rerail.errors import NotDone, RerailError, ToolError
-from rerail.i18n import about, clipped, one_by_one, say, tell
+from rerail.i18n import about, one_by_one, say, tell
 from rerail.kernel import events as ev
 from rerail.kernel.candidates import singled
 from rerail.kernel.events import Error, Event
@@ -196,7 +197,7 @@ class Performer:
         try:
             packed = self._redacted(pack(output)) if self.scrub.active else pack(output)
         except NotJson as odd:
-            kind, reason = type(output).__name__, str(odd)[:200]
+            kind, reason = type(output).__name__, excerpt(str(odd), 200)
             told = from_code("OUTPUT_NOT_JSON", type=kind, reason=reason)
             return self._failed(launch, Failure(told, Certainty.LOST))
         if len(packed.data) > self.max_output:
@@ -267,7 +268,7 @@ class Performer:
             reason = tell("error.TIMEOUT", seconds=LOOK_TIMEOUT)
         except (Exception, SystemExit) as error:
             reason = from_exception(error, self.patterns).error.told
-        return [tell("reason.file.checked", tool=file.check, reason=clipped(reason, 300))] if reason else []
+        return [tell("reason.file.checked", tool=file.check, reason=excerpt(reason, 300))] if reason else []
 
     async def _verified(self, launch: Launch, output: Any, packed: Packed) -> Outcome:
         """Return the outcome of a call that answered, after a look at its effect where possible (V8)."""

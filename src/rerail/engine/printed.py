@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from rerail.values.redaction import Scrub
+
 NAME = "worker.log"
 EVENT, WORKER = "event", "worker"
 MAX_LINE = 4_000  # characters of a line that are shown
@@ -41,8 +43,9 @@ class Printed:
 class LogReader:
     """Reads a run's lines of a log, and later the added ones."""
 
-    def __init__(self, file: Path, run: str) -> None:
-        self._file, self._run = file, run
+    def __init__(self, file: Path, run: str, scrub: Scrub) -> None:
+        """``scrub`` redacts again: a log may hold secrets that this process knows, and its worker did not."""
+        self._file, self._run, self._scrub = file, run, scrub
         self._offset, self._rest = 0, b""
         self._at, self._whose = 0.0, run
 
@@ -62,7 +65,7 @@ class LogReader:
             yield from self._line()
 
     def _line(self) -> Iterator[Printed]:
-        text, self._rest = self._rest.decode("utf-8", "replace").rstrip("\r\n"), b""
+        text, self._rest = self._scrub.text(self._rest.decode("utf-8", "replace").rstrip("\r\n")), b""
         own = _OWN.search(text)
         if own is None:
             if self._whose == self._run:

@@ -1,7 +1,8 @@
 """Redaction of secrets in everything stored, shown or sent: events, outputs, errors, logs, model answers.
 
 Rules of this file:
-- A secret is redacted in its plain form, in its JSON form inside a text, and in its URL form.
+- A secret is found in every spelling that JSON, URLs and nested quoting give it, in any mix of them.
+- A piece of a secret is not recognised: texts are redacted first and cut after (`rerail.context.excerpt`).
 - Only texts are changed, so JSON stays JSON of the same shape.
 - The redactor holds the secrets, so its own representation shows none.
 """
@@ -9,7 +10,7 @@ Rules of this file:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -18,37 +19,45 @@ from rerail.i18n import values_of
 
 # Servers without a key get a placeholder word instead ("EMPTY", "ollama"). Redacting that word would mangle answers.
 SHORTEST: Final = 8
+LONG_LINE: Final = 16  # characters; such a line of a secret of several lines is a secret itself
 BLOT: Final = "***"
 _BEARER: Final = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=*-]{8,}")
+_HARD: Final = re.compile(r"[A-Za-z0-9]+")  # characters that no encoding changes
+_FEW: Final = 4  # of them in a row are too few to search for first
 
 
 class Scrub:
     """Redacts the secrets it has learnt; each may have a name to show in its place."""
 
-    __slots__ = ("_encoded", "_forms", "_names", "active")
+    __slots__ = ("_followers", "_known", "_names", "active")
 
     def __init__(self, secrets: Iterable[str] | Mapping[str, str] = ()) -> None:
         self._names: dict[str, str] = {}
-        self._forms: list[str] = []
-        self._encoded: list[bytes] = []
+        self._followers: list[Callable[[list[str]], None]] = []
+        self._known: list[tuple[str, bytes, re.Pattern[str], str]] = []
         self.learn(secrets if isinstance(secrets, Mapping) else dict.fromkeys(secrets, ""))
 
     def __repr__(self) -> str:
-        return f"<scrub of {len(self._forms)}>"
+        return f"<scrub of {len(self._known)}>"
 
     def learn(self, secrets: Mapping[str, str]) -> None:
         """Add secrets to redact: values, each with its name."""
-        known = {secret: name for secret, name in secrets.items() if len(secret) >= SHORTEST}
-        self._names.update({form: name for secret, name in known.items() for form in _forms(secret)})
-        self._forms = sorted(self._names, key=len, reverse=True)  # longest first: one may be a prefix
-        self.active = bool(self._forms)  # it knows a secret
-        self._encoded = [msgspec.json.encode(form)[1:-1] for form in self._forms]
+        found = {part: name for secret, name in secrets.items() for part in _parts(secret) if part not in self._names}
+        if found:
+            self._names.update(found)
+            rows = [(_core(one), _core(one).encode(), re.compile(pattern(one)), self._names[one]) for one in found]
+            # Longest first: one secret may begin another.
+            self._known = sorted([*self._known, *rows], key=lambda row: len(row[2].pattern), reverse=True)
+        self.active = bool(self._known)  # it knows a secret
+        for tell in self._followers if found else ():
+            tell(self._patterns())
 
     def text(self, text: str) -> str:
         """Return the text without the secrets."""
         clean = text
-        for form in self._forms:
-            clean = clean.replace(form, BLOT)
+        for core, _, found, _ in self._known:
+            if core in clean:
+                clean = found.sub(BLOT, clean)
         return text if clean == text else clean  # a catalogue message stays translatable
 
     def message(self, text: str) -> str:
@@ -69,23 +78,69 @@ class Scrub:
 
     def found(self, data: bytes) -> str | None:
         """Return the name of a secret in encoded JSON, if there is one."""
-        for form, encoded in zip(self._forms, self._encoded, strict=True):
-            if encoded in data:
-                return self._names[form]
+        for _, core, spelt, name in self._known:
+            if core in data and spelt.search(data.decode("utf-8", "replace")):
+                return name
         return None
 
     def data(self, data: bytes) -> bytes:
         """Return encoded JSON without the secrets."""
         return msgspec.json.encode(self.value(msgspec.json.decode(data)))
 
+    def follow(self, tell: Callable[[list[str]], None]) -> None:
+        """Tell a process beside this one what to redact, now and later: regular expressions, longest first."""
+        self._followers.append(tell)
+        tell(self._patterns())
 
-def _forms(secret: str) -> set[str]:
-    """Return the forms of a secret: plain, in JSON that is itself a text, in a URL."""
-    secret = secret.encode("utf-8", "replace").decode()  # the system may supply undecodable bytes
-    addressed = {"".join(_percent(byte, kept) for byte in secret.encode()) for kept in ("", "/")}
-    return {secret, msgspec.json.encode(secret)[1:-1].decode(), *addressed}
+    def _patterns(self) -> list[str]:
+        return [spelt.pattern for _, _, spelt, _ in self._known]
 
 
-def _percent(byte: int, kept: str) -> str:
-    sign = chr(byte)
-    return sign if byte < 128 and (sign.isalnum() or sign in f"_.-~{kept}") else f"%{byte:02X}"
+# -- Spellings --------------------------------------------------------------------------------------------------------
+
+
+def _parts(secret: str) -> list[str]:
+    """Return what is redacted for a secret: the whole, and its long lines, which a reader may show one by one."""
+    plain = secret.encode("utf-8", "replace").decode()  # the system may supply undecodable bytes
+    lines = [line.strip() for line in plain.splitlines()] if "\n" in plain.strip() else []
+    long = [line for line in lines if len(line) >= LONG_LINE and not line.startswith("-----")]
+    return [one for one in (plain, plain.strip(), *long) if len(one) >= SHORTEST]
+
+
+def _core(secret: str) -> str:
+    """Return a part of a secret that is the same in every spelling; empty if it has none."""
+    longest: str = max(_HARD.findall(secret), key=len, default="")
+    return longest if len(longest) >= _FEW else ""
+
+
+def pattern(secret: str) -> str:
+    """Return a regular expression for a secret in every spelling: plain, in JSON or source text, in a URL."""
+    return "".join(map(_spelt, secret))
+
+
+_ESCAPED: Final = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f", "\\": r"\\"}
+
+
+def _spelt(sign: str) -> str:
+    if sign.isascii() and sign.isalnum():
+        return sign
+    units = sign.encode("utf-16-be", "surrogatepass")
+    forms = [
+        "".join(f"%{_hex(byte)}" for byte in sign.encode("utf-8", "surrogatepass")),
+        "".join(rf"\\+u{_hex(units[at])}{_hex(units[at + 1])}" for at in range(0, len(units), 2)),
+    ]
+    if ord(sign) < 256:
+        forms.append(rf"\\+x{_hex(ord(sign))}")
+    if sign == "\\":
+        forms.append(r"\\+")
+    elif sign in _ESCAPED:
+        forms += [re.escape(sign), rf"\\+{_ESCAPED[sign]}"]
+    else:  # JSON escapes quotes, and may escape slashes; texts inside texts double the backslashes
+        forms.append(rf"\\*{re.escape(sign)}" if sign in "\"'/`" else re.escape(sign))
+    if sign == " ":
+        forms.append(r"\+")
+    return f"(?:{'|'.join(forms)})"
+
+
+def _hex(byte: int) -> str:
+    return "".join(f"[{one.lower()}{one}]" if one.isalpha() else one for one in f"{byte:02X}")

@@ -20,6 +20,7 @@ from typing import Any
 
 from rerail.adapters.executors.processes.protocol import Target, target_of
 from rerail.codes import Category
+from rerail.context import excerpt
 from rerail.errors import ToolError
 from rerail.i18n import tell
 from rerail.ports import Tool
@@ -45,7 +46,7 @@ def carried(tool: Tool) -> bytes:
         what: object = _Function.of(tool, dumps) if isinstance(tool, FunctionTool) else tool
         return dumps((what, sys.path))
     except Exception as error:  # the pickling of users' objects can fail in any way
-        raise NotCarried(tell("error.ray.not_carried", tool=tool.spec.name, error=f"{error}"[:300])) from error
+        raise NotCarried(tell("error.ray.not_carried", tool=tool.spec.name, error=excerpt(str(error), 300))) from error
 
 
 @functools.lru_cache(maxsize=256)

@@ -17,6 +17,7 @@ from typing import Any, Final
 from urllib.parse import quote, urljoin, urlsplit
 
 from rerail.codes import Category
+from rerail.context import excerpt
 from rerail.errors import NotDone, RateLimited, ToolError
 from rerail.i18n import tell, words_of
 from rerail.kernel.foreign import retry_after
@@ -294,7 +295,7 @@ def _require_performed(request: Request, answer: _Answer) -> None:
 
 
 def _failure(request: Request, answer: _Answer) -> ToolError:
-    said = answer.body[: _SNIPPET * 4].decode("utf-8", "replace").strip()[:_SNIPPET]
+    said = _beginning(answer.body)
     message = tell("error.HTTP_STATUS", status=answer.status, host=request, body=said or answer.reason)
     wait = retry_after(answer.headers, time.time())
     if answer.status in (429, 503) and wait is not None:
@@ -302,6 +303,10 @@ def _failure(request: Request, answer: _Answer) -> ToolError:
         limited.status = answer.status
         return limited
     return HttpFailed(message, answer.status, wait)
+
+
+def _beginning(data: bytes) -> str:
+    return excerpt(data.decode("utf-8", "replace").strip(), _SNIPPET)
 
 
 def _body(request: Request, answer: _Answer, limit: int) -> dict[str, Any]:
@@ -317,7 +322,7 @@ def _body(request: Request, answer: _Answer, limit: int) -> dict[str, Any]:
         if not promised:
             return {"body": base64.b64encode(data).decode("ascii"), "encoding": "base64"}
         # Cut short, or another program's page: the next try may bring it whole.
-        shown = data[: 4 * _SNIPPET].decode("utf-8", "replace")[:_SNIPPET]
+        shown = _beginning(data)
         told = tell("error.http.not_json", request=request, error=error, shown=shown)
         raise AnswerUnreadable(told, "ANSWER_UNREADABLE") from error
 

@@ -18,6 +18,7 @@ from typing import Any, Unpack
 
 from rerail.adapters.executors.threads import THREADS
 from rerail.adapters.tools.spec import Looks, Options, make_spec, settled, source_of
+from rerail.context import excerpt
 from rerail.errors import NotDone, ToolError
 from rerail.i18n import tell
 from rerail.plan.step import Effect, EffectName
@@ -166,7 +167,7 @@ class GraphTool(Looks):
         if isinstance(answer, Mapping) and answer.get(INTERRUPTED):
             asked = "; ".join(str(one.value) for one in answer[INTERRUPTED])
             raise ToolError(
-                tell("error.graph.interrupted", question=asked[:500]), category="permanent_error", lost=True
+                tell("error.graph.interrupted", question=excerpt(asked, 500)), category="permanent_error", lost=True
             )
         return _plain(answer)
 

@@ -28,7 +28,7 @@ from rerail.adapters.executors.threads import finished, uninterrupted
 from rerail.adapters.tools import templates
 from rerail.adapters.tools.spec import Looks, Options, confinement, make_spec, unknown
 from rerail.adapters.tools.templates import TextTemplate, Values, text_of
-from rerail.context import Context
+from rerail.context import Context, excerpt
 from rerail.errors import ToolError
 from rerail.i18n import tell
 from rerail.plan.step import Effect, EffectName
@@ -172,7 +172,7 @@ class ShellTool(Looks):
         return self._output(process)
 
     def _output(self, process: Process) -> Any:
-        status, stdout, stderr = process.status, _text(process.stdout), _text(process.stderr)
+        status, stdout, stderr = process.status, process.stdout.decode("utf-8", "replace"), process.said()
         if process.overflown:
             raise CommandOutputUnreadable(
                 tell("error.shell.too_large", limit=self._max_output), code="OUTPUT_TOO_LARGE"
@@ -368,12 +368,8 @@ def _not_started(program: str, cwd: str | None, error: OSError) -> ToolError:
 # --- Answers -------------------------------------------------------------------------------------------------------
 
 
-def _text(data: bytearray) -> str:
-    return data.decode("utf-8", "replace")
-
-
 def _failure(status: int, stderr: str, stdout: str) -> str:
-    said = (stderr.strip() or stdout.strip())[-_TAIL:]
+    said = excerpt(stderr.strip() or stdout.strip(), _TAIL, tail=True)
     key = "error.shell.ended" if status >= 0 else "error.shell.killed"
     return tell(key, said=said or tell("error.shell.silent"), status=abs(status))
 
@@ -382,7 +378,7 @@ def _json(stdout: str) -> Any:
     try:
         return json.loads(stdout)
     except (ValueError, RecursionError) as error:
-        shown = stdout.strip()[:200]
+        shown = excerpt(stdout.strip(), 200)
         raise CommandOutputUnreadable(
             tell("error.shell.not_json", error=error, shown=shown), "OUTPUT_NOT_JSON"
         ) from error

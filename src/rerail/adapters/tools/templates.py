@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from rerail.adapters.tools.spec import Options, unknown
 from rerail.codes import Category
-from rerail.context import Context
+from rerail.context import Context, learn
 from rerail.errors import ToolError
 from rerail.i18n import tell
 from rerail.plan.step import Effect
@@ -122,11 +122,11 @@ def parse(text: str, where: str) -> TextTemplate:
 
 
 def _variable(name: str) -> str:
-    value = os.environ.get(name)
+    value = os.environ.get(name)  # with every call: it may have been rotated
     if not value:
         told = tell("error.VARIABLE_UNSET", name=name)
         raise ToolError(told, code="VARIABLE_UNSET", category=Category.PERMANENT, lost=False)
-    return value
+    return learn(name, value)
 
 
 def text_of(value: Any) -> str:

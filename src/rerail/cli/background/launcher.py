@@ -15,6 +15,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import msgspec
@@ -34,6 +35,7 @@ COMMAND = (sys.executable, "-P", "-m", "rerail.cli.background.worker")
 LEAVE_WITHIN = 8.0  # seconds of a worker to release its run
 END_WITHIN = 1.0  # seconds of waiting for a worker without further runs
 LOOK_EVERY = 0.02
+RELAYED = 0.2  # seconds for the last lines of a dead worker to be in its log
 PIPE_ROOM = 4_096  # bytes that any pipe holds before its reader is there; more could block for ever
 TAIL_LINES, TAIL_BYTES = 20, 20_000
 
@@ -125,6 +127,7 @@ class WorkerHandle:
 
     def tail(self) -> str:
         """Return the last lines of its log, since its launch."""
+        time.sleep(RELAYED)
         with contextlib.suppress(OSError), self._log.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(self._log_start, size - TAIL_BYTES))

@@ -6,7 +6,8 @@ Rules of this file:
 - The history is the protocol: the launcher reads there that a run was taken up, and its result.
 - Orders come by stdin, a line each. The first has the options of the launching command: they may hold secrets, and so
   stand neither in `ps` nor in a history. Each further line is a reserved run. The launcher may end at any time.
-- Everything printed goes to the run's log, a plain file: it holds a tool's prints however the worker ends. No code
+- Everything printed goes to the run's log, a plain file, through a process that redacts (`log_relay`): it holds a
+  tool's prints however the worker ends. No code
   reads it back as truth. The worker's own lines begin with a time, their kind, and the run; a line without that is a
   tool's, and belongs to the run of the last line that has one.
 - One run at a time, so that a line belongs to one run; only notices of earlier runs may still be on their way.
@@ -20,16 +21,19 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
+import subprocess
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TextIO, cast
+from typing import Any
 
 import msgspec
 
 from rerail.api import Engine
+from rerail.cli.background import log_relay
 from rerail.cli.display.live import LogLines, is_quiet
 from rerail.cli.display.run_view import Picture
 from rerail.cli.options import Common
@@ -48,20 +52,34 @@ def open_log(file: Path) -> int:
     return os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
 
-class RedactedStream:
-    """A stream that redacts secrets in printed text; otherwise it is the stream behind it."""
+class LogRelay:
+    """The process that writes this one's output into logs, without secrets (`log_relay`)."""
 
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-        self.scrub = Scrub()
+    def __init__(self) -> None:
+        self._orders, theirs = socket.socketpair()
+        command = [sys.executable, "-I", "-S", "-B", log_relay.__file__, str(theirs.fileno())]
+        nothing = subprocess.DEVNULL
+        with theirs:
+            subprocess.Popen(
+                command, pass_fds=[theirs.fileno()], stdin=nothing, stdout=nothing, stderr=nothing, cwd="/",
+                start_new_session=True,
+            ).returncode = 0  # fmt: skip  # it outlives this process: there is no exit to wait for
 
-    def write(self, text: str) -> int:
-        """Write the text without secrets."""
-        self._stream.write(self.scrub.text(text))
-        return len(text)
+    def redact(self, patterns: Sequence[str]) -> None:
+        """Redact these secrets from now on."""
+        self._orders.sendall(msgspec.json.encode({"patterns": patterns}) + b"\n")
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+    def opened(self, log: int) -> int:
+        """Return the end of a pipe that leads into a log."""
+        theirs, ours = os.pipe()
+        try:
+            socket.send_fds(self._orders, [b"{}\n"], [theirs, log])
+        except BaseException:
+            os.close(ours)
+            raise
+        finally:
+            os.close(theirs)
+        return ours
 
 
 class WorkerLog:
@@ -70,13 +88,11 @@ class WorkerLog:
     def __init__(self, out: Output) -> None:
         self.out = out
         self._told: dict[str, tuple[Picture, LogLines]] = {}
-        self._streams = (RedactedStream(sys.stdout), RedactedStream(sys.stderr))
-        sys.stdout, sys.stderr = cast("tuple[TextIO, TextIO]", self._streams)
+        self._relay = LogRelay()
 
     def redact(self, scrub: Scrub) -> None:
-        """Redact these secrets in tools' prints from now on."""
-        for stream in self._streams:
-            stream.scrub = scrub
+        """Redact these secrets, and those that are learnt later, in all that is printed from now on."""
+        scrub.follow(self._relay.redact)
 
     def turn_to(self, file: str) -> None:
         """Redirect prints to this log from now on; without one they are lost, and the run goes on."""
@@ -86,8 +102,13 @@ class WorkerLog:
         except OSError:
             log = os.open(os.devnull, os.O_WRONLY)
         self._flush()
-        os.dup2(log, 1)
-        os.dup2(log, 2)
+        try:
+            pipe = self._relay.opened(log)
+        except OSError:
+            pipe = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(pipe, 1)
+        os.dup2(pipe, 2)
+        os.close(pipe)
         os.close(log)
 
     def follow(self, run: str, history: Iterable[Record], after: int) -> None:

@@ -7,7 +7,6 @@ import heapq
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
@@ -206,7 +205,8 @@ class _Told(NamedTuple):
 async def _told(engine: Engine, out: Output, run: str, step: str | None, *, last: bool = False) -> _Told:
     records = await engine.events(run)
     picture = Picture.of(run, records)
-    log = _Log(out, picture, step, log_file(engine.internals.workspace(picture.state.home)))
+    file = log_file(engine.internals.workspace(picture.state.home))
+    log = _Log(out, picture, step, LogReader(file, picture.state.run, engine.internals.scrub))
     return _Told(picture, log, log.lines(records, last=last))
 
 
@@ -238,10 +238,10 @@ async def _follow(engine: Engine, out: Output, log: _Log, picture: Picture) -> N
 class _Log:
     """Prints events as lines and printed output between them; or collects events for one document."""
 
-    def __init__(self, out: Output, picture: Picture, step: str | None, file: Path) -> None:
+    def __init__(self, out: Output, picture: Picture, step: str | None, printed: LogReader) -> None:
         self._out, self._step = out, step
         self._told = LogLines(out, picture.state)
-        self._printed = LogReader(file, picture.state.run)
+        self._printed = printed
         self._collected: list[Record] = []
 
     def lines(self, records: list[Record], *, last: bool = False) -> list[Text]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from rerail.context import excerpt
 from rerail.errors import StoreError
 from rerail.i18n import about, one_by_one, tell
 from rerail.kernel.events import FileMade
@@ -108,7 +109,7 @@ def _invalid(file: Produced, path: Path, size: int) -> list[str]:
     try:
         return unmet(file, msgspec.json.decode(data))
     except (msgspec.DecodeError, RecursionError) as error:
-        return [tell("reason.file.not_json", reason=str(error)[:200])]
+        return [tell("reason.file.not_json", reason=excerpt(str(error), 200))]
 
 
 def _invalid_yaml(file: Produced, data: bytes) -> list[str]:
@@ -124,7 +125,7 @@ def _invalid_yaml(file: Produced, data: bytes) -> list[str]:
         finally:
             loader.dispose()
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        return [tell("reason.file.not_yaml", reason=" ".join(str(error).split())[:200])]
+        return [tell("reason.file.not_yaml", reason=excerpt(" ".join(str(error).split()), 200))]
 
 
 def _swells(document: Any) -> bool:

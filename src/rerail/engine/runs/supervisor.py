@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from rerail.context import SECRETS
 from rerail.engine.files.retention import Snapshot
 from rerail.engine.parts import EngineParts
 from rerail.engine.queues import Ended
@@ -157,6 +158,7 @@ class Supervisor:
 
     async def _driven(self, loop: RunLoop, view: Snapshot | None, stepper: Stepper | None) -> None:
         run = loop.state.run
+        SECRETS.set(self._parts.performer.scrub)
         self._broken.pop(run, None)
         try:
             if loop.begun or loop.state.home != run:  # a new run has left none

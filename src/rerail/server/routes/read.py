@@ -199,7 +199,8 @@ async def log_lines(engine: Engine, run: str, step: str | None, lang: str) -> li
             line = {"at": record.at, "seq": record.seq, "kind": told.sign, "step": told.step or None}
             found.append((record.at, {**line, "text": clean(told.words, lines=True)}))
     if step is None:
-        for one in LogReader(log_file(engine.internals.workspace(state.home)), run).read(last=True):
+        file = log_file(engine.internals.workspace(state.home))
+        for one in LogReader(file, run, engine.internals.scrub).read(last=True):
             latest = max(latest, one.at)
             kind, at = ("act", latest) if one.worker else ("say", None)
             found.append((latest, {"at": at, "seq": None, "kind": kind, "step": None, "text": clean(one.text)}))

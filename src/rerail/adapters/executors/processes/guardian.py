@@ -170,6 +170,11 @@ class WatchedProcess(asyncio.SubprocessProtocol):
         self.stderr = bytearray()
         self.exited: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._watched: Watched | None = None
+        self._shortened = False
+
+    def said(self) -> str:
+        """Return the end of its stderr; a line that was cut is left out, since it may hold a piece of a secret."""
+        return (self.stderr.partition(b"\n")[2] if self._shortened else self.stderr).decode("utf-8", "replace")
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.SubprocessTransport)
@@ -178,7 +183,9 @@ class WatchedProcess(asyncio.SubprocessProtocol):
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd == 2:
             self.stderr += data
-            del self.stderr[: -self.most_stderr]
+            if len(self.stderr) > self.most_stderr:
+                self._shortened = True
+                del self.stderr[: -self.most_stderr]
 
     def process_exited(self) -> None:
         if self._watched is not None:

@@ -35,6 +35,7 @@ from rerail.adapters.executors.processes.protocol import dump, owner_answer, rev
 from rerail.adapters.executors.ray.task import Mailbox, perform
 from rerail.adapters.executors.threads import finished
 from rerail.codes import Category
+from rerail.context import excerpt
 from rerail.errors import NotDone, RateLimited, RerailError, ToolError
 from rerail.i18n import tell
 from rerail.ports import Begun, NotBegun, Tool
@@ -90,7 +91,7 @@ class ClusterUnreachable(RateLimited):
 
 def _words(error: object) -> str:
     text = " ".join(str(error).split())
-    return text[:500] or type(error).__name__
+    return excerpt(text, 500) or type(error).__name__
 
 
 # -- The cluster ----------------------------------------------------------------------------------------------------
@@ -574,7 +575,7 @@ def _meaning(error: problems.RayError) -> ToolError:
 
 
 def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0][:300] or type(error).__name__
+    return excerpt(str(error).strip().partition("\n")[0], 300) or type(error).__name__
 
 
 __all__ = ["NotCarried", "RayExecutor"]

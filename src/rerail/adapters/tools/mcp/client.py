@@ -48,6 +48,7 @@ from rerail.adapters.tools.mcp.transports import (
     is_ours,
 )
 from rerail.codes import Category
+from rerail.context import excerpt
 from rerail.errors import RateLimited, ToolError
 from rerail.i18n import tell
 from rerail.kernel.foreign import retry_after
@@ -188,7 +189,7 @@ class _Held:
     @property
     def last_words(self) -> str:
         """Return the end of a program's stderr."""
-        return self._pipes.last_words[-_TAIL:] if self._pipes is not None else ""
+        return excerpt(self._pipes.last_words, _TAIL, tail=True) if self._pipes is not None else ""
 
     async def _hold(self) -> None:
         async with AsyncExitStack() as stack:

@@ -29,6 +29,7 @@ from mcp_types import CONNECTION_CLOSED, jsonrpc_message_adapter
 
 from rerail.adapters.executors.processes.guardian import GUARDIAN, WatchedProcess
 from rerail.adapters.executors.threads import finished, uninterrupted
+from rerail.context import excerpt
 
 # Codes of our own beside JSON-RPC's, in the range that it leaves to implementations. A server may use them too, and
 # then they say nothing of the connection: our errors carry a word that no server can know.
@@ -92,7 +93,7 @@ class Pipes:
     @property
     def last_words(self) -> str:
         """Return the end of the program's stderr."""
-        return "" if self._running is None else self._running.stderr.decode("utf-8", "replace").strip()
+        return "" if self._running is None else self._running.said().strip()
 
 
 class _Stdin:
@@ -279,7 +280,7 @@ def _refusal(request: httpx2.Request, number: Any, response: httpx2.Response) ->
     # Servers use -32000 for unspecific errors, and the SDK uses it for a lost connection.
     if told.get("code", CONNECTION_CLOSED) != CONNECTION_CLOSED and not (in_session and response.status_code == 404):
         return _answer(request, number, told["code"], str(told.get("message", "")), told.get("data"), told=True)
-    message = str(told.get("message") or body[:_SNIPPET].decode("utf-8", "replace").strip() or response.reason_phrase)
+    message = str(told.get("message") or _said(body) or response.reason_phrase)
     # A restarted server does not know the session any more.
     gone = in_session and (
         response.status_code == 404 or (response.status_code == 400 and "session" in message.lower())
@@ -287,6 +288,10 @@ def _refusal(request: httpx2.Request, number: Any, response: httpx2.Response) ->
     headers = {name: response.headers.get(name) for name in ("Retry-After", "Date")}
     data = {"status": response.status_code, "headers": headers}
     return _answer(request, number, SESSION_GONE if gone else REFUSED, message, data)
+
+
+def _said(body: bytes) -> str:
+    return excerpt(body.decode("utf-8", "replace").strip(), _SNIPPET)
 
 
 def _told(body: bytes) -> dict[str, Any]:
