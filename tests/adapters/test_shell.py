@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from rerail import Engine, PlanError, tool
 from rerail.adapters.tools.declared import from_mapping
 from rerail.adapters.tools.shell import CommandFailed, shell
 from rerail.context import Context
@@ -59,12 +60,37 @@ async def test_a_value_stays_inside_its_argument(value: str) -> None:
         assert shown == [value, f"--in={value}/x"]
 
 
-async def test_a_list_standing_alone_becomes_several_arguments() -> None:
+async def test_a_list_becomes_several_arguments_where_the_template_says_so() -> None:
     """M2: other values are written as people would; an optional value that is not given takes its element with it."""
-    made = show("{files}", "{number}", "{flag}", "{{literal}}", "--out={out}", "{files}x", schema=True)
+    made = show("{number}", "{flag}", "{{literal}}", "--out={out}", "--", "{files...}", schema=True)
     args = {"files": ["a b", 1, True], "number": 1.5, "flag": False}
-    assert await made.call(args, None) == ["a b", "1", "true", "1.5", "false", "{literal}", '["a b", 1, true]x']
-    assert await show("{files}").call({"files": []}, None) == []
+    assert await made.call(args, None) == ["1.5", "false", "{literal}", "--", "a b", "1", "true"]
+
+
+@pytest.mark.parametrize("given", [{"files": []}, {"files": "one"}, {}, {"files": ["x"], "one": ["-r"]}])
+async def test_a_list_is_never_empty_and_nothing_else_is_one(given: dict[str, Any]) -> None:
+    """M2, SECURITY: a list where one value belongs would add options; an empty one would take an argument away."""
+    with pytest.raises(ToolError, match="list") as caught:
+        await show("--in={one}", "{one}", "--", "{files...}", schema=True).call({"one": "x", **given}, None)
+    assert caught.value.code == "ARGS_INVALID"
+
+
+async def test_the_advised_guard_holds_for_lists_too(tmp_path: Path) -> None:
+    """SECURITY: a list in place of the pattern must not add options, given by the plan or by an earlier output."""
+    (tmp_path / "secret").write_text("root:x\n")
+    found = shell("find_in", ["grep", "-h", "-e", "{pattern}", "--", "{file}"], effect="read")
+
+    @tool(effect="read")
+    def gives() -> list[str]:
+        return ["root:x", "-r", "--include=secret"]
+
+    where = {"file": str(tmp_path)}
+    async with Engine("memory://", [found, gives]) as engine:
+        with pytest.raises(PlanError, match="pattern"):
+            await engine.run({"steps": [{"tool": "find_in", "args": {**where, "pattern": gives.fn()}}]})
+        steps = [{"id": "gives", "tool": "gives"}, {"tool": "find_in", "args": {**where, "pattern": "${gives}"}}]
+        result = await engine.run({"steps": steps})
+    assert result.steps["1"].status == "failed" and "root:x\\n" not in repr(result.to_dict())
 
 
 async def test_nul_bytes_and_unspeakable_text_are_refused() -> None:
@@ -80,8 +106,8 @@ async def test_nul_bytes_and_unspeakable_text_are_refused() -> None:
 
 
 def test_the_schema_asks_for_the_placeholders() -> None:
-    """M2: each is required; a list only where it may become several arguments."""
-    made = show("{a}", "--b={b}", stdin="{c}", env={"D": "{d}"}, cwd="{e}")
+    """M2: each is required; a list only where it becomes several arguments."""
+    made = show("--b={b}", "--", "{a...}", stdin="{c}", env={"D": "{d}"}, cwd="{e}")
     schema = made.spec.schema
     assert sorted(schema.source["required"]) == ["a", "b", "c", "d", "e"]
     good = {"a": ["x"], "b": "x", "c": "x", "d": 1, "e": "x"}
@@ -102,6 +128,9 @@ def test_the_schema_asks_for_the_placeholders() -> None:
         (["ls", "{ctx.kye}"], {}, "did you mean 'ctx.key'"),
         (["awk", "{print $1}"], {}, "literal braces"),
         (["ls", "{"], {}, "literal braces"),
+        (["ls", "{files...}"], {}, 'put "--" in front'),
+        (["ls", "--", "x{files...}"], {}, "not a placeholder"),
+        (["ls"], {"stdin": "{files...}"}, "not a placeholder"),
         (["ls", "a\0b"], {}, "NUL"),
         (["ls", "{nmae}"], {"schema": {"properties": {"name": {}}}}, "did you mean 'name'"),
         (["ls"], {"parse": "jsno"}, "did you mean 'json'"),

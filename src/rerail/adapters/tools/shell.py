@@ -2,6 +2,7 @@
 
 Rules of this file:
 - Each placeholder stays inside one argument, whatever its value holds: spaces, quotes, `;` and `$(…)` are just text.
+- A value that is a list fills `{name...}` and nothing else. It stands behind "--", so that no item is an option.
 - A command is one session: cancelling ends it with all its children, TERM first, then KILL. It also ends with the
   process that started it (`guardian`).
 - An exit status says nothing of the effect, unless the tool lists it as `not_done` (contract X4).
@@ -81,7 +82,8 @@ class ShellTool(Looks):
     """A command that plans can call: `rerail.shell("count", ["wc", "-l", "--", "{file}"], effect="read")`.
 
     A command is a list of arguments, never a shell's line; each `{placeholder}` is an argument of the tool and stays
-    inside its own element, whatever its value holds. The output is {"stdout": …, "stderr": …, "status": …}, or as
+    inside its own element, whatever its value holds. `{files...}` behind "--" is a list, an element for each item; it
+    is never empty. The output is {"stdout": …, "stderr": …, "status": …}, or as
     `parse` says. A status that is not `ok` is a failure; a command that was killed has lost its answer.
 
     Options:
@@ -148,7 +150,7 @@ class ShellTool(Looks):
         self._limits = confinement(name, limits)
         self._parse = parse
         self._ok, self._not_done = tuple(ok), _statuses(name, ok, not_done)
-        lists = [one.whole for one in self._command.argv if one.whole]
+        lists = [one.whole for one in self._command.argv if one.is_list and one.whole]
         shape = templates.schema_for(name, self._command.templates(), lists, schema)
         declared = [list(argv), dict(env or {}), str(cwd or ""), stdin, parse, list(ok)]
         keyed = any(one.hands_key for one in self._command.templates())
@@ -207,10 +209,14 @@ def _command(
         raise ValueError(tell("tool.shell.nul", label=label))
     if templates.parse(argv[0], label).parts != (argv[0],):
         raise ValueError(tell("tool.shell.program", label=label, program=argv[0]))
+    words = [
+        templates.parse(one, tell("tool.label.argument", label=label, at=at), lists=True) for at, one in enumerate(argv)
+    ]
+    for at, word in enumerate(words):
+        if word.is_list and "--" not in argv[:at]:
+            raise ValueError(tell("tool.shell.list_before", label=label, name=word.whole))
     return _Command(
-        argv=tuple(
-            templates.parse(one, tell("tool.label.argument", label=label, at=at)) for at, one in enumerate(argv)
-        ),
+        argv=tuple(words),
         env={key: templates.parse(value, tell("tool.label.env", label=label, key=key)) for key, value in env.items()},
         cwd=None if cwd is None else templates.parse(os.fspath(cwd), f"{label}: cwd"),
         stdin=None if stdin is None else templates.parse(stdin, f"{label}: stdin"),
@@ -232,13 +238,23 @@ def _statuses(name: str, ok: Sequence[int], not_done: Sequence[int]) -> tuple[in
 def _arguments(command: _Command, values: Values) -> list[str]:
     filled: list[str] = []
     for template in command.argv:
-        value = values.get(template.whole) if template.whole else None
-        if isinstance(value, list):
-            filled += [_safe(template.whole or "", text_of(one)) for one in value]
+        if template.is_list:
+            filled += _items(template.whole or "", values)
         # An optional argument that was not given drops its whole element: "--out={path}" as well as "{path}".
         elif not template.absent(values):
+            for name in template.names:
+                if isinstance(values.get(name), list):  # its items could become options, or vanish
+                    raise templates.bad_argument(tell("error.shell.no_list", name=name))
             filled.append(template.fill(values, _safe))
     return filled
+
+
+def _items(name: str, values: Values) -> list[str]:
+    """Return the arguments of a list: an empty one would change what the command does."""
+    value = values.get(name)
+    if not isinstance(value, list) or not value:
+        raise templates.bad_argument(tell("error.shell.list", name=name, value=excerpt(repr(value), 200)))
+    return [_safe(name, text_of(one)) for one in value]
 
 
 def _safe(name: str, text: str) -> str:

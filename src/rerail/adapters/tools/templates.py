@@ -2,6 +2,7 @@
 
 Rules of this file:
 - A placeholder is only a name: no expressions, no formats. `{{` and `}}` are literal braces.
+- `{name...}` is a list, in the arguments of a command alone: one argument for each of its items.
 - `{key}` in a tool of effect `once` is `{ctx.key}`, its idempotency key, unless the tool's schema has such an argument.
 - `{ctx.key}`, `{ctx.run}`, `{ctx.step}`, `{ctx.attempt}` and `{ctx.workspace}` come from the context (contract M3).
 - `{env.NAME}` is an environment variable, looked up with every call; its value is a secret.
@@ -26,14 +27,16 @@ from rerail.plan.step import Effect
 
 ENV: Final = "env."
 KEY: Final = "ctx.key"
+MANY: Final = "..."
 CONTEXT: Final = ("ctx.run", "ctx.step", "ctx.attempt", "ctx.key", "ctx.workspace")
 
 
 @dataclass(frozen=True, slots=True)
 class Placeholder:
-    """A name in braces."""
+    """A name in braces; `{name...}` is a list."""
 
     name: str
+    many: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,11 @@ class TextTemplate:
         """Return the name if the text is one single placeholder: its value need not become text."""
         only = self.parts[0] if len(self.parts) == 1 else None
         return only.name if isinstance(only, Placeholder) else None
+
+    @property
+    def is_list(self) -> bool:
+        """Return True if the text is a list's placeholder."""
+        return any(isinstance(part, Placeholder) and part.many for part in self.parts)
 
     @property
     def names(self) -> list[str]:
@@ -101,8 +109,8 @@ class Values:
         return value if isinstance(value, int) else str(value)
 
 
-def parse(text: str, where: str) -> TextTemplate:
-    """Parse a text; ValueError, with the place, for braces that hold no name."""
+def parse(text: str, where: str, *, lists: bool = False) -> TextTemplate:
+    """Parse a text; ValueError, with the place, for braces that hold no name; ``lists``: it may be a list."""
     parts: list[str | Placeholder] = []
     try:
         pieces = list(string.Formatter().parse(text))
@@ -113,6 +121,8 @@ def parse(text: str, where: str) -> TextTemplate:
             parts.append(literal)
         if field is None:
             continue
+        if lists and text == f"{{{field}}}" and field.endswith(MANY) and field.removesuffix(MANY).isidentifier():
+            return TextTemplate((Placeholder(field.removesuffix(MANY), many=True),))
         variable = field.startswith(ENV) and field.removeprefix(ENV).isidentifier()
         if form or conversion or not (field.isidentifier() or field in CONTEXT or variable):
             hint = f"; {unknown(field, CONTEXT)}" if field.startswith("ctx.") else ""

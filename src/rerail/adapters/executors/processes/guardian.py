@@ -25,6 +25,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from rerail.context import excerpt
+
 # Lines "+ GROUP" (a command: KILL), "~ GROUP" (a server: TERM, a second, KILL) and "- GROUP" (it has ended).
 SCRIPT: Final = r"""
 trap '' HUP INT QUIT TERM
@@ -46,6 +48,7 @@ strike + KILL
 case $groups in *"~"*) strike '~' TERM; sleep 1; strike '~' KILL ;; esac
 """
 SHELL: Final = "/bin/sh"
+MARGIN: Final = 4_096  # bytes of stderr beyond what is kept: a secret at the edge is seen whole, and redacted
 
 
 class Guardian:
@@ -170,11 +173,10 @@ class WatchedProcess(asyncio.SubprocessProtocol):
         self.stderr = bytearray()
         self.exited: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._watched: Watched | None = None
-        self._shortened = False
 
     def said(self) -> str:
-        """Return the end of its stderr; a line that was cut is left out, since it may hold a piece of a secret."""
-        return (self.stderr.partition(b"\n")[2] if self._shortened else self.stderr).decode("utf-8", "replace")
+        """Return the end of its stderr, without secrets where it was cut."""
+        return excerpt(self.stderr.decode("utf-8", "replace"), self.most_stderr, tail=True)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.SubprocessTransport)
@@ -183,9 +185,7 @@ class WatchedProcess(asyncio.SubprocessProtocol):
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd == 2:
             self.stderr += data
-            if len(self.stderr) > self.most_stderr:
-                self._shortened = True
-                del self.stderr[: -self.most_stderr]
+            del self.stderr[: -self.most_stderr - MARGIN]
 
     def process_exited(self) -> None:
         if self._watched is not None:
