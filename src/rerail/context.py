@@ -22,7 +22,7 @@ from rerail.codes import Category
 from rerail.i18n import tell
 from rerail.plan.step import Step
 from rerail.values.json_values import pack, unpack
-from rerail.values.redaction import Scrub
+from rerail.values.redaction import SECRET_NAME, Scrub
 from rerail.workspace import Outside, copy_whole, inside, make_home, plain_name, write_whole
 
 # Takes "log" or "progress" and the message; called from the tool's thread, so it must be thread-safe.
@@ -43,6 +43,12 @@ def excerpt(text: str, most: int, *, tail: bool = False) -> str:
     scrub = SECRETS.get()
     clean = text if scrub is None else scrub.text(text)
     return clean if len(clean) <= most else str(clean[-most:] if tail else clean[:most])
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Return True if a value is called a secret, or holds one that is known."""
+    scrub = SECRETS.get()
+    return bool(SECRET_NAME.search(name)) or (scrub is not None and scrub.text(value) != value)
 
 
 def learn(name: str, value: str) -> str:

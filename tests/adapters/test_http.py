@@ -294,6 +294,20 @@ async def test_redirects_are_followed_for_reading_and_only_to_allowed_hosts(serv
     assert server.seen[-1]["headers"]["Authorization"] == "secret"
 
 
+async def test_a_header_from_a_secret_goes_to_no_other_port(
+    server: Server, other: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SECURITY: whatever its name; without a list the tool's own port is the only one."""
+    monkeypatch.setenv("SHOP_KEY_HERE", "a-long-secret")
+    server.answer = lambda handler: reply(handler, 302, Location=f"http://127.0.0.1:{other.port}/there")
+    headers = {"X-Plain": "{env.SHOP_KEY_HERE}", "X-Api-Key": "literal", "X-Other": "kept"}
+    made = http("x", "GET", server.url(), headers=headers)
+    assert (await failure(made)).code == "HOST_NOT_ALLOWED"
+    assert (await made.limited_to(["127.0.0.1"]).call({}))["status"] == 200
+    assert [other.seen[0]["headers"].get(name) for name in headers] == [None, None, "kept"]
+    assert [server.seen[-1]["headers"].get(name) for name in headers] == ["a-long-secret", "literal", "kept"]
+
+
 async def test_redirects_end(server: Server) -> None:
     """M2: five at most, and nowhere but http and https."""
     server.answer = lambda handler: reply(handler, 302, Location="/again")

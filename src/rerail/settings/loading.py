@@ -36,6 +36,7 @@ from rerail.settings import tables
 from rerail.settings.tables import ADDRESSES, CHOICES, LOWEST, RECORDED, REMOVED, ROLES, SECRET, VARIABLES, Table
 from rerail.values.names import nearest
 from rerail.values.patterns import why_not
+from rerail.values.redaction import SECRET_NAME
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -375,7 +376,6 @@ def _shown(name: str, value: Any) -> Any:
     return _discreet(value)
 
 
-SECRET_NAME: Final = re.compile(r"(?i)token|secret|passw|api[-_]?key|authorization|credential|cookie")
 _ADDRESS: Final = re.compile(r"(?s)([A-Za-z][A-Za-z0-9+.-]*://)(?:[^/?#@]*@)?([^?#]*)(\?[^#]*)?(#.*)?")
 
 

@@ -21,6 +21,8 @@ from rerail.i18n import values_of
 SHORTEST: Final = 8
 LONG_LINE: Final = 16  # characters; such a line of a secret of several lines is a secret itself
 BLOT: Final = "***"
+# Names of settings and headers with values to redact.
+SECRET_NAME: Final = re.compile(r"(?i)token|secret|passw|api[-_]?key|authorization|credential|cookie")
 _BEARER: Final = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=*-]{8,}")
 _HARD: Final = re.compile(r"[A-Za-z0-9]+")  # characters that no encoding changes
 _FEW: Final = 4  # of them in a row are too few to search for first

@@ -23,7 +23,7 @@ from rerail.adapters.tools import templates
 from rerail.adapters.tools.http_exchange import LITERAL, Exchange, Request, host_of
 from rerail.adapters.tools.spec import Looks, Options, make_spec, unknown
 from rerail.adapters.tools.templates import TextTemplate, Values, text_of
-from rerail.context import Context
+from rerail.context import Context, is_secret
 from rerail.i18n import tell
 from rerail.plan.step import EffectName
 
@@ -44,7 +44,7 @@ class HttpTool(Looks):
         body          a text, or JSON; a whole placeholder keeps its type
         effect        what calling it twice does; by the method: GET and HEAD "read", PUT and DELETE "repeatable",
                       others "once"
-        allow_hosts   the hosts it may talk to, redirects included (default: the address's own)
+        allow_hosts   the hosts it may talk to, redirects included (default: the address's own, at its port)
         max_bytes     the most bytes of a response (10,000,000)
         key_header    the header of a `once` request that carries the call's idempotency key ("Idempotency-Key");
                       None: none does
@@ -145,7 +145,8 @@ class HttpTool(Looks):
         # The step's timeout beats the tool's; the context holds it.
         timeout = getattr(ctx, "timeout", None) or self.spec.timeout
         fence = ctx.ensure_owner if isinstance(ctx, Context) else None
-        exchange = Exchange(self._request(Values(args, ctx)), self._allowed(), timeout, self._max_bytes, fence)
+        request = self._request(Values(args, ctx))
+        exchange = Exchange(request, self._allowed(request), timeout, self._max_bytes, fence)
         try:
             return await THREADS.run(exchange.run)
         except asyncio.CancelledError:
@@ -161,13 +162,18 @@ class HttpTool(Looks):
         spots = (self._address.templates, self._headers.values(), _templates_in(self._query), _templates_in(self._body))
         return [template for some in spots for template in some]
 
-    def _allowed(self) -> tuple[str, ...]:
-        return self._hosts if self._hosts is not None else (self._address.literal_host or "",)
+    def _allowed(self, request: Request) -> tuple[str, ...]:
+        """Return the hosts that it may talk to: its own at its own port, and at the port of TLS."""
+        if self._hosts is not None:
+            return self._hosts
+        own = self._address.literal_host or ""
+        return (f"{own}:{request.port}", *((f"{own}:443",) if request.port == 80 else ()))
 
     def _request(self, values: Values) -> Request:
         address = self._address
         query = "&".join(filter(None, [address.query.fill(values, _encoded), _query(self._query, values)]))
         headers = {key: one.fill(values, _header) for key, one in self._headers.items() if not one.absent(values)}
+        private = frozenset(key for key, one in headers.items() if self._headers[key].variables or is_secret(key, one))
         body, content_type = _content(self._body, values)
         if content_type and "content-type" not in {key.lower() for key in headers}:
             headers["Content-Type"] = content_type
@@ -179,6 +185,7 @@ class HttpTool(Looks):
             target=_path(address.path, values) + (f"?{query}" if query else ""),
             headers=headers,
             body=body,
+            private=private,
         )
 
 

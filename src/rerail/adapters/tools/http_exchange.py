@@ -29,7 +29,6 @@ _SHOWN_HEADERS: Final = (
 
 _FOLLOWED: Final = (301, 302, 303, 307, 308)
 _MOST_REDIRECTS: Final = 5
-_SECRETS: Final = ("authorization", "cookie", "proxy-authorization")
 LITERAL: Final = "%/:?#[]@!$&'()*+,;=~"  # characters that a URL may hold unescaped
 _SNIPPET: Final = 500
 
@@ -78,6 +77,7 @@ class Request:
     target: str
     headers: Mapping[str, str]
     body: bytes | None
+    private: frozenset[str] = frozenset()  # headers that hold a secret
 
     @property
     def origin(self) -> tuple[str, str, int]:
@@ -271,8 +271,8 @@ def _redirected(request: Request, answer: _Answer) -> Request | None:
     onward = replace(request, scheme=url.scheme, host=host_of(url.hostname or ""), port=port, target=target)
     if onward.origin == request.origin:
         return onward
-    # Credentials go only to the host that they were meant for.
-    return replace(onward, headers={key: one for key, one in request.headers.items() if key.lower() not in _SECRETS})
+    # Credentials go only to the host and port that they were meant for.
+    return replace(onward, headers={key: one for key, one in request.headers.items() if key not in request.private})
 
 
 def _result(request: Request, answer: _Answer, limit: int) -> dict[str, Any]:
