@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast, runtime_checkable
 
 from rerail.context import uptime
 from rerail.errors import RerailError, SettingsError, StoreError
@@ -23,6 +24,10 @@ from rerail.settings.tables import ROLES, ModelTable, RoleTable
 if TYPE_CHECKING:
     from rerail.adapters.tools.mcp.server_config import McpServer
     from rerail.adapters.tools.mcp.tools import McpServers, McpTool
+
+
+# In a place that all users share each has a folder of its own; who made another's first is refused (`make_private`).
+USER: Final = os.getuid() if hasattr(os, "getuid") else "user"
 
 
 class SystemClock:
@@ -256,7 +261,7 @@ def workspaces_at(url: str, given: str | Path | None) -> Callable[[str], Path]:
         elif url.startswith("sqlite:///"):
             base = Path(url.removeprefix("sqlite:///")).absolute().parent / "work"
         else:
-            base = Path(tempfile.gettempdir()) / "rerail-work"
+            base = Path(tempfile.gettempdir()) / f"rerail-work-{USER}"
         return base / run  # made by the context when a tool first asks for it
 
     return folder

@@ -13,12 +13,14 @@ import os
 import re
 import secrets
 import shutil
+import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path, PurePath
 
+from rerail.i18n import tell
 from rerail.plan.step import RESERVED, path_fault
 
 OWN = Path(".rerail")
@@ -65,8 +67,34 @@ def within(folder: Path, name: str) -> Path:
 
 def make_home(folder: Path) -> None:
     """Make a run's folder and its parent, readable by their owner alone, as the store is (T1)."""
-    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    folder.mkdir(mode=0o700, exist_ok=True)
+    for place in (folder.parent, folder):
+        make_private(place)
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder that only its owner can enter, whatever the umask.
+
+    In a place where others can write (a temporary directory), one that is there already must be this user's: another
+    user could have made it first, to read what is put into it. `NotOurs` says what is wrong with it.
+    """
+    if not folder.parent.is_dir():
+        make_private(folder.parent)
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+        return
+    if not hasattr(os, "getuid") or not folder.parent.stat().st_mode & stat.S_IWOTH:
+        return
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        raise NotOurs(tell("reason.folder.no_folder", path=folder))
+    if found.st_uid != os.getuid():
+        raise NotOurs(tell("reason.folder.foreign", path=folder, owner=found.st_uid))
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise NotOurs(tell("reason.folder.open", path=folder))
+
+
+class NotOurs(OSError):
+    """A folder in a public place that another user could read or change."""
 
 
 def plain_name(name: str) -> str:

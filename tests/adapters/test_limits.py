@@ -51,6 +51,21 @@ def calls_out_by_a_child(port: int):
     code = f"import socket; socket.create_connection(('127.0.0.1', {port}), 5)"
     return subprocess.run(["python3", "-c", code], capture_output=True, text=True).stderr[-200:]
 
+@rerail.tool(limits={"network": False})
+def reaches_its_parent():
+    import ctypes
+    libc, found = ctypes.CDLL(None, use_errno=True), {}
+    parent = os.getppid()
+    for name, call in {
+        "ptrace": lambda: libc.ptrace(16, parent, 0, 0),
+        "read": lambda: libc.process_vm_readv(parent, None, 0, None, 0, 0),
+        "write": lambda: libc.process_vm_writev(parent, None, 0, None, 0, 0),
+        "getfd": lambda: libc.syscall(438, os.pidfd_open(parent), 1, 0),
+    }.items():
+        ctypes.set_errno(0)
+        found[name] = [call(), ctypes.get_errno()]
+    return found
+
 @rerail.tool(limits={"processes": False})
 def forks():
     thread = threading.Thread(target=lambda: None)
@@ -83,6 +98,12 @@ async def tools(tmp_path: Path) -> AsyncIterator[dict[str, Any]]:
     (tmp_path / "limited.py").write_text(TOOLS)
     yield {tool.spec.name: tool for tool in load_tools(str(tmp_path / "limited.py"))}
     await PROCESSES.close()
+
+
+async def test_a_limited_tool_does_not_reach_into_another_process(tools: dict[str, Any]) -> None:
+    """SECURITY: its parent has the network that it lacks."""
+    found = await tools["reaches_its_parent"].call({})
+    assert found == {name: [-1, 1] for name in ("ptrace", "read", "write", "getfd")}
 
 
 async def test_memory_has_an_end(tools: dict[str, Any]) -> None:

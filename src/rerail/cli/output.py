@@ -26,7 +26,7 @@ from rerail.cli.command_table import COMMANDS
 from rerail.cli.style import Cell, table
 from rerail.errors import PlanError, RerailError, StoreError
 from rerail.i18n import Told, as_text, catalogue, retold, say, tell
-from rerail.values.json_values import clean, one_line
+from rerail.values.json_values import clean, json_shown, one_line
 
 USAGE = 2
 STORELESS = ("check", "config", "crashtest", "demo", "plan", "prompts", "tools")
@@ -196,7 +196,7 @@ class Output:
         if self._told:
             return
         self._told = True
-        data = msgspec.json.format(msgspec.json.encode(value, enc_hook=as_text), indent=2) + b"\n"
+        data = json_shown(msgspec.json.format(msgspec.json.encode(value, enc_hook=as_text), indent=2)) + b"\n"
         with contextlib.suppress(BrokenPipeError):
             while data:
                 data = data[os.write(self._document, data) :]

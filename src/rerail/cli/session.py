@@ -177,6 +177,8 @@ class Session:
                 )  # fmt: skip
             url = "memory://"
         settings = self.settings if driving and servers else msgspec.structs.replace(self.settings, mcp=McpTable())
+        if not (making or driving):  # a command that looks imports nobody's code
+            settings = msgspec.structs.replace(settings, tools=msgspec.structs.replace(settings.tools, modules=[]))
         try:
             reading = not making and not driving and url.startswith("sqlite:")
             store = make_store(url, settings, reads=True) if reading else url

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import stat
 import tomllib
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -29,7 +30,7 @@ import msgspec
 
 from rerail.codes import Category
 from rerail.errors import SettingsError
-from rerail.i18n import tell
+from rerail.i18n import Told, tell
 from rerail.kernel.policy import Policy
 from rerail.plan.tool_spec import ToolSpec
 from rerail.settings import tables
@@ -252,8 +253,31 @@ def _find(folder: Path) -> Path | None:
     for place in (folder, *folder.resolve().parents):
         path = place / "rerail.toml"
         if path.is_file():
+            _require_trusted(path)
             return path
     return None
+
+
+def _require_trusted(path: Path) -> None:
+    """Refuse a file that another user could have put there: settings name code to run.
+
+    `RERAIL_TRUST` lists the folders whose file is trusted all the same, `*` trusts all: in a container the files of a
+    mounted project have the owner that they have outside.
+    """
+    if not hasattr(os, "getuid"):
+        return
+    trusted = os.environ.get("RERAIL_TRUST", "").split(os.pathsep)
+    if "*" in trusted or any(one and Path(one).resolve() == path.parent.resolve() for one in trusted):
+        return
+    found = path.stat()
+    if found.st_uid not in (os.getuid(), 0):
+        raise _untrusted(tell("refuse.settings.foreign", path=path, owner=found.st_uid), path)
+    if found.st_mode & stat.S_IWOTH:
+        raise _untrusted(tell("refuse.settings.open", path=path), path)
+
+
+def _untrusted(told: Told, path: Path) -> SettingsError:
+    return SettingsError(told, hint=tell("hint.settings.trust", folder=path.parent))
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -311,6 +335,8 @@ def overrides_from(pairs: list[str]) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for pair in pairs:
         name, eq, text = pair.partition("=")
+        if name.strip() == "server.token":  # every user of the machine can read a command line
+            raise SettingsError(tell("refuse.settings.token_shown"), hint=tell("hint.settings.token"))
         table, dot, key = name.strip().partition(".")
         if not eq or not dot:
             raise SettingsError(tell("refuse.settings.set_how", pair=pair))

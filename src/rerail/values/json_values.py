@@ -104,12 +104,23 @@ NAME_WIDTH = 28  # characters of a name in a list of names
 _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u2028\u2029")
 
 
+_HIDDEN = re.compile(f"[\x7f-\x9f{''.join(sorted(_BIDI))}]")
+
+
 def clean(text: object, *, lines: bool = False) -> str:
     """Return a text that is safe to show: control characters become visible; ``lines`` keeps line breaks."""
     shown = str(text)
     if shown.isascii() and shown.isprintable():
         return shown
     return "".join(_visible(sign, lines) for sign in shown)
+
+
+def json_shown(data: bytes) -> bytes:
+    """Return encoded JSON that is safe to show: control characters, and those that turn the line, are escaped."""
+    if data.isascii():
+        return data if b"\x7f" not in data else data.replace(b"\x7f", b"\\u007f")
+    escaped = _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", data.decode("utf-8", "surrogatepass"))
+    return escaped.encode("utf-8", "surrogatepass")
 
 
 def _visible(sign: str, lines: bool) -> str:

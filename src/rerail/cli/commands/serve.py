@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
+import tempfile
 import webbrowser
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import quote
 
@@ -84,7 +87,7 @@ async def serve(
     config = describe(session.settings, session.sources)  # as given, before any tool is withheld
     tools, withheld = _offered(session, {*table.allow, *allow})
     shown = f"[{host}]" if ":" in host else host
-    with listen(f"{shown}:{port}", expose=True, token=token) as listening:
+    with listen(f"{shown}:{port}", expose=True, token=token) as listening, contextlib.ExitStack() as stack:
         async with session.started(tools, serves=not read_only) as engine:
             files = Files()
             server = ServerState(
@@ -96,7 +99,7 @@ async def serve(
             def ready() -> None:
                 _announce(out, url, server, built=files.built)
                 if open_page:
-                    webbrowser.open(f"{url}#token={quote(token)}" if token else url)
+                    webbrowser.open(_doorway(stack, f"{url}#token={quote(token)}") if token else url)
 
             app = make_app(server, host, files)
 
@@ -120,6 +123,14 @@ _WEB_OPTIONS: dict[str, Any] = {
     "ws": "websockets-sansio", "ws_max_size": 1_000_000, "ws_per_message_deflate": False, "access_log": False,
     "server_header": False, "proxy_headers": False,
 }  # fmt: skip
+
+
+def _doorway(stack: contextlib.ExitStack, url: str) -> str:
+    """Return the address of a file of the user's own that leads on: every user can read a browser's command line."""
+    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="rerail-"))  # only its owner can enter it
+    file = Path(folder, "open.html")
+    file.write_text(f"<!doctype html><script>location.replace({json.dumps(url)})</script>", encoding="utf-8")
+    return file.as_uri()
 
 
 def _announce(out: Output, url: str, server: ServerState, *, built: bool) -> None:

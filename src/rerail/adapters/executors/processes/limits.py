@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any, NoReturn
 
-# Numbers of Linux's system calls, where they differ: socket, clone, and the older ways to fork.
+# Numbers of Linux's system calls, where they differ: socket, clone, the older ways to fork, and those that reach into
+# another process: ptrace, process_vm_readv, process_vm_writev, pidfd_getfd.
 _CALLS: dict[str, dict[str, Any]] = {
-    "x86_64": {"audit": 0xC000003E, "socket": 41, "clone": 56, "forks": (57, 58)},
-    "aarch64": {"audit": 0xC00000B7, "socket": 198, "clone": 220, "forks": ()},
+    "x86_64": {"audit": 0xC000003E, "socket": 41, "clone": 56, "forks": (57, 58), "others": (101, 310, 311, 438)},
+    "aarch64": {"audit": 0xC00000B7, "socket": 198, "clone": 220, "forks": (), "others": (117, 270, 271, 438)},
 }
 _CLONE3, _IO_URING = 435, 425
 _AF_UNIX, _CLONE_THREAD = 1, 0x00010000
@@ -72,6 +73,8 @@ def _filter(calls: Mapping[str, Any], *, network: bool, processes: bool) -> None
         (_LOAD, 0, 0, _ARCH), (_EQUAL, 1, 0, calls["audit"]), (_RETURN, 0, 0, _KILL),
         (_LOAD, 0, 0, _NR), (_AT_LEAST, 0, 1, 0x40000000), (_RETURN, 0, 0, refused),  # the numbers of another ABI
     ]  # fmt: skip
+    for number in calls["others"]:  # through another process every limit could be passed
+        program += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, refused)]
     if network:  # sockets of this machine's own processes stay; a ring could open any
         program += [(_EQUAL, 0, 1, _IO_URING), (_RETURN, 0, 0, refused)]
         program += [(_EQUAL, 0, 4, calls["socket"]), (_LOAD, 0, 0, _ARGUMENT), (_EQUAL, 1, 0, _AF_UNIX)]

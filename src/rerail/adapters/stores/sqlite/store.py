@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar, Unpack
 from urllib.parse import quote
 
@@ -25,6 +26,7 @@ from rerail.adapters.stores.sqlite.maintenance import NOT_OPEN, PATIENCE_SECONDS
 from rerail.adapters.stores.sqlite.writer import INLINE_BELOW, External, Work, Writer, room_in
 from rerail.i18n import Told, tell
 from rerail.ports import Batch, Conflict, Flaw, Head, Lease, Owner, Row, RunFilters, Taken, Unavailable, Unusable
+from rerail.workspace import make_private
 
 T = TypeVar("T")
 Values = tuple[str | int | float | bytes | None, ...]
@@ -424,12 +426,12 @@ def _make_file(path: str) -> None:
     """Create the file if it is absent, readable by its owner only; histories hold tools' inputs and outputs."""
     folder = os.path.dirname(path)
     try:
-        os.makedirs(folder, exist_ok=True)
+        make_private(Path(folder))
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
         _check_place(path)
     except OSError as error:
-        raise Unusable(tell("refuse.store.cannot_create", path=path, strerror=error.strerror)) from error
+        raise Unusable(tell("refuse.store.cannot_create", path=path, strerror=error.strerror or error)) from error
 
 
 def _check_place(path: str) -> None:
