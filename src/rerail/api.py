@@ -41,15 +41,18 @@ from rerail.factory import Toolbox
 from rerail.i18n import Told, say, tell
 from rerail.kernel import commands as cmd
 from rerail.kernel import events as ev
+from rerail.kernel.actor import NO_ACTOR, Actor
 from rerail.kernel.commands import Command
 from rerail.kernel.events import Record
 from rerail.kernel.foreign import EXECUTOR, STORE, with_defaults
 from rerail.kernel.retry import Preview
+from rerail.kernel.rights import RIGHTS
 from rerail.plan.model import Plan
 from rerail.plan.step import Step
 from rerail.plan.tool_spec import ToolSpec
 from rerail.ports import Clock, Executor, Mind, Model, Notifier, Store
 from rerail.settings.loading import Settings, recorded_changes, secrets_of
+from rerail.settings.principals import of_environment
 from rerail.settings.tables import RECORDED
 from rerail.values.redaction import Scrub
 from rerail.version import __version__
@@ -93,6 +96,7 @@ class Engine:
         workspace: str | Path | None = None,
         worker: bool = False,
         serves: bool = False,
+        via: str = "",
         observe: Callable[[Record], None] | None = None,
         on_notice: Callable[[Told], None] | None = None,
         sweep_on_open: bool = True,
@@ -110,8 +114,10 @@ class Engine:
         watching = (observe, log_event if settings.log.verbose else None, self._tracing)
         observers = tuple(one for one in watching if one is not None)
         clock = clock or wiring.SystemClock()
-        self._parts = parts = self._make_parts(store, mind, clock, workspace, observers, serves=serves)
-        self._tell, self._sweep_on_open, self._by = on_notice or LOG.warning, sweep_on_open, by or user_name()
+        name, actor = of_environment(settings.server.tokens, clock.now(), via)
+        self._parts = parts = self._make_parts(store, mind, clock, workspace, observers, serves=serves, actor=actor)
+        self._tell, self._sweep_on_open = on_notice or LOG.warning, sweep_on_open
+        self._by = name or by or user_name()
 
         policy = settings.policy(tuple(mind.answers) if mind is not None else ())
         live: dict[str, LiveRun] = {}
@@ -137,7 +143,7 @@ class Engine:
 
     def _make_parts(
         self, store: str | Store | None, mind: Mind | None, clock: Clock, home: str | Path | None, observers: Observers,
-        *, serves: bool,
+        *, serves: bool, actor: Actor,
     ) -> EngineParts:  # fmt: skip
         """Return the adapters and limits that the parts share."""
         settings = self.settings
@@ -159,6 +165,7 @@ class Engine:
             limits=Limits(),
             history_window=settings.evaluation.history_window,
             observers=observers,
+            actor=actor,
             serves=serves,
             silent_is_dead=settings.workers.silent_is_dead,
         )
@@ -243,12 +250,13 @@ class Engine:
         by: str | None = None,
         run_id: str | None = None,
         queued: bool = False,
+        actor: Actor | None = None,
         on: str | None = None,  # a tombstone: it is refused
     ) -> str:
         """Check a plan and start a run of it; return the run's id.
 
         With an ``objective`` instead of a plan the model makes one; if it cannot, ``fallback`` runs, and the verdict
-        says `degraded` (contract P7).
+        says `degraded` (contract P7). ``actor`` is how a server knows its caller, whose name is ``by`` (I13).
         """
         if not self.is_open:
             raise not_open()
@@ -262,7 +270,9 @@ class Engine:
         else:
             second = Plan.load(fallback) if fallback is not None else None
             chosen, planned = await self._starter.planned(objective, second)
-        return await self._starter.start(chosen, parent=parent, by=by, run_id=run_id, planned=planned, queued=queued)
+        return await self._starter.start(
+            chosen, parent=parent, by=by, run_id=run_id, planned=planned, queued=queued, actor=actor
+        )
 
     async def submit(self, plan: Any = None, **options: Any) -> str:
         """Check a plan and leave a run of it to a worker of the same store; takes the options of `start`."""
@@ -335,11 +345,18 @@ class Engine:
         """
         if not self.is_open:
             raise not_open()
+        own = self._parts.actor  # a name given by hand is a claim
+        actor = command.actor if command.actor != NO_ACTOR else Actor(own.via) if command.by else own
         with refusals():
-            command = cmd.checked(msgspec.structs.replace(command, by=command.by or self._by))
-        if isinstance(command, cmd.Retry):
-            return await self._retries.retry(run, command, dry_run=dry_run)
-        return await self._commands.do(run, command, dry_run=dry_run, own_tools_only=own_tools_only)
+            command = cmd.checked(msgspec.structs.replace(command, by=command.by or self._by, actor=actor))
+        try:
+            if isinstance(command, cmd.Retry):
+                return await self._retries.retry(run, command, dry_run=dry_run)
+            return await self._commands.do(run, command, dry_run=dry_run, own_tools_only=own_tools_only)
+        except Refused as refused:
+            if refused.code in RIGHTS and not dry_run:
+                await self._commands.record_refusal(run, command, refused.code)
+            raise
 
     async def pause(self, run: str, *, by: str | None = None) -> None:
         """Start no more steps until the run is resumed."""

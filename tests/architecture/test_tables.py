@@ -71,27 +71,30 @@ READERS: dict[str, str] = {
     "views/live_run.py": """
         RunStarted PlanAccepted PlanRejected GateOpened StepProgress StepSkipped StepKept StepRenewed QuestionAsked
         Consulted Declined ArtifactCreated ArtifactLost RetryDone Evaluation Waiting Resumed Cancelled Stopped
-        Notified CleanupBegun
+        Notified CleanupBegun Audited
     """,
     "views/chat_messages.py": """
         RunStarted PlanAccepted PlanRejected GateOpened StepKept StepRenewed QuestionAsked Consulted Declined RetryDone
-        Evaluation Waiting Resumed Notified CleanupBegun
+        Evaluation Waiting Resumed Notified CleanupBegun Audited
     """,
     "views/attempts.py": """
         RunStarted PlanRejected GateOpened StepSkipped StepKept StepRenewed QuestionAsked Consulted Declined
         ArtifactCreated ArtifactLost RetryDone Evaluation Waiting Resumed Cancelled Stopped Done Notified CleanupBegun
+        Audited
     """,
     "views/replay/recorded_answers.py": """
-        RunStarted PlanAccepted ArtifactLost CleanupBegun
+        RunStarted PlanAccepted ArtifactLost CleanupBegun Audited
     """,
     "adapters/telemetry.py": """
         PlanAccepted PlanRejected GateOpened StepVerified StepKept StepRenewed RetryScheduled QuestionAsked Declined
         ArtifactCreated ArtifactLost RetryBegin RetryDone Replanned Evaluation Resumed Cancelled Stopped CleanupBegun
+        Audited
     """,
     "cli/display/run_view.py": """
         RunStarted PlanAccepted PlanRejected GateOpened StepSkipped StepKept StepRenewed Reflected QuestionAsked
         Consulted Declined ArtifactCreated ArtifactLost RetryDone Replanned Evaluation Waiting Resumed Cancelled Stopped
         Done Notified CleanupBegun
+        Audited
     """,
 }
 

@@ -21,6 +21,8 @@ import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+from mcp_types import ElicitResult
 
 TOOLS = '''
 """Tools that print, wait and count."""
@@ -91,6 +93,21 @@ CHAIN: dict[str, Any] = {
 }
 
 
+ANSWERS = ("--allow", "confirm", "--allow", "resolve", "--allow", "skip")
+
+
+class Person:
+    """Somebody behind a client: is asked, and answers."""
+
+    def __init__(self, *, agrees: bool = True) -> None:
+        self.agrees, self.seen = agrees, list[str]()
+
+    async def asked(self, _: Any, params: Any) -> ElicitResult:
+        """Read the question, and answer it."""
+        self.seen.append(params.message)
+        return ElicitResult(action="accept", content={"agree": self.agrees})
+
+
 @dataclass
 class Place:
     """A folder with tools, and servers in it."""
@@ -104,14 +121,18 @@ class Place:
         return file.read_text().split() if file.exists() else []
 
     @asynccontextmanager
-    async def stdio(self, *words: str) -> AsyncIterator[Client]:
-        """The SDK's client of a server on stdio; what the server says on stderr is kept."""
+    async def stdio(self, *words: str, person: Any = None, **environ: str) -> AsyncIterator[Client]:
+        """The SDK's client of a server on stdio; what the server says on stderr is kept; `person` answers questions."""
         server = StdioServerParameters(
-            command=sys.executable, args=[*COMMAND, *words], env=ENVIRON, cwd=str(self.folder)
+            command=sys.executable, args=[*COMMAND, *words], env={**ENVIRON, **environ}, cwd=str(self.folder)
         )
         with (self.folder / "stderr.txt").open("a") as errors:
-            async with Client(stdio_client(server, errlog=errors)) as client:
+            async with Client(stdio_client(server, errlog=errors), elicitation_callback=person) as client:
                 yield client
+
+    def behind(self, person: Person) -> Any:
+        """A client with a person behind it, whose answers count, and the tools that put questions to people."""
+        return self.stdio(*ANSWERS, person=person.asked, RERAIL_MCP_TRUST_ELICITATION="true")
 
     def http(self, *words: str, **environ: str) -> tuple[subprocess.Popen[str], str]:
         """A server on a port of its own, and its address."""
@@ -125,6 +146,17 @@ class Place:
             if found := re.search(r"http://\S+", line):
                 return process, found[0]
         raise AssertionError("the server did not start")
+
+    def rerail(self, *words: str) -> str:
+        """A command of the same folder; what it prints."""
+        command = [sys.executable, "-m", "rerail.cli", *words]
+        return subprocess.run(
+            command, cwd=self.folder, env={**os.environ, **ENVIRON}, capture_output=True, text=True, timeout=60
+        ).stdout
+
+    def audit(self, run: str) -> list[dict[str, Any]]:
+        """Who did what to a run."""
+        return list(json.loads(self.rerail("audit", run, "--json")))
 
     def close(self) -> None:
         for process in self.started:
@@ -162,8 +194,7 @@ async def test_a_model_can_tell_what_there_is(place: Place) -> None:
         tools = await ask(client, "list_tools")
     assert set(offered) == {
         "list_tools", "check_plan", "run_plan", "start_plan", "list_runs", "show_run", "wait_run", "why_run",
-        "replay_run", "retry_run", "resume_run", "pause_run", "cancel_run", "skip_step", "confirm_step", "resolve_step",
-        "add_steps", "repair_step", "list_artifacts", "read_artifact",
+        "replay_run", "retry_run", "resume_run", "pause_run", "cancel_run", "add_steps", "repair_step", "list_artifacts", "read_artifact",
     }  # fmt: skip
     looking = {name for name, tool in offered.items() if tool.annotations and tool.annotations.read_only_hint}
     assert looking == {
@@ -259,7 +290,7 @@ async def test_whoever_waits_may_leave(place: Place) -> None:
 async def test_a_run_that_waits_for_somebody(place: Place) -> None:
     """X7, E3: confirm, refuse, resolve, skip, add, pause, resume and cancel."""
     gate = {"id": "a", "tool": "noisy", "confirm": "really?"}
-    async with place.stdio() as client:
+    async with place.behind(Person()) as client:
         run = (await ask(client, "run_plan", plan={"steps": [gate]}))["run_id"]
         assert (await ask(client, "confirm_step", run=run))["status"] == "completed"
         run = (await ask(client, "run_plan", plan={"steps": [gate]}))["run_id"]
@@ -285,7 +316,7 @@ async def test_a_run_that_waits_for_somebody(place: Place) -> None:
 async def test_x10_a_model_agrees_to_the_call_that_it_shows(place: Place) -> None:
     """X10: the call stands in what it gets, with the digest to pass on; ahead and edits as elsewhere."""
     gate = {"id": "a", "tool": "noisy", "confirm": "really?"}
-    async with place.stdio() as client:
+    async with place.behind(Person()) as client:
         waits = await ask(client, "run_plan", plan={"steps": [gate]})
         [shown] = waits["waiting_on"]
         assert shown["tool"] == "noisy" and shown["digest"]
@@ -403,7 +434,7 @@ async def test_progress_reaches_whoever_waits(place: Place) -> None:
 
 async def test_what_is_refused_is_an_answer(place: Place) -> None:
     """X7: with our code and hint, and no traceback."""
-    async with place.stdio() as client:
+    async with place.stdio(*ANSWERS) as client:
         done = (await ask(client, "run_plan", plan={"steps": [{"id": "a", "tool": "noisy"}]}))["run_id"]
         for name, args, code in (
             ("show_run", {"run": "nope"}, "RUN_UNKNOWN"),
@@ -540,3 +571,72 @@ def test_without_the_extra_the_command_says_what_to_install(place: Place) -> Non
     done = subprocess.run([sys.executable, "-c", code], cwd=place.folder, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert "pip install 'rerail[mcp]'" in done.stderr
+
+
+# -- Gates are for people (I13) ---------------------------------------------------------------------------------------
+
+GATED: dict[str, Any] = {"steps": [{"id": "pay", "tool": "noisy", "confirm": "Pay?"}]}
+DOUBT: dict[str, Any] = {"steps": [{"id": "s", "tool": "send"}]}
+
+
+async def test_an_agent_does_not_pass_its_own_gate(place: Place) -> None:
+    """I13: confirm, resolve and skip are not offered; with --allow they still do not answer what the agent started."""
+    async with place.stdio() as client:
+        run = (await ask(client, "run_plan", plan=GATED))["run_id"]
+        offered = {tool.name for tool in (await client.list_tools()).tools}
+        assert not offered & {"confirm_step", "resolve_step", "skip_step"}
+        assert (await ask(client, "confirm_step", refused=True, run=run))["error"]["code"] == "USAGE"
+    person = Person()
+    async with place.stdio(*ANSWERS, person=person.asked) as client:  # its settings do not trust what clients say
+        doubt = (await ask(client, "run_plan", plan=DOUBT))["run_id"]
+        for name, args in (
+            ("confirm_step", {"run": run}),
+            ("confirm_step", {"run": run, "step": "pay", "refuse": True}),
+            ("skip_step", {"run": run, "step": "pay"}),
+            ("resolve_step", {"run": doubt, "step": "s", "outcome": "failed"}),
+            ("resolve_step", {"run": doubt, "step": "s", "outcome": "rerun"}),
+            ("retry_run", {"run": doubt, "clean": True, "confirmed": True}),
+        ):
+            assert (await ask(client, name, refused=True, **args))["error"]["code"] == "PERSON_NEEDED", name
+        assert (await ask(client, "cancel_run", run=run))["status"] == "cancelled"  # an end needs no person
+    assert place.calls == ["s"] and not person.seen
+
+
+@pytest.mark.parametrize("agrees", [True, False])
+async def test_the_person_behind_a_client_is_asked_where_that_is_trusted(place: Place, agrees: bool) -> None:
+    """I13: the question shows the call, and a no is a no; the history says how the answer is known."""
+    person = Person(agrees=agrees)
+    async with place.behind(person) as client:
+        run = (await ask(client, "run_plan", plan=GATED))["run_id"]
+        told = await ask(client, "confirm_step", refused=not agrees, run=run)
+        assert agrees or told["error"]["code"] == "PERSON_NEEDED"
+    [question] = person.seen
+    assert run in question and "noisy" in question
+    assert place.calls == (["pay"] if agrees else [])
+    said = place.audit(run)
+    assert [row["action"] for row in said] == (["start", "confirm", "confirm"] if agrees else ["start", "confirm"])
+    assert (said[1]["refused"], said[1]["via"]) == (True, "mcp")
+    assert said[-1]["proof"] == ("elicited" if agrees else "")
+
+
+async def test_a_client_without_a_person_is_no_person(place: Place) -> None:
+    """I13: a client that cannot ask answers nothing, whatever the settings trust."""
+    async with place.stdio(*ANSWERS, RERAIL_MCP_TRUST_ELICITATION="true") as client:
+        run = (await ask(client, "run_plan", plan=GATED))["run_id"]
+        try:
+            told = await client.call_tool("confirm_step", {"run": run})
+            assert told.is_error
+        except MCPError:
+            pass  # the client's own refusal to ask
+    assert place.calls == []
+
+
+async def test_a_run_of_a_person_is_answered_over_mcp_where_that_is_allowed(place: Place) -> None:
+    """I13: a run that was not started over MCP; a gate with names stays closed, asked or not."""
+    for gate, code in (("Pay?", ""), ({"text": "Pay?", "by": ["approve"]}, "APPROVER_NEEDED")):
+        plan = place.folder / "plan.json"
+        plan.write_text(json.dumps({"steps": [{"id": "pay", "tool": "noisy", "confirm": gate}]}))
+        run = json.loads(place.rerail("run", "plan.json", "--tools", "toolbox.py", "--json"))["run_id"]
+        async with place.behind(Person()) as client:
+            answer = await ask(client, "confirm_step", refused=bool(code), run=run)
+            assert (answer["error"]["code"] if code else answer["status"]) == (code or "completed")

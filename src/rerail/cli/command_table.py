@@ -65,6 +65,8 @@ GROUPS: dict[str, tuple[CommandEntry, ...]] = {
         CommandEntry("backup", "TARGET", "rerail.cli.commands.store:backup"),
         CommandEntry("serve", "[ADDRESS]", f"{_SERVE}:serve"),
         CommandEntry("mcp", "", f"{_SERVE}:mcp"),
+        CommandEntry("token", "[add NAME | revoke NAME]", "rerail.cli.commands.security:token"),
+        CommandEntry("audit", "[RUN]", "rerail.cli.commands.security:audit"),
         CommandEntry("doctor", "[--repair]", "rerail.cli.commands.setup:doctor"),
         CommandEntry("demo", "", "rerail.demo.demo:demo"),
     ),

@@ -12,6 +12,7 @@ import os
 import re
 import shlex
 import signal
+import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -22,7 +23,7 @@ from pathlib import Path
 
 import msgspec
 
-from rerail.api import Engine
+from rerail.api import Engine, user_name
 from rerail.cli.options import Common
 from rerail.cli.output import CannotOpen, Output
 from rerail.engine.runs.owner import is_dead, is_interrupted, is_this_process
@@ -162,6 +163,7 @@ class Session:
         driving: bool = False,
         servers: bool = True,
         serves: bool = False,
+        via: str = "cli",
         run: str | None = None,
     ) -> AsyncIterator[Engine]:
         """Open an engine with these tools; ``making`` creates a missing store, else it only reads.
@@ -183,8 +185,9 @@ class Session:
             reading = not making and not driving and url.startswith("sqlite:")
             store = make_store(url, settings, reads=True) if reading else url
             engine = Engine(
-                store, tools, settings, origin=sources, worker=self._worker, serves=serves, observe=self._observe,
-                on_notice=self._on_notice, sweep_on_open=driving,
+                store, tools, settings, origin=sources, worker=self._worker, serves=serves, via=via,
+                by=f"{user_name()}@{socket.gethostname()}", observe=self._observe, on_notice=self._on_notice,
+                sweep_on_open=driving,
             )  # fmt: skip
             await (self._opened(engine) if self._patient else engine.open())
         except StoreError as error:
@@ -212,11 +215,11 @@ class Session:
             await asyncio.sleep(min(1.0, max(0.0, until - time.monotonic())))
 
     def started(
-        self, tools: Sequence[Tool] | None = None, *, serves: bool = False
+        self, tools: Sequence[Tool] | None = None, *, serves: bool = False, via: str = "cli"
     ) -> AbstractAsyncContextManager[Engine]:
         """Open an engine that drives runs with this call's tools, or with these; `serves`: as a server does."""
         tools = self.load(self.given) if tools is None else tools
-        return self.engine(self.given, tools, making=True, driving=True, serves=serves)
+        return self.engine(self.given, tools, making=True, driving=True, serves=serves, via=via)
 
     @asynccontextmanager
     async def reopened(self, run: str) -> AsyncIterator[tuple[Engine, str]]:

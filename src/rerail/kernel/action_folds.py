@@ -44,6 +44,7 @@ def person_acted(state: State, event: ev.Acted, at: float) -> None:
         redirect(state, event.course, new_round=event.action in ("retry", "resolve", "repair", "confirm"))
         if event.action in ("repair", "confirm"):
             rewritten(state, event.course)
+        edited_by(state, event.course, event.by)
     if event.action == "resolve" and track is not None:
         _resolved(state, track, event)
     if event.action == "confirm" and track is not None:
@@ -62,6 +63,12 @@ def person_acted(state: State, event: ev.Acted, at: float) -> None:
         track.ended_at = at
         track.inputs = state.inputs(track)
         state.settle(track, result)
+
+
+def edited_by(state: State, course: Course, by: str) -> None:
+    """Remember the editor of a step: with four eyes, another person agrees to its call (I13)."""
+    for step in course.steps:
+        state.tracks[step.id].editor = by
 
 
 def prolong(state: State, at: float) -> None:

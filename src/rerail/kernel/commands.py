@@ -8,7 +8,7 @@ Rules of this file:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
@@ -20,9 +20,11 @@ from rerail.kernel import actions as commands
 from rerail.kernel import events as ev
 from rerail.kernel import retry
 from rerail.kernel.actions import Refusal
+from rerail.kernel.actor import NO_ACTOR, Actor
 from rerail.kernel.events import Event
 from rerail.kernel.preview import outlook
 from rerail.kernel.retry import Preview
+from rerail.kernel.rights import require_rights
 from rerail.kernel.stages import media_of
 from rerail.kernel.state import State
 from rerail.plan.tool_spec import Tools
@@ -33,6 +35,7 @@ ODD = (
     msgspec.MsgspecError, TypeError, ValueError, KeyError, AttributeError, IndexError, RecursionError,
 )  # fmt: skip
 NUMBERED = (ev.Acted, ev.Cancelled, ev.Resumed)
+STAMPED = (*NUMBERED, ev.RetryBegin)
 
 StepId = Annotated[str, Meta(min_length=1, max_length=1000, description="The id of a step.", examples=["fetch"])]
 OneStep = Annotated[str | None, Meta(description="May be left out if only one waits.")]
@@ -43,6 +46,7 @@ Arguments = Annotated[dict[str, Any], Meta(description="Arguments to change firs
 
 class _Command(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="action", tag=str.lower):
     by: str = ""
+    actor: Actor = NO_ACTOR
     files: tuple[ev.FileMade, ...] = ()  # replaced by the user, or left by the step: found by the engine
     number: int = 0  # its place in the inbox, if it came that way
     key: str = ""  # its id, which survives a copy of its run to a store that numbers differently
@@ -140,7 +144,7 @@ class Add(_Command, frozen=True):
 class RecordNotices(_Command, frozen=True, tag="notified"):
     """What came of notices about a run, told by the process that sent them."""
 
-    value: list[ev.Notified]
+    value: list[ev.Notified | ev.Audited]
 
 
 Command = Pause | Resume | Cancel | Skip | Confirm | Refuse | Resolve | Repair | Retry | Add | RecordNotices
@@ -195,17 +199,29 @@ class Handled:
 def handle(state: State, tools: Tools, command: Command) -> Handled:
     """Return the events of a command; `Refusal` or `Faulty` if the state does not allow it."""
     try:
+        require_rights(state, command)
         handled = _handled(state, tools, command)
     except ODD as odd:
         # Malformed input is the sender's error; the run and its lease must not suffer from it.
         message = tell("refuse.run.action_unreadable", error=f"{type(odd).__name__}: {odd}"[:300])
         raise Refusal("VALUE_INVALID", message) from odd
+    told: dict[str, Any] = {"wish": command.key} if command.key else {"number": command.number}
     if command.number or command.key:
-        told = {"wish": command.key} if command.key else {"number": command.number}
         handled.events = [
             msgspec.structs.replace(event, **told) if isinstance(event, NUMBERED) else event for event in handled.events
         ]
+    handled.events = stamped(handled.events, command.actor)
     return handled
+
+
+def stamped(events: Sequence[Event], actor: Actor) -> list[Event]:
+    """Return the events of a command with the way that it came, and how its sender is known."""
+    if not (actor.via or actor.proof):
+        return list(events)
+    return [
+        msgspec.structs.replace(event, via=actor.via, proof=actor.proof) if isinstance(event, STAMPED) else event
+        for event in events
+    ]
 
 
 def preview(state: State, tools: Tools, command: Command, now: float) -> Preview:

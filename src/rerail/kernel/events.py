@@ -105,6 +105,8 @@ class RunStarted(_Event, frozen=True, tag="run_started"):
     queued: bool = False  # left for a worker to start
     copied: str = ""  # the store that this copy was exported from; a copy cannot go on (E10)
     served: bool = False  # a server drives it: the next server on this store goes on with it
+    via: str = ""  # the interface that started it
+    proof: str = ""
 
 
 class PlanAccepted(_Event, frozen=True, tag="plan_accepted"):
@@ -366,6 +368,8 @@ class RetryBegin(_Event, frozen=True, tag="retry_begin"):
     stale: tuple[str, ...] = ()  # finished steps with a changed tool definition
     damaged: dict[str, str] = {}  # file → why it cannot be kept; its step is redone
     backup: str = ""  # where everything was saved before the run started over
+    via: str = ""
+    proof: str = ""
 
 
 class RetryDone(_Event, frozen=True, tag="retry_done"):
@@ -420,6 +424,8 @@ class Resumed(_Event, frozen=True, tag="resumed"):
     number: int = 0
     wish: str = ""
     served: bool = False  # from here on a server drives it
+    via: str = ""
+    proof: str = ""
 
 
 class Acted(_Event, frozen=True, tag="acted"):
@@ -440,6 +446,8 @@ class Acted(_Event, frozen=True, tag="acted"):
     wish: str = ""  # the command's key, so that redelivery after a crash applies it once, in any store
     ahead: bool = False  # for confirm: given before the call was known
     call: Shown | None = None  # for confirm: the approved call, if the user edited the one shown
+    via: str = ""  # the interface: mcp, http, cli; "" for a program
+    proof: str = ""  # how the name in `by` is known (`Proof`); "": as claimed
 
 
 class Cancelled(_Event, frozen=True, tag="cancelled"):
@@ -449,6 +457,8 @@ class Cancelled(_Event, frozen=True, tag="cancelled"):
     wish: str = ""
     to: str = ""  # the store that the run continues in: here it is over for good
     after: int = 0  # the last event that was copied there
+    via: str = ""
+    proof: str = ""
 
 
 class Stopped(_Event, frozen=True, tag="stopped"):
@@ -479,6 +489,18 @@ class Notified(_Event, frozen=True, tag="notified"):
     error: str = ""
     about: str = ""  # done, failed, waiting
     notice: str = ""  # the id sent to the receiver
+
+
+class Audited(_Event, frozen=True, tag="audited"):
+    """What was asked of the run and changes nothing: a command refused for want of rights, an output that was read."""
+
+    action: str
+    by: str = ""
+    step: str = ""
+    code: str = ""  # of the refusal
+    name: str = ""  # of the artifact that was read
+    via: str = ""
+    proof: str = ""
 
 
 Event: TypeAlias = (
@@ -514,6 +536,7 @@ Event: TypeAlias = (
     | Stopped
     | Done
     | Notified
+    | Audited
 )
 
 
@@ -522,7 +545,7 @@ EventType = Literal[
     "step_succeeded", "step_failed", "step_verified", "step_skipped", "step_kept", "step_renewed",
     "retry_scheduled", "reflected", "recovered", "asked", "consulted", "declined", "artifact_created",
     "artifact_lost", "retry_begin", "retry_done", "replanned", "cleanup_begun", "evaluation", "waiting", "resumed",
-    "acted", "cancelled", "stopped", "done", "notified",
+    "acted", "cancelled", "stopped", "done", "notified", "audited",
 ]  # fmt: skip
 
 

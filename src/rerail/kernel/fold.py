@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from rerail.kernel import events as ev
-from rerail.kernel.action_folds import ask_anew, cancelled, person_acted, planned_anew, prolong, rewritten
+from rerail.kernel.action_folds import ask_anew, cancelled, edited_by, person_acted, planned_anew, prolong, rewritten
 from rerail.kernel.effect_folds import call_failed, case_of, follow, mark_absent, mark_done, mark_lost
 from rerail.kernel.events import Event
 from rerail.kernel.outcome import Follows, Saw, follows
@@ -66,7 +66,7 @@ def _run_started(state: State, event: ev.RunStarted, at: float) -> None:
     state.origin, state.memory = event.origin, event.memory
     state.home, state.inherited = event.home or state.run, event.inherited
     state.filed = bool(event.inherited)
-    state.queued, state.served, state.copied = event.queued, event.served, event.copied
+    state.queued, state.served, state.copied, state.via = event.queued, event.served, event.copied, event.via
     state.created_at = state.active_since = at
 
 
@@ -455,6 +455,8 @@ def _retry_begin(state: State, event: ev.RetryBegin, at: float) -> None:
     # After the death of a process, steps outside the retry set may wait for a replan; they keep waiting.
     state.replan_wanted = any(held.question == "replan" for held in state.held.values())
     rewritten(state, event.course)
+    if not event.automatic:
+        edited_by(state, event.course, event.by)
     for step_id in event.stale:
         if step_id in state.tracks:
             state.tracks[step_id].stale = "definition changed"
@@ -589,4 +591,5 @@ FOLDS: dict[type, Callable[[State, Any, float], None]] = {
     ev.Stopped: _stopped,
     ev.Done: _done,
     ev.Notified: _ignored,
+    ev.Audited: _ignored,
 }

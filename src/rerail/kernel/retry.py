@@ -19,6 +19,7 @@ from rerail.kernel.actions import (
     refuse_doubt,
     track_named,
 )
+from rerail.kernel.actor import NO_ACTOR, Actor
 from rerail.kernel.decide import clean_up_steps, reasons_of, retry_chain
 from rerail.kernel.events import Course, Event
 from rerail.kernel.plan_graph import unsatisfied_above
@@ -80,6 +81,7 @@ def retry(
     damage: Sequence[FileDamage] = (),
     backup: str = "",
     mending: bool = False,
+    actor: Actor = NO_ACTOR,
 ) -> Preview:
     """Retry exactly what failed and its dependents; the preview carries the events for it.
 
@@ -109,7 +111,7 @@ def retry(
         operation="clean" if clean else "retry", previous_status=str(run_status(state)),
         counted=counted, reset_count=clean or cancelled, policy=policy,
         fingerprints=fingerprints, stale=tuple(name for name in stale if name not in roots), damaged=lost,
-        backup=backup,
+        backup=backup, via=actor.via, proof=actor.proof,
     )  # fmt: skip
     found = _preview(state, roots, chain, (begin,), tuple(passed), damage)
     files = () if clean else tuple(kept_files(state, chain))

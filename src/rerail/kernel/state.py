@@ -42,7 +42,7 @@ from rerail.kernel.step_state import (
     signature,
 )
 from rerail.plan.references import Names, Template, compile_args
-from rerail.plan.step import Effect, Step, When
+from rerail.plan.step import Approval, Effect, Step, When
 from rerail.plan.tool_spec import ToolSpec
 
 # The final standing of steps that a stopped run leaves as they are.
@@ -69,6 +69,7 @@ class State:
     assumed: tuple[str, ...] = ()  # tools with an assumed effect when the plan was accepted
     queued, served = False, False  # left for a worker; driven by a server
     copied = ""  # the store that this copy was exported from (E10)
+    via = ""  # the interface that started it
     revision = 0
     created_at = 0.0
     # Counters and flags of the run.
@@ -106,7 +107,7 @@ class State:
         self.mcp: dict[str, Any] = {}  # servers named by the plan of an old run; no longer opened
         self.fingerprints: dict[str, str] = {}
         # Constraints on minds. They hold even after a mind dropped the steps that stated them.
-        self.gated: dict[str, bool | str] = {}  # gated tools, with the gate's question
+        self.gated: dict[str, bool | str | Approval] = {}  # gated tools, with the gate's question
         self.once = OnceCalls()
         self.retired: dict[str, int] = {}  # dropped steps → their latest attempt; its number is never reused
         self.dropped: dict[

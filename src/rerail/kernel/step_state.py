@@ -17,7 +17,7 @@ from rerail.codes import Category
 from rerail.kernel import events as ev
 from rerail.kernel.events import Error
 from rerail.plan.references import Template
-from rerail.plan.step import Effect, Step, When, definition
+from rerail.plan.step import Effect, Step, When, definition, gate_question
 from rerail.values.json_values import pack
 
 
@@ -277,6 +277,7 @@ class Track(msgspec.Struct, eq=False):
     elapsed: float = 0.0
     cost: float = 0.0
     queue: str = ""  # its ready queue, while it can start
+    editor: str = ""  # who changed its definition last: a person, by name (I13)
     holds: ev.StepStarted | None = None  # the call under way with a held reservation (H4)
 
     @property
@@ -288,7 +289,7 @@ class Track(msgspec.Struct, eq=False):
     def gate_text(self) -> str:
         """Return the text of the step's gate: with the outputs that it refers to, once the call is shown."""
         shown = self.gate.shown if self.gate is not None else None
-        own = self.step.confirm if isinstance(self.step.confirm, str) else ""
+        own = gate_question(self.step)
         return shown.question or own if shown is not None else own
 
     def healing(self) -> Heal:

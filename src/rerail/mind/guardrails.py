@@ -19,7 +19,7 @@ import msgspec
 from rerail.codes import Category
 from rerail.i18n import clipped, tell
 from rerail.kernel.state import State
-from rerail.plan.step import Fault, Step, definition
+from rerail.plan.step import Approval, Fault, Step, definition
 from rerail.plan.tool_spec import Tools, ToolSpec
 from rerail.values.json_values import NotJson
 
@@ -62,7 +62,7 @@ def restrained(
     faults: list[Fault],
     *,
     running: bool = True,
-    gated: Mapping[str, bool | str] = MappingProxyType({}),
+    gated: Mapping[str, bool | str | Approval] = MappingProxyType({}),
 ) -> Step:
     """Return the step with all protected fields restored; a fault for each attempted change.
 

@@ -12,7 +12,20 @@ from typing import Any
 
 from rerail.i18n import tell
 from rerail.plan.model import Plan
-from rerail.plan.step import WHEN_WORDS, Check, Effect, Fallback, Fault, Need, Produced, Step, Trust, Verify, When
+from rerail.plan.step import (
+    WHEN_WORDS,
+    Approval,
+    Check,
+    Effect,
+    Fallback,
+    Fault,
+    Need,
+    Produced,
+    Step,
+    Trust,
+    Verify,
+    When,
+)
 from rerail.values.json_values import show
 from rerail.values.schema import nearest, problems
 
@@ -209,7 +222,15 @@ class _Reader:
         return value if isinstance(value, bool) else self.fault(name, tell("plan.kind.flag"), value)
 
     def gate(self, name: str, value: Any) -> Any:
-        return value if isinstance(value, bool | str) else self.fault(name, tell("plan.kind.gate"), value)
+        if isinstance(value, bool | str):
+            return value
+        if not isinstance(value, Mapping):
+            return self.fault(name, tell("plan.kind.gate"), value)
+        fields = self.part(name, value, "text", "by", "four_eyes")
+        for key, read in (("text", self.text), ("by", self.names), ("four_eyes", self.flag)):
+            if key in fields:
+                fields[key] = read(f"{name}.{key}", fields[key])
+        return self.build(name, Approval, fields)
 
     def count(self, name: str, value: Any) -> Any:
         good = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63

@@ -109,6 +109,14 @@ class Trust(msgspec.Struct, frozen=True, omit_defaults=True):
     suspect: tuple[str | dict[str, Any], ...] = ()  # more signs: a part of an object, words of a text, a member's name
 
 
+class Approval(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A gate that not everyone may answer (I13)."""
+
+    text: str = ""
+    by: tuple[str, ...] = ()  # names or roles of tokens, one of which must agree
+    four_eyes: bool = False  # whoever changed the step's arguments may not agree
+
+
 class Step(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One tool call: id, tool, args, needs, and importance."""
 
@@ -125,7 +133,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     alternatives: tuple[str, ...] = ()
     fallback: Fallback | None = None
     produces: tuple[Any, ...] = ()  # of `Produced`; older histories hold names and mappings
-    confirm: bool | str = False
+    confirm: bool | str | Approval = False
     check: Check | None = None
     verify: Verify | None = None
     trust_output: bool | Trust | None = None
@@ -152,7 +160,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
             alternatives: str | Sequence[str] = ...,
             fallback: Fallback | Mapping[str, Any] | None = ...,
             produces: Sequence[str | Produced | Mapping[str, Any]] = ...,
-            confirm: bool | str = ...,
+            confirm: bool | str | Approval | Mapping[str, Any] = ...,
             check: Check | Mapping[str, Any] | None = ...,
             verify: Verify | Mapping[str, Any] | None = ...,
             trust_output: bool | Trust | Mapping[str, Any] | None = ...,
@@ -169,6 +177,9 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         if not isinstance(needs, tuple) or not all(isinstance(need, Need) for need in needs):
             wanted = [needs] if isinstance(needs, str | dict | Need) else needs
             msgspec.structs.force_setattr(self, "needs", tuple(as_need(need) for need in wanted))
+        gate: Any = self.confirm
+        if isinstance(gate, dict):
+            msgspec.structs.force_setattr(self, "confirm", msgspec.convert(gate, Approval))
         for name, kind in _KINDS:
             value: Any = getattr(self, name)
             if value is not None and not isinstance(value, kind):
@@ -273,7 +284,7 @@ def names_of(steps: Iterable[Step]) -> Names:
 def gate_text(step: Step, names: Names) -> Template | None:
     """Return the text of the step's gate with parsed references; None without any (valid) one."""
     with suppress(ValueError):
-        template = compile_args(step.confirm, names) if isinstance(step.confirm, str) else None
+        template = compile_args(question, names) if (question := gate_question(step)) else None
         return template if template and template.refs else None
     return None
 
@@ -303,8 +314,14 @@ def texts_in(step: Step) -> Iterator[str]:
         yield from strings(step.fallback.args)
     if step.verify:
         yield from strings(step.verify.args)
-    if isinstance(step.confirm, str):
-        yield step.confirm
+    if question := gate_question(step):
+        yield question
+
+
+def gate_question(step: Step) -> str:
+    """Return the text of the step's gate as written; empty without one."""
+    gate = step.confirm.text if isinstance(step.confirm, Approval) else step.confirm
+    return gate if isinstance(gate, str) else ""
 
 
 def definition(step: Step) -> Step:

@@ -129,13 +129,13 @@ class TimedProtocol(H11Protocol):
             self._until = None
 
 
-def listen(address: str, *, expose: bool, token: str) -> socket.socket:
+def listen(address: str, *, expose: bool, guarded: bool) -> socket.socket:
     """Open a socket for `HOST:PORT`; `RerailError` if it is not allowed or fails."""
     host, _, port = address.rpartition(":")
     host = host.strip("[]") or "127.0.0.1"
     if not port.isdecimal() or int(port) > 65535:
         raise RerailError(tell("refuse.mcp.no_address", address=address), "USAGE", hint=tell("hint.mcp.no_address"))
-    if not is_local(host) and not (expose and token):
+    if not is_local(host) and not (expose and guarded):
         raise RerailError(
             tell("refuse.mcp.exposed", host=host), "USAGE",
             hint=tell("hint.mcp.exposed"),

@@ -3,13 +3,13 @@
 Rules of this file:
 - A foreign host name is refused: a page elsewhere could have made its own name resolve to this server.
 - A page of another origin is refused, whatever it sends. Without cookies, no browser lends its rights.
-- The token is compared in constant time. It comes in a header, never in a URL, which ends up in logs.
+- Tokens are compared in constant time, named ones by their digest. They come in a header, never in a URL, which
+  ends up in logs.
 - Outputs of tools are data: an answer never lets a browser run or show them.
 """
 
 from __future__ import annotations
 
-import hmac
 import ipaddress
 import socket
 from collections.abc import Iterable
@@ -48,16 +48,11 @@ _ALWAYS = {
 }
 
 
-def token_fits(given: str | bytes, token: str) -> bool:
-    """Return True for the right token; the comparison takes constant time."""
-    said = given if isinstance(given, bytes) else given.encode("utf-8", "surrogateescape")
-    return hmac.compare_digest(said, token.encode())
-
-
-def bearer(headers: Headers) -> bytes:
-    """Return a request's token, if any."""
+def bearer(headers: Headers) -> str:
+    """Return a request's token, if any; it was sent as bytes."""
     scheme, _, said = headers.get("authorization", "").partition(" ")
-    return said.strip().encode("latin-1", "replace") if scheme.lower() == "bearer" else b""
+    plain = said.strip().encode("latin-1", "replace").decode("utf-8", "surrogateescape")
+    return plain if scheme.lower() == "bearer" else ""
 
 
 class AllowedHosts:
@@ -148,8 +143,12 @@ class SecurityMiddleware:
             told = tell("refuse.server.origin", origin=origin[:200])
             return "ORIGIN_FOREIGN", told, tell("hint.server.origin")
         guarded = (path.startswith(API) or path in CLOSED_PATHS) and path not in OPEN_PATHS
-        if self._server.token and guarded and not token_fits(bearer(headers), self._server.token):
+        caller = self._server.caller(bearer(headers))
+        if guarded and caller is None:
             return "UNAUTHORIZED", tell("refuse.server.unauthorized"), tell("hint.server.unauthorized")
+        if guarded and caller is not None and not caller.may("read"):
+            return "ROLE_NEEDED", tell("refuse.server.role", role="read", name=caller.name), tell("hint.server.role")
+        scope["rerail.caller"] = caller
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > table.max_body:
             return "BODY_TOO_LARGE", tell("refuse.server.too_large", limit=table.max_body), ""

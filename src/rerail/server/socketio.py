@@ -15,7 +15,8 @@ import json
 import logging
 import re
 import traceback
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import parse_qs
@@ -31,7 +32,7 @@ from rerail.server.errors import answer, problem, problem_of
 from rerail.server.feeds.runs import EncodedEvent, TooSlow
 from rerail.server.json import encode
 from rerail.server.schemas import MOST
-from rerail.server.security import bearer, token_fits
+from rerail.server.security import bearer
 from rerail.server.state import ServerState
 from rerail.views.chat_messages import ToolMessages
 
@@ -83,7 +84,7 @@ class _Beside:
 
     def __init__(self, sockets: ASGIApp, other: ASGIApp, names: _Names, *, guarded: bool) -> None:
         self._sockets, self._other, self._names, self._guarded = sockets, other, names, guarded
-        self._open = 0
+        self._unnamed: dict[asyncio.Future[None], Scope] = {}  # the ends of connections without a token, oldest first
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Route a request to the sockets or to the other app."""
@@ -91,31 +92,35 @@ class _Beside:
         if not ours and scope["type"] != "websocket":
             await self._other(scope, receive, send)
             return
-        # Clients without the token must not take the room of clients with it. A server without a token admits all
-        # alike, and many may come at once.
-        full = self._guarded and self._open - self._names.count() >= MOST_UNNAMED
-        full = full or self._names.begun() >= MOST_BEGUN
-        if not ours or full:
-            await _turn_away(scope, receive, send, 1013 if ours else 1008)
+        if not ours:
+            await _turn_away(scope, receive, send, 1008)
             return
-        self._open += 1
+        # Clients without a token must not take the room of clients with one: they make room for each other. A server
+        # without a token admits all alike, and many may come at once.
+        left = asyncio.get_running_loop().create_future()
+        unnamed = self._guarded and scope.get("rerail.caller") is None
+        if unnamed:
+            if len(self._unnamed) - self._names.count() >= MOST_UNNAMED:
+                _first_of_the_busiest(self._unnamed, self._names.has)
+            self._unnamed[left] = scope
+        await self._names.make_room()
         try:
-            await self._served(scope, receive, send)
+            await self._served(scope, receive, send, left)
         finally:
-            self._open -= 1
+            self._unnamed.pop(left, None)
 
-    async def _served(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a connection; close it if it sends no token in time."""
+    async def _served(self, scope: Scope, receive: Receive, send: Send, left: asyncio.Future[None]) -> None:
+        """Serve a connection; close it if it sends no token in time, or has to make room."""
         sent = _Sent(send)
         try:
-            await self._in_time(scope, receive, sent)
+            await self._in_time(scope, receive, sent, left)
         except Exception as error:
             if not _is_theirs(error):
                 raise
             with contextlib.suppress(RuntimeError, OSError):  # it may be gone
                 await sent({"type": "websocket.close", "code": 1007})
 
-    async def _in_time(self, scope: Scope, receive: Receive, sent: _Sent) -> None:
+    async def _in_time(self, scope: Scope, receive: Receive, sent: _Sent, left: asyncio.Future[None]) -> None:
         if scope["type"] == "http":
             # The library logs every error of reading as its own bug: it gets the body read already.
             try:
@@ -126,7 +131,7 @@ class _Beside:
                 return
         task = asyncio.ensure_future(self._sockets(scope, receive, sent))
         try:
-            await asyncio.wait([task], timeout=NAMED_WITHIN)
+            await asyncio.wait([task, left], timeout=NAMED_WITHIN, return_when=asyncio.FIRST_COMPLETED)
             if task.done() or self._names.has(scope):
                 await task
                 return
@@ -139,6 +144,17 @@ class _Beside:
                 await sent({"type": "websocket.close", "code": 1008})
             elif not sent.begun:
                 await answer(problem("UNAUTHORIZED", tell("refuse.server.unnamed"), status=408))(scope, receive, sent)
+
+
+def _first_of_the_busiest(waiting: Mapping[asyncio.Future[None], Scope], named: Callable[[Scope], bool]) -> None:
+    """End the oldest unnamed connection of the address with the most of them."""
+    found = [(end, (scope.get("client") or ("",))[0]) for end, scope in waiting.items() if not end.done()]
+    unnamed = [(end, address) for end, address in found if not named(waiting[end])]
+    counts = Counter(address for _, address in unnamed)
+    for end, address in unnamed:
+        if counts[address] == max(counts.values()):
+            end.set_result(None)
+            return
 
 
 async def _whole(receive: Receive) -> Receive:
@@ -196,9 +212,22 @@ class _Names:
         """Return the number of admitted clients."""
         return len(self._sessions)
 
-    def begun(self) -> int:
-        """Return the number of open sessions without an admitted client."""
-        return len(self._sio.eio.sockets) - len(self._sessions)
+    async def make_room(self) -> None:
+        """End the oldest session without an admitted client, of the busiest address, if there are too many."""
+        if len(self._sio.eio.sockets) - len(self._sessions) < MOST_BEGUN:
+            return
+        admitted = {session for session, _ in self._sessions.values()}
+        scopes = {sid: self._sio.environ.get(sid, {}).get("asgi.scope", {}) for sid in self._sio.eio.sockets}
+        begun = [
+            (sid, (scope.get("client") or ("",))[0])
+            for sid, scope in scopes.items()
+            if sid not in admitted and scope.get("rerail.caller") is None
+        ]
+        counts = Counter(address for _, address in begun)
+        for sid, address in begun:
+            if counts[address] == max(counts.values()):
+                await self._sio.eio.disconnect(sid)
+                return
 
     def has(self, scope: Scope) -> bool:
         """Return True if a connection is a client's: it began its session or became its transport."""
@@ -265,7 +294,7 @@ class Sockets:
             socketio.ASGIApp(self._sio, socketio_path="socket.io"),
             other,
             self._names,
-            guarded=bool(self._server.token),
+            guarded=self._server.is_guarded,
         )
         return found
 
@@ -273,7 +302,8 @@ class Sockets:
 
     async def _connect(self, sid: str, environ: dict[str, Any], auth: Any = None) -> None:
         server = self._server
-        if server.token and not token_fits(_token(environ, auth), server.token):
+        caller = server.caller(_token(environ, auth))
+        if caller is None or not caller.may("read"):
             told, hint = tell("refuse.server.unauthorized"), tell("hint.server.unauthorized")
             raise socketio.exceptions.ConnectionRefusedError("UNAUTHORIZED", problem("UNAUTHORIZED", told, hint))
         if server.readers >= server.table.max_readers:
@@ -390,7 +420,7 @@ def _read(data: Any, kind: type[Any]) -> Any:
     return found
 
 
-def _token(environ: dict[str, Any], auth: Any) -> str | bytes:
+def _token(environ: dict[str, Any], auth: Any) -> str:
     """Return a socket's token: from its connect message or a header."""
     said = auth.get("token") if isinstance(auth, dict) else None
     return said if isinstance(said, str) else bearer(Headers(scope=environ["asgi.scope"]))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hmac
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +15,7 @@ from rerail.errors import Refused
 from rerail.i18n import languages, nearest_language, tell
 from rerail.server.feeds.run_list import Rows, RunListFeed
 from rerail.server.feeds.runs import EventFeeds, LiveRuns
+from rerail.settings.principals import ANYONE, Principal, named
 from rerail.settings.tables import ServerTable
 
 
@@ -40,6 +43,18 @@ class ServerState:
         self.rows = Rows(self.engine)
         self.run_list = RunListFeed(self.engine, self.rows)
 
+    def caller(self, said: str) -> Principal | None:
+        """Return the caller that sent a token, or none; None if it is not allowed in."""
+        if self.token and hmac.compare_digest(said.encode("utf-8", "surrogateescape"), self.token.encode()):
+            return ANYONE
+        found = named(self.table.tokens, said, time.time())
+        return found if found is not None or self.is_guarded else ANYONE
+
+    @property
+    def is_guarded(self) -> bool:
+        """Return True if callers need a token."""
+        return bool(self.token or self.table.tokens)
+
     def may_change(self) -> None:
         """Refuse a change if the server is read-only."""
         if self.read_only:
@@ -50,6 +65,12 @@ def server_of(connection: HTTPConnection) -> ServerState:
     """Return the server of a request."""
     found: ServerState = connection.app.state.server
     return found
+
+
+def caller_of(connection: HTTPConnection) -> Principal:
+    """Return the caller of a request, as the gate has seen it."""
+    found: Principal | None = connection.scope.get("rerail.caller")
+    return found or ANYONE
 
 
 def language(connection: HTTPConnection) -> str:

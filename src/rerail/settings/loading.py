@@ -85,7 +85,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ) -> tuple[Settings, dict[str, str]]:
         """Return settings, with each source: `rerail.toml` (found upwards), the environment and overrides."""
         layers: list[tuple[Mapping[str, Any], str]] = []
-        path = _find(folder or Path.cwd())
+        path = found_file(folder)
         if path is not None:
             layers.append((_read(path), str(path)))
         layers += _environment(os.environ if environ is None else environ)
@@ -249,7 +249,9 @@ def _unknown(what: str, key: str, known: Any, source: str) -> str:
     return tell("refuse.settings.unknown", what=what, source=source, known=", ".join(known))
 
 
-def _find(folder: Path) -> Path | None:
+def found_file(folder: Path | None = None) -> Path | None:
+    """Return the `rerail.toml` of a folder, found upwards."""
+    folder = folder or Path.cwd()
     for place in (folder, *folder.resolve().parents):
         path = place / "rerail.toml"
         if path.is_file():

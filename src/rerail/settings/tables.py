@@ -109,6 +109,7 @@ class ToolsTable(Table, frozen=True):
 
 class McpTable(Table, frozen=True):
     servers: dict[str, Any] = {}
+    trust_elicitation: bool = False  # what an MCP client says that a person answered counts as a person's answer
 
 
 class SecretsTable(Table, frozen=True):
@@ -124,6 +125,14 @@ class NotifyTable(Table, frozen=True):
     retries: int = 2
 
 
+class TokenTable(Table, frozen=True):
+    """A named token: `rerail token add NAME` writes it."""
+
+    digest: str
+    roles: tuple[Literal["read", "act", "approve", "events", "admin"], ...] = ("read",)
+    expires: str | None = None  # a date or a time, in UTC unless it says otherwise
+
+
 class ServerTable(Table, frozen=True):
     host: str = "127.0.0.1"
     port: int = 8420
@@ -135,6 +144,8 @@ class ServerTable(Table, frozen=True):
     max_body: int = 8 * 1024 * 1024
     max_readers: int = 500  # streams and sockets at once
     max_behind: int = 5_000  # events that a reader may fall behind before it is disconnected
+    tokens: dict[str, TokenTable] = {}  # names → tokens of their own
+    audit_reads: bool = False  # reads of artifacts are recorded too
 
 
 class RoleTable(Table, frozen=True):

@@ -193,6 +193,9 @@ class Narrator:
     def notified(self, event: ev.Notified) -> Iterable[Line]:
         return self._one("act", event, "notified") if event.ok else self._one("failed", event, "not_notified")
 
+    def audited(self, event: ev.Audited) -> Iterable[Line]:
+        return self._one("act", event, "audited" if event.code else "audited_read", by=event.by or "-")
+
     # -- One step -----------------------------------------------------------------------------------------------------
 
     def gate_opened(self, event: ev.GateOpened) -> Iterable[Line]:
@@ -346,6 +349,7 @@ NARRATE: dict[type, Callable[[Narrator, Any], Iterable[Line]]] = {
     ev.Stopped: Narrator.stopped,
     ev.Done: Narrator.done,
     ev.Notified: Narrator.notified,
+    ev.Audited: Narrator.audited,
 }
 
 

@@ -276,6 +276,7 @@ export const en = {
   "event.stopped": "stopped early",
   "event.done": "done",
   "event.notified": "notice sent",
+  "event.audited": "refused or read",
   "plan.empty": "No plan yet",
   "plan.one": "The plan is as it was accepted: there is one revision.",
   "plan.before": "Before",

@@ -278,6 +278,7 @@ export const zh: Record<keyof typeof en, string> = {
   "event.stopped": "提前停止",
   "event.done": "结束",
   "event.notified": "发出通知",
+  "event.audited": "被拒绝或被读取",
   "plan.empty": "还没有计划",
   "plan.one": "计划与最初接受时一致，只有一个版本。",
   "plan.before": "之前",

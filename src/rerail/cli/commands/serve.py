@@ -11,7 +11,7 @@ import tempfile
 import webbrowser
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from urllib.parse import quote
 
 import msgspec
@@ -33,7 +33,12 @@ if TYPE_CHECKING:
     from rerail.server.state import ServerState
 
 
-async def mcp(*, http: str | None = None, expose: Flag = False, common: Common = PLAIN, out: Out) -> int:
+Answers: TypeAlias = Annotated[tuple[Literal["confirm", "resolve", "skip"], ...], FLAG]
+
+
+async def mcp(
+    *, http: str | None = None, expose: Flag = False, allow: Answers = (), common: Common = PLAIN, out: Out
+) -> int:
     """Serve other agents over MCP: they submit plans, watch them, retry them. On stdio, unless told otherwise.
 
     Plans may only use the tools given here (--tools, rerail.toml). If RERAIL_TOKEN is set, HTTP callers must know it.
@@ -45,17 +50,17 @@ async def mcp(*, http: str | None = None, expose: Flag = False, common: Common =
         raise missing_extra(error) from error
     if http is not None:
         token = os.environ.get("RERAIL_TOKEN", "")
-        with listen(http, expose=expose, token=token) as listening:
-            async with Session(common, out).started() as engine:
+        with listen(http, expose=expose, guarded=bool(token)) as listening:
+            async with Session(common, out).started(via="mcp") as engine:
 
                 def ready(url: str) -> None:
                     out.note(out.say("cli.mcp.serving", url=url))
 
-                await _until_told(serve_http(make_server(engine), listening, token, ready))
+                await _until_told(serve_http(make_server(engine, allow), listening, token, ready))
         return 0
     with claimed() as wire:  # before the tools are loaded: they may print
-        async with Session(common, out).started() as engine:
-            await _until_told(serve_stdio(make_server(engine), wire))
+        async with Session(common, out).started(via="mcp") as engine:
+            await _until_told(serve_stdio(make_server(engine, allow), wire))
     return 0
 
 
@@ -81,14 +86,18 @@ async def serve(
     table = session.settings.server
     token = (os.environ.get("RERAIL_TOKEN") or table.token or "").strip()
     host, port = _place(address, "0.0.0.0" if expose else table.host, table.port)  # noqa: S104 - it was asked for
-    if not is_local(host) and not token:
+    guarded = bool(token or table.tokens)
+    if not is_local(host) and not guarded:
         message = tell("refuse.mcp.exposed", host=host)
         raise RerailError(message, "USAGE", hint=tell("hint.server.exposed"))
     config = describe(session.settings, session.sources)  # as given, before any tool is withheld
     tools, withheld = _offered(session, {*table.allow, *allow})
     shown = f"[{host}]" if ":" in host else host
-    with listen(f"{shown}:{port}", expose=True, token=token) as listening, contextlib.ExitStack() as stack:
-        async with session.started(tools, serves=not read_only) as engine:
+    with (
+        listen(f"{shown}:{port}", expose=True, guarded=guarded) as listening,
+        contextlib.ExitStack() as stack,
+    ):
+        async with session.started(tools, serves=not read_only, via="http") as engine:
             files = Files()
             server = ServerState(
                 engine, table, token, read_only=read_only, withheld=withheld, config=config,
@@ -135,7 +144,7 @@ def _doorway(stack: contextlib.ExitStack, url: str) -> str:
 
 def _announce(out: Output, url: str, server: ServerState, *, built: bool) -> None:
     if out.json:
-        facts = {"token": bool(server.token), "read_only": server.read_only, "page": built}
+        facts = {"token": server.is_guarded, "read_only": server.read_only, "page": built}
         out.document({"url": url, "api": f"{url}api/v1", **facts, "withheld": list(server.withheld)})
     out.note(out.say("cli.serve.serving", url=url))
     if not built:

@@ -56,7 +56,7 @@ async def prune(
         raise Refused(tell("cli.prune.which"), "USAGE")
     if keep is not None and keep < 0:
         raise Refused(tell("cli.prune.negative", n=keep), "USAGE")
-    wanted = PruneRequest(time.time() - _seconds(older_than or "0s"), status or AT_REST, keep or 0)
+    wanted = PruneRequest(time.time() - seconds_of(older_than or "0s"), status or AT_REST, keep or 0)
     file = store_file(session.settings.store.url)
     if file is not None and not file.exists():
         return _pruned(out, [], 0, None, dry_run=dry_run)
@@ -84,7 +84,8 @@ async def prune(
     return _pruned(out, rows, contents, freed, dry_run=False)
 
 
-def _seconds(text: str) -> float:
+def seconds_of(text: str) -> float:
+    """Return the seconds of a span such as 30d, 12h, 90m; refused otherwise."""
     found = re.fullmatch(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*([smhdw])\s*", text)
     if found is None:
         raise Refused(tell("cli.prune.how_old", text=text), "USAGE")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -332,10 +332,10 @@ class Commands:
         raise_answer(answer)
         return True
 
-    async def note_down(self, state: State, told: list[ev.Notified]) -> None:
-        """Record the result of a notification, through the run's present owner (contract T7, T10)."""
+    async def note_down(self, state: State, told: Sequence[ev.Notified | ev.Audited]) -> None:
+        """Record what changes nothing, a notification's result or a refusal, through the run's owner (contract T7)."""
         run = state.run
-        command = cmd.RecordNotices(value=told)
+        command = cmd.RecordNotices(value=list(told))
         for _ in range(ATTEMPTS):
             if self._leases.drives(run) or self._leases.driven_elsewhere(await self._reader.head(run)):
                 if await self.hand_over(run, command):
@@ -352,6 +352,16 @@ class Commands:
                     return
                 except Refused:
                     await asyncio.sleep(0.05)  # another process was faster
+
+    async def record_refusal(self, run: str, command: Command, code: str) -> None:
+        """Record that a command was refused for want of rights (contract I13)."""
+        said, step = command.actor, getattr(command, "step", None) or ""
+        await self.audit(run, ev.Audited(command.action, command.by, step, code, via=said.via, proof=said.proof))
+
+    async def audit(self, run: str, told: ev.Audited) -> None:
+        """Record an act that changes nothing; a run that cannot be written now goes without."""
+        with suppress(RerailError):
+            await self.note_down(await self._reader.state(await self._reader.find(run)), [told])
 
     async def forget(self, *, by: str | None = None) -> None:
         """Clear the failure memory: runs learn only from what happens from now on (contract H10)."""
@@ -414,7 +424,10 @@ class Internals:
     artifact_bytes = part("_reader", RunReader.artifact_bytes)
     large_args = part("_reader", RunReader.large_args)
     memory = part("_reader", RunReader.memory)
+    audit_trail = part("_reader", RunReader.audit_trail)
     forget = part("_commands", Commands.forget)
+    audit = part("_commands", Commands.audit)
+    record_refusal = part("_commands", Commands.record_refusal)
     is_superseded = part("_lineage", Lineage.is_superseded)
     to_retry = part("_lineage", Lineage.to_retry)
     drives = part("_leases", Leases.drives)

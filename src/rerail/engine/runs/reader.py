@@ -36,6 +36,7 @@ from rerail.ports import Head, Unavailable, Unusable
 from rerail.values.json_values import unpack
 from rerail.values.names import nearest
 from rerail.values.redaction import Scrub
+from rerail.views.audit import AuditEntry, audit
 from rerail.views.results import RunResult, RunRow
 from rerail.views.results import result as run_result
 from rerail.views.why import story
@@ -53,6 +54,7 @@ AT_REST = frozenset({str(RunStatus.COMPLETED), str(RunStatus.FAILED), str(RunSta
 OPEN = (str(RunStatus.PENDING), str(RunStatus.RUNNING))
 FORGOTTEN = "~memory"  # a history of its own: when the failure memory was cleared, and by which user
 MAX_LESSONS = 100  # the latest runs that the failure memory learns from
+MAX_AUDITED = 1_000  # runs that one audit reads
 PAGE = 2000
 LAST = 16  # the last events of a run at rest, which include its end
 
@@ -164,6 +166,19 @@ class RunReader:
         with store_errors():
             rows = await self._parts.store.read(run, after, limit)
         return [Record(run, row.seq, row.at, _decoded(run, row.seq, row.data)) for row in rows]
+
+    async def audit_trail(
+        self, run: str | None = None, *, since: float = 0.0, by: str | None = None, refused: bool = False
+    ) -> list[AuditEntry]:
+        """Return who did what to a run, or to the latest runs, oldest first (contract I13)."""
+        heads, rows = await self.heads(limit=MAX_AUDITED), list[AuditEntry]()
+        if run is not None:
+            heads = [await self.head(await self.find(run))]
+        for head in heads:
+            if head.updated_at >= since:
+                rows += audit(await self.events(head.run))
+        chosen = [row for row in rows if row.at >= since and row.by == (by or row.by) and (row.refused or not refused)]
+        return sorted(chosen, key=lambda row: row.at)
 
     async def changed(self, run: str, after: int, seconds: float) -> bool:
         """Wait until a history grows past an event; False at the timeout."""

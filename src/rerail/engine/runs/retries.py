@@ -28,6 +28,7 @@ from rerail.i18n import tell
 from rerail.kernel import commands as cmd
 from rerail.kernel import retry
 from rerail.kernel.retry import Preview
+from rerail.kernel.rights import require_rights
 from rerail.kernel.state import State
 from rerail.ports import Head
 
@@ -75,7 +76,9 @@ class Retries:
         if self._leases.drives(run) or self._leases.driven_elsewhere(head, take_over=take_over):
             return run, await self._retry_live(head, command, dry_run=dry_run)
         asked = {"steps": steps, "stage": command.stage, "clean": command.clean, "force": command.force}
-        aim = await self._aimed(head, asked, take_over=take_over)
+        aim = await self._aimed(head, {**asked, "actor": command.actor}, take_over=take_over)
+        with refusals():
+            require_rights(aim.state, command)
         again = await self._lineage.once_calls_below(aim.state)
         if dry_run or command.clean:
             preview = await self._pretended(aim, by)
@@ -99,7 +102,8 @@ class Retries:
         above = await self._lineage.parent_state(state)
         if above is not None and not clean and await damage_above(self._parts, state, above):
             # The parent is repaired first, and then this run starts anew (contract T3, T6).
-            parent, options = await self._reader.head(above.run), {"mending": True, "force": asked["force"]}
+            options = {**asked, "mending": True, "steps": None, "stage": None}
+            parent = await self._reader.head(above.run)
             return await self._aimed(parent, options, take_over=take_over)
         if self._leases.driven_elsewhere(head, take_over=take_over):
             raise self._leases.refusal(head, tell("hint.run.run_live", run=head.run))

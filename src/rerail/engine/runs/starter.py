@@ -20,6 +20,7 @@ from rerail.errors import PlanError, Refused
 from rerail.i18n import Told, tell, words_of
 from rerail.kernel import actions as commands
 from rerail.kernel import events as ev
+from rerail.kernel.actor import Actor
 from rerail.kernel.failure_memory import preferred
 from rerail.kernel.policy import Policy
 from rerail.kernel.stages import last_files
@@ -111,6 +112,7 @@ class Starter:
         run_id: str | None = None,
         planned: Planned = UNPLANNED,
         queued: bool = False,
+        actor: Actor | None = None,
     ) -> str:
         """Check a plan and start a run of it; return the run's id.
 
@@ -125,13 +127,14 @@ class Starter:
         memory = preferred(await self._reader.lessons()) if self._remembers else {}
         above = await self._reader.state(parent) if parent else None
         guessed = tuple(assumed(plan.steps, specs))
+        actor = actor or (self._parts.actor if by is None else Actor(self._parts.actor.via))
         loop = await self._create(run, plan.objective, above)
         loop.note(
             ev.RunStarted(
                 plan.objective, parent or "", self._policy, by or self._by, self._version, memory,
                 self.origin, above.home if above is not None else "",
                 tuple(ev.FileMade(*file) for file in last_files(above)) if above is not None else (), queued,
-                served=self._parts.serves and not queued,
+                served=self._parts.serves and not queued, via=actor.via, proof=actor.proof,
             ),
             *(consulted("plan", "", call) for call in planned.consultations),
             ev.PlanAccepted(

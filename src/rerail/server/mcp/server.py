@@ -6,6 +6,8 @@ Rules of this file:
 - A refusal is an answer with the code and the hint of the command line; never a traceback.
 - A plan is data: it is never taken for the name of a file, it starts no programs, and it may only use the tools that
   the server was started with.
+- Gates, doubts and skips are for people: their tools are offered only where the server was told to (`allow`). In a run
+  that was started over MCP a client's word alone does not count: the person behind it is asked (contract I13).
 - A client may stop waiting: a request that is cancelled or takes too long ends the wait, not the run.
 - On stdio the descriptors belong to the protocol alone. They are moved away before any tool is loaded: prints of tools
   and their children go to stderr, and their stdin is empty.
@@ -19,18 +21,24 @@ import hmac
 import os
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, get_args
 
 import msgspec
 from mcp.server import Server, ServerRequestContext
 from mcp.server.stdio import stdio_server
+from mcp.shared.exceptions import MCPError, NoBackChannelError
 from mcp_types import (
     CallToolRequestParams,
     CallToolResult,
+    ElicitRequest,
+    ElicitRequestFormParams,
+    ElicitResult,
+    InputRequiredResult,
     ListToolsResult,
     PaginatedRequestParams,
     TextContent,
@@ -44,6 +52,7 @@ from rerail.api import Engine
 from rerail.engine.refusals import refusals
 from rerail.errors import PlanError, Refused, RerailError
 from rerail.i18n import as_text, one_by_one, tell
+from rerail.kernel.actor import MCP, Actor, Proof
 from rerail.kernel.commands import (
     COMMANDS,
     FORESEEN,
@@ -57,10 +66,12 @@ from rerail.kernel.commands import (
     options_of,
     refusing,
 )
+from rerail.kernel.retry import Preview
 from rerail.plan.model import Plan
 from rerail.plan.warnings import effect_warnings, hole_warnings
 from rerail.plan_files import parse_data
 from rerail.server.http_server import serve_app, url_of
+from rerail.values.json_values import digest
 from rerail.values.schema import Schema
 from rerail.version import __version__
 from rerail.views.results import RunResult
@@ -91,6 +102,7 @@ class _Request:
     engine: Engine
     args: Args
     tell: Callable[[float, float | None, str], Awaitable[None]]
+    ask: Callable[[str], Awaitable[bool]]  # whether the person behind the client agrees
 
     def given(self, name: str, default: Any = None) -> Any:
         value = self.args.get(name)
@@ -264,7 +276,7 @@ def _give(command: type[Command]) -> Answer:
         made: Command = msgspec.convert({**given(command, request.args), "by": BY}, command)
         with refusals():
             made = refusing(made) if isinstance(made, Confirm) and request.given("refuse") else made
-        run, preview = await request.engine.do(request.args["run"], made, dry_run=dry, own_tools_only=True)
+        run, preview = await _given(request, made, dry=dry)
         if dry:
             return {"run_id": run, **(preview.to_dict() if preview is not None else {})}
         if command in (Pause, Add):
@@ -272,6 +284,21 @@ def _give(command: type[Command]) -> Answer:
         return await _attended(request, run, 5.0 if command is Cancel else None)
 
     return give
+
+
+async def _given(request: _Request, command: Command, *, dry: bool) -> tuple[str, Preview | None]:
+    """Give a command; where a person has to answer, ask the one behind the client, if that is trusted."""
+    engine, run = request.engine, request.args["run"]
+    try:
+        return await engine.do(run, command, dry_run=dry, own_tools_only=True)
+    except Refused as refused:
+        if refused.code != "PERSON_NEEDED" or dry or not engine.settings.mcp.trust_elicitation:
+            raise
+        words = await engine.why(run, getattr(command, "step", None))
+        if not await request.ask(tell("mcp.ask", action=command.action, run=run, words=words)):
+            raise
+    command = msgspec.structs.replace(command, actor=Actor(MCP, Proof.ELICITED))
+    return await engine.do(run, command, own_tools_only=True)
 
 
 def _put_command(name: str, command: type[Command]) -> None:
@@ -347,24 +374,32 @@ async def _tell(request: _Request, run: str, reports: _Reports) -> None:
 # --- The server ----------------------------------------------------------------------------------------------------
 
 
-def make_server(engine: Engine) -> Server[dict[str, Any]]:
-    """Make an MCP server for an open engine, with tools of its own."""
-    schemas = {name: Schema(offer.shape) for name, offer in _OFFERS.items()}
+TO_PEOPLE: Final = {"confirm_step": "confirm", "resolve_step": "resolve", "skip_step": "skip"}
+
+
+def make_server(engine: Engine, allow: Collection[str] = ()) -> Server[dict[str, Any]]:
+    """Make an MCP server for an open engine, with tools of its own; ``allow``: which questions to people it answers."""
+    offers = {name: offer for name, offer in _OFFERS.items() if TO_PEOPLE.get(name, "") in ("", *allow)}
+    schemas = {name: Schema(offer.shape) for name, offer in offers.items()}
 
     async def list_offers(_: ServerRequestContext[Any], __: PaginatedRequestParams | None) -> ListToolsResult:
         return ListToolsResult(
             tools=[
                 Tool(name=name, description=offer.description, input_schema=offer.shape, annotations=offer.annotations)
-                for name, offer in _OFFERS.items()
+                for name, offer in offers.items()
             ]
         )
 
-    async def call(ctx: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
+    async def call(
+        ctx: ServerRequestContext[Any], params: CallToolRequestParams
+    ) -> CallToolResult | InputRequiredResult:
         args = params.arguments or {}
         try:
             _refuse_odd(params.name, schemas, args)
-            request = _Request(engine, args, ctx.session.report_progress)
-            return _result(await _OFFERS[params.name].answer(request))
+            request = _Request(engine, args, ctx.session.report_progress, partial(_asked, ctx, params))
+            return _result(await offers[params.name].answer(request))
+        except _AsksPerson as asks:
+            return asks.result()
         except RerailError as error:
             return _result(error.to_dict(), str(error))
 
@@ -375,6 +410,37 @@ def make_server(engine: Engine) -> Server[dict[str, Any]]:
         instructions=INSTRUCTIONS,
         on_list_tools=list_offers,
         on_call_tool=call,
+    )
+
+
+FORM: Final[dict[str, Any]] = {"type": "object", "properties": {"agree": {"type": "boolean"}}, "required": ["agree"]}
+
+
+class _AsksPerson(Exception):
+    """The client is to ask its person, and to send the call again with the answer."""
+
+    def __init__(self, key: str, words: str) -> None:
+        super().__init__(words)
+        self.key, self.words = key, words
+
+    def result(self) -> InputRequiredResult:
+        question = ElicitRequest(params=ElicitRequestFormParams(message=self.words, requested_schema=FORM))
+        return InputRequiredResult(input_requests={self.key: question})
+
+
+async def _asked(ctx: ServerRequestContext[Any], params: CallToolRequestParams, words: str) -> bool:
+    """Return True if the person behind the client agrees to this very call; False also if the client cannot ask."""
+    key = f"person-{digest(msgspec.json.encode([params.name, params.arguments, words]))}"
+    answer = (params.input_responses or {}).get(key)
+    if answer is None:
+        try:
+            answer = await ctx.session.elicit_form(words, FORM)
+        except NoBackChannelError:  # since 2026-07-28 a question is an answer to the call
+            raise _AsksPerson(key, words) from None
+        except MCPError:  # the client has nobody to ask
+            return False
+    return (
+        isinstance(answer, ElicitResult) and answer.action == "accept" and (answer.content or {}).get("agree") is True
     )
 
 

@@ -24,6 +24,7 @@ from starlette.responses import Response
 from rerail.engine.refusals import refusals
 from rerail.errors import PlanError, Refused, RerailError
 from rerail.i18n import retold, tell
+from rerail.kernel.actor import Proof
 from rerail.kernel.commands import (
     COMMANDS,
     FORESEEN,
@@ -32,10 +33,12 @@ from rerail.kernel.commands import (
     Command,
     Confirm,
     Refuse,
+    Resolve,
     Retry,
     given,
     refusing,
 )
+from rerail.kernel.events import Audited
 from rerail.kernel.retry import Preview
 from rerail.plan.model import Plan
 from rerail.plan.step import Fault
@@ -54,7 +57,7 @@ from rerail.server.schemas import (
     answers,
     body_of,
 )
-from rerail.server.state import ServerState, language, server_of
+from rerail.server.state import ServerState, caller_of, language, server_of
 from rerail.views.graph import Graph
 from rerail.views.results import RunRow
 
@@ -101,11 +104,27 @@ async def _now(server: ServerState, run: str, status: int = 202, **more: Any) ->
     return Json({**await shown(server.engine, found), **more}, status_code=status)
 
 
-def _changing(request: Request, *, dry_run: bool = False) -> ServerState:
+def _changing(request: Request, *, dry_run: bool = False, role: str = "act") -> ServerState:
+    """Return the server, if it may be changed by this caller."""
     server = server_of(request)
     if not dry_run:
         server.may_change()
+        require_role(request, role)
     return server
+
+
+def require_role(request: Request, role: str) -> None:
+    """Refuse a caller whose token lacks a role."""
+    caller = caller_of(request)
+    if not caller.may(role):
+        raise Refused(
+            tell("refuse.server.role", role=role, name=caller.name), "ROLE_NEEDED", hint=tell("hint.server.role")
+        )
+
+
+def _by(request: Request, said: str | None) -> str | None:
+    """Return who acts: by the token, else as the caller says."""
+    return caller_of(request).name or said
 
 
 # -- Plans ----------------------------------------------------------------------------------------------------------
@@ -154,8 +173,8 @@ async def start(request: Request, body: StartBody, by: By = None) -> Response:
     loaded = await given_plan(body.plan) if body.plan is not None else None
     second = await given_plan(body.fallback) if body.fallback is not None else None
     run = await server.engine.start(
-        loaded, objective=body.objective, fallback=second, parent=parent, by=by, run_id=body.run_id,
-        queued=body.queue, on=body.on,
+        loaded, objective=body.objective, fallback=second, parent=parent, by=_by(request, by), run_id=body.run_id,
+        queued=body.queue, on=body.on, actor=caller_of(request).actor("http"),
     )  # fmt: skip
     answer = await _now(server, run, 201)
     answer.headers["location"] = f"/api/v1/runs/{quote(run, safe='')}"
@@ -163,6 +182,9 @@ async def start(request: Request, body: StartBody, by: By = None) -> Response:
 
 
 # -- Commands -------------------------------------------------------------------------------------------------------
+
+
+APPROVALS = (Confirm, Resolve)  # a person's word; `refuse` is one of `confirm`
 
 
 def _route(command: type[Command]) -> None:
@@ -173,11 +195,20 @@ def _route(command: type[Command]) -> None:
     async def give(request: Request, run: str, body: Any = None, by: str | None = None) -> Response:
         given: Any = body or body_type()
         dry_run = foreseen_too and given.dry_run
-        server = _changing(request, dry_run=dry_run)
+        try:
+            server = _changing(request, dry_run=dry_run, role="approve" if command in APPROVALS else "act")
+        except Refused as refused:
+            if refused.code == "ROLE_NEEDED":
+                caller = caller_of(request)
+                step = getattr(given, "step", None) or ""
+                told = Audited(name, caller.name, step, refused.code, via="http", proof=Proof.TOKEN)
+                await server_of(request).engine.internals.audit(run, told)
+            raise
         if command is Retry and given.clean and not (dry_run or given.confirmed):
             hint = tell("hint.server.starts_over")
             raise Refused(tell("refuse.server.starts_over"), "CONFIRM_NEEDED", hint=hint)
-        made = await _read(command, given, by or "")
+        made = await _read(command, given, _by(request, by) or "")
+        made = msgspec.structs.replace(made, actor=caller_of(request).actor("http"))
         target, preview = await server.engine.do(run, made, dry_run=dry_run, own_tools_only=True)
         if dry_run:
             return Json({"run_id": target, **(foreseen(preview, language(request)) if preview is not None else {})})
@@ -235,8 +266,8 @@ for _command in COMMANDS:
 @router.delete("/memory", responses=answers("forget"), tags=["setup"])
 async def forget(request: Request, by: By = None) -> Response:
     """Clear the failure memory: only what happens from now on is learnt from."""
-    server = _changing(request)
-    await server.engine.internals.forget(by=by)
+    server = _changing(request, role="admin")
+    await server.engine.internals.forget(by=_by(request, by))
     return Json({"memory": await server.engine.internals.memory()})
 
 
@@ -251,24 +282,24 @@ async def retry_failed(
     """Retry every run that failed or was interrupted, the oldest first; with `dry_run`, tell what that would be."""
     server, body = server_of(request), body or RetryAllBody()
     if not body.dry_run:
-        server.may_change()
+        _changing(request)
         if body.clean and not body.confirmed:
             hint = tell("hint.server.starts_over")
             raise Refused(tell("refuse.server.starts_over"), "CONFIRM_NEEDED", hint=hint)
     found = await server.engine.internals.to_retry()
-    rows = [await _one(server, row, body, by, language(request)) for row in found[: body.limit]]
+    rows = [await _one(request, row, body, _by(request, by)) for row in found[: body.limit]]
     answer = {"dry_run": body.dry_run, "runs": rows, "left": max(0, len(found) - body.limit)}
     return Json(answer, status_code=200 if body.dry_run else 202)
 
 
-async def _one(server: ServerState, row: RunRow, body: RetryAllBody, by: str | None, lang: str) -> dict[str, Any]:
+async def _one(request: Request, row: RunRow, body: RetryAllBody, by: str | None) -> dict[str, Any]:
     """Return the result, or the preview, of one run."""
+    server, lang = server_of(request), language(request)
     before = "interrupted" if row.interrupted else row.status
     told: dict[str, Any] = {"run_id": row.run_id, "objective": row.objective, "before": before, "ok": True}
     try:
-        _, preview = await server.engine.begin_retry(
-            row.run_id, clean=body.clean, force=body.force, dry_run=body.dry_run, by=by
-        )
+        command = Retry(by=by or "", actor=caller_of(request).actor("http"), clean=body.clean, force=body.force)
+        _, preview = await server.engine.do(row.run_id, command, dry_run=body.dry_run)
     except RerailError as error:
         return {**told, "ok": False, "preview": None, "problem": problem_of(error, lang, server.withheld)}
     return {**told, "preview": foreseen(preview, lang) if preview is not None else None, "problem": None}

@@ -14,12 +14,13 @@ from rerail.api import Engine
 from rerail.engine.printed import LogReader, log_file
 from rerail.errors import Refused, StoreError
 from rerail.i18n import tell
+from rerail.kernel import events as ev
 from rerail.kernel.events import Record
 from rerail.server.feeds.runs import beside
 from rerail.server.json import Json, StrictRoute
 from rerail.server.schemas import MOST, Lang, RunPath, StatusWord, Words, answers
 from rerail.server.security import DATA_POLICY
-from rerail.server.state import ServerState, language, server_of
+from rerail.server.state import ServerState, caller_of, language, server_of
 from rerail.settings.loading import overrides_from
 from rerail.values.json_values import clean
 from rerail.values.names import nearest
@@ -52,7 +53,7 @@ async def health(request: Request) -> Response:
 def _facts(server: ServerState) -> dict[str, Any]:
     kind = server.engine.settings.store.url.partition(":")[0]
     facts = {"version": __version__, "store": kind, "read_only": server.read_only, "language": server.lang}
-    return {**facts, "token": bool(server.token)}
+    return {**facts, "token": server.is_guarded}
 
 
 # -- Runs -----------------------------------------------------------------------------------------------------------
@@ -263,8 +264,12 @@ async def artifact(
     request: Request, run: RunPath, name: Annotated[str, Path(description="The artifact's name.")]
 ) -> Response:
     """One of them: its bytes, for a file; JSON, for an output."""
-    engine = server_of(request).engine
+    server, engine, caller = server_of(request), server_of(request).engine, caller_of(request)
     data, media = await engine.internals.artifact_bytes(run, name)
+    if server.table.audit_reads:
+        actor = caller.actor("http")
+        told = ev.Audited("read", caller.name, name=name, via=actor.via, proof=actor.proof)
+        await engine.internals.audit(run, told)
     # Outputs of tools are data: saved under their name, run nowhere, shown nowhere.
     safe = media if media in _SAFE else "application/octet-stream"
     return Response(
@@ -304,6 +309,19 @@ async def tools(request: Request) -> Response:
 async def settings(request: Request) -> Response:
     """Every setting with its value and where that comes from; secrets are not shown."""
     return Json({"settings": server_of(request).config})
+
+
+@router.get("/audit", responses=answers("audit"))
+async def audit(
+    request: Request,
+    run: Annotated[str | None, Query(description="Only of this run.")] = None,
+    since: Annotated[float, Query(ge=0, description="Only from this time on, in seconds since 1970.")] = 0.0,
+    by: Annotated[str | None, Query(max_length=200, description="Only of this name.")] = None,
+    refused: Annotated[bool, Query(description="Only what was refused.")] = False,
+) -> Response:
+    """Who did what, oldest first: starts, commands, approvals, refusals; of one run, or of the latest thousand."""
+    found = await server_of(request).engine.internals.audit_trail(run, since=since, by=by, refused=refused)
+    return Json({"entries": [one.to_dict() for one in found]})
 
 
 @router.get("/memory", responses=answers("memory"), tags=["setup"])
