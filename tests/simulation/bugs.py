@@ -456,6 +456,18 @@ def the_latest_probe_is_the_baseline(patch: Patch) -> None:
 
 
 @bug
+def another_call_in_between_is_all_that_is_known(patch: Patch) -> None:
+    """An alternative, a hint or a fallback takes the place of the call before it (V8)."""
+    settle = State.settle_effect
+
+    def forgets(self: State, track: Any, effects: Any) -> None:
+        settle(self, track, effects)
+        track.earlier = ()
+
+    patch.setattr(State, "settle_effect", forgets)
+
+
+@bug
 def a_part_after_a_success_is_repeated_under_the_key(patch: Patch) -> None:
     """Found by the simulation itself (V8, E2)."""
     patch.setattr(effect_folds, "_seen_before", lambda event: Saw.UNKNOWN if event.looks else Saw.NONE)

@@ -55,11 +55,11 @@ class CallInputs:
 
     def args(self, track: Track, action: Call, spec: ToolSpec) -> tuple[dict[str, Any], bool, list[str]]:
         """Return the arguments of the next call, whether they are the plan's own, and references into JSON texts."""
-        lost = track.effects is not None and track.effects.lost
-        if action.rung is Rung.FALLBACK and track.step.fallback is not None and not lost:
+        lost = track.effects if track.effects is not None and track.effects.lost else None
+        if action.rung is Rung.FALLBACK and track.step.fallback is not None and lost is None:
             template, own = compile_args(track.step.fallback.args, self._state.names), False
-        elif lost and track.call is not None:
-            return *self.same_args(track, track.call), []
+        elif lost is not None:
+            return *self.same_args(track, lost.call), []
         elif track.heal is not None and track.heal.args is not None:
             if not track.heal.args_blob:
                 return fresh(track.heal.args), False, []

@@ -245,23 +245,16 @@ def unresolved(state: State, show: Show) -> ev.GateOpened:
 
 def _before_repeat(state: State, tools: Tools, track: Track, now: float) -> Action | None:
     """Return what precedes a call with an effect that may already exist: a look, or the event of a doubt (V8, E2)."""
-    effects, call = track.effects, track.call
-    if effects is None or call is None or effects.rerun:
+    effects = state.next_effect(track)
+    if effects is None or effects.rerun:
         return None
     if effects.lost and not track.is_covered(now):
         return Note(tuple(lapsed(state, tools, track, now)))
-    if not call.verifiable or effects.looked_at < 0 or _is_another(state, track):
+    if not effects.call.verifiable or effects.looked_at < 0:
         return None
     fresh = LOOK_KEPT if effects.cleared else LOOK_FRESH
-    return None if 0 <= now - effects.looked_at <= fresh else VerifyEffect(track.id, track.attempt)
-
-
-def _is_another(state: State, track: Track) -> bool:
-    """True if the next call differs from the last one: its effect differs too, so a look proves nothing."""
-    effects, call, heal = track.effects, track.call, track.heal
-    if effects is None or call is None or effects.lost:
-        return False
-    return effects.redefined or state.tool_of(track) != call.tool or (heal is not None and heal.args is not None)
+    since = effects is track.effects and 0 <= now - effects.looked_at <= fresh  # and no other call came in between
+    return None if since else VerifyEffect(track.id, track.attempt)
 
 
 def _free(state: State, tools: Tools, started: dict[str, int], left: Allowance | None) -> Callable[[str], bool]:

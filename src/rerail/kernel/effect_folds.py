@@ -14,26 +14,38 @@ from rerail.kernel.step_state import (
 from rerail.plan.step import Effect
 
 
+def intent_of(state: State, track: Track, call: ev.StepStarted, at: float) -> EffectState:
+    """Return the record of a call whose effect may have to be looked for, as it is at its first intent."""
+    own = track.heal is None or (track.heal.args is None and not track.heal.fallback)
+    return EffectState(f"{call.tool} {state.signature(track, call)}", at, call, own=own)
+
+
+def _call(track: Track) -> ev.StepStarted | None:
+    """Return the call under way; else the latest one with an effect to know of: calls that only read came after it."""
+    return track.call if track.phase is Phase.RUNNING or track.effects is None else track.effects.call
+
+
 def mark_done(state: State, track: Track) -> None:
-    """The latest call had its effect, or may have had it; remembered if it must not be repeated."""
-    call = track.call
+    """The call had its effect, or may have had it; remembered if it must not be repeated."""
+    call = _call(track)
     if call is not None and call.effect is Effect.ONCE:
         large = bool(call.args_blob)
         args = None if large else call.args if call.args is not None else state.template(track).value
         minded = state.chosen_by_a_mind(track)
-        state.once.add(call.tool, state.signature(track), track.id, args, large=large, minded=minded)
+        state.once.add(call.tool, state.signature(track, call), track.id, args, large=large, minded=minded)
 
 
 def unmark_done(state: State, track: Track) -> None:
-    if track.call is not None and track.call.effect is Effect.ONCE:
-        state.once.remove(track.call.tool, state.signature(track), track.id)
+    call = _call(track)
+    if call is not None and call.effect is Effect.ONCE:
+        state.once.remove(call.tool, state.signature(track, call), track.id)
 
 
 def call_failed(state: State, track: Track, call: ev.StepStarted, event: ev.StepFailed, at: float) -> None:
     """A call failed: look for its effect, or apply the consequence at once (X4, V8)."""
     effects = track.effects
     if call.effect is Effect.ONCE and (event.lost or effects is not None):
-        effects = effects or EffectState(f"{call.tool} {state.signature(track)}", track.started_at)
+        effects = effects or intent_of(state, track, call, track.started_at)
         effects.lost = effects.lost or event.lost
         effects.ever_lost = effects.ever_lost or event.lost
         effects.acting = effects.acting or event.acting
@@ -85,10 +97,10 @@ def follow(state: State, track: Track, what: Follows) -> None:
 
 
 def mark_lost(state: State, track: Track) -> None:
-    """The latest call may have had its effect: its step is not called until that is settled (E3)."""
-    call = track.call
+    """The call may have had its effect: its step is not called until that is settled (E3)."""
+    call = _call(track)
     if call is not None and call.effect is Effect.ONCE:
-        effects = track.effects or EffectState(f"{call.tool} {state.signature(track)}", track.started_at)
+        effects = track.effects or intent_of(state, track, call, track.started_at)
         effects.lost = effects.ever_lost = True
         state.settle_effect(track, effects)
 

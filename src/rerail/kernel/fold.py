@@ -13,7 +13,7 @@ from typing import Any
 
 from rerail.kernel import events as ev
 from rerail.kernel.action_folds import ask_anew, cancelled, person_acted, planned_anew, prolong, rewritten
-from rerail.kernel.effect_folds import call_failed, case_of, follow, mark_absent, mark_done, mark_lost
+from rerail.kernel.effect_folds import call_failed, case_of, follow, intent_of, mark_absent, mark_done, mark_lost
 from rerail.kernel.events import Event
 from rerail.kernel.outcome import Follows, Saw, follows
 from rerail.kernel.plan_graph import define, recount, redirect
@@ -28,7 +28,6 @@ from rerail.kernel.step_state import (
     SKIPPED,
     SUCCEEDED,
     Degraded,
-    EffectState,
     Gate,
     Heal,
     Lack,
@@ -125,11 +124,11 @@ def _step_started(state: State, event: ev.StepStarted, at: float) -> None:
     if state.round:
         state.round_calls[event.step] = state.round_calls.get(event.step, 0) + 1
     state.by_tool[event.tool] = state.by_tool.get(event.tool, 0) + 1
-    if event.effect is Effect.ONCE:
-        mark_done(state, track)  # from now on the effect may exist
     if event.verifiable or event.effect is Effect.ONCE:
         _intended(state, track, event, at)
     state.move(track, RUNNING)
+    if event.effect is Effect.ONCE:
+        mark_done(state, track)  # from now on the effect may exist
     if event.reserved_cost or event.reserved_tokens or event.unpriced:
         state.reserve(track, event)
 
@@ -141,9 +140,12 @@ def _intended(state: State, track: Track, call: ev.StepStarted, at: float) -> No
         return  # made only once its answer is lost: most never need it
     name = f"{call.tool} {state.signature(track)}"
     if effects is None or (effects.signature != name and not effects.lost):
-        effects = track.effects = EffectState(name, at)
-        effects.before, effects.probed = call.before, call.probed or call.before is not None
-    effects.rerun = False
+        effects = next((one for one in track.earlier if one.signature == name), None)
+        if effects is None:
+            effects = intent_of(state, track, call, at)
+            effects.before, effects.probed = call.before, call.probed or call.before is not None
+        state.settle_effect(track, effects)
+    effects.rerun, effects.call = False, call
 
 
 def _step_succeeded(state: State, event: ev.StepSucceeded, at: float) -> None:
@@ -237,8 +239,12 @@ def _step_verified(state: State, event: ev.StepVerified, at: float) -> None:
     track = state.current(event.step, event.attempt, Phase.DOUBT, PENDING)
     if track is None or track.call is None or (track.phase is PENDING and track.effects is None):
         return
-    call, saw, repeats = track.call, Saw(event.effect), track.phase is PENDING
+    saw, repeats = Saw(event.effect), track.phase is PENDING
+    effects = state.next_effect(track) if repeats else track.effects
+    call = effects.call if effects is not None else track.call
     unsure = False
+    if effects is not None:
+        state.settle_effect(track, effects)  # the look was for the call that comes next
     if track.effects is not None:
         track.effects.looked_at, track.effects.cleared = at, repeats and saw is Saw.ABSENT
         unsure = repeats and saw is Saw.UNKNOWN and track.effects.ever_lost  # it was absent, and may have shown since
@@ -249,7 +255,7 @@ def _step_verified(state: State, event: ev.StepVerified, at: float) -> None:
         follow(state, track, what)
         return
     result = Result(event.output, event.digest, event.size, event.blob, event.attempt)
-    result.effect, result.hole, result.by = call.effect, event.hole, "verify"
+    result.effect, result.hole, result.by, track.call = call.effect, event.hole, "verify", call
     result.files = event.files
     state.settle(track, result)
 

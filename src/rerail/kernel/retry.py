@@ -308,8 +308,9 @@ def _all_permanent(state: State, roots: list[str]) -> bool:
 
 
 def _refuse_doubtful(state: State, roots: Sequence[str]) -> None:
-    """Refuse to call a step in doubt again, forced or not: a user has to answer first (T5)."""
-    for step_id in (*roots, *unsatisfied_above(state, roots)):
+    """Refuse to call a step in doubt again, forced or not: a user answers first, or a look that is to come (T5)."""
+    above = [name for name in unsatisfied_above(state, roots) if not _is_looked_for(state, state.tracks[name])]
+    for step_id in (*roots, *above):
         if is_doubtful(state, state.tracks[step_id]):
             refuse_doubt(state, step_id)
 

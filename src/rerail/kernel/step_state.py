@@ -194,16 +194,19 @@ class Heal:
 class EffectState:
     """What is known of a step's effect until a call succeeds (V8); allocated only where needed.
 
-    It outlives rounds. It ends with a success, or when the step starts anew under a new key.
+    It outlives rounds, and calls of the step with another tool or other arguments. It ends with a success, or when
+    the step starts anew under a new key.
     """
 
     __slots__ = (
-        "acting", "before", "cleared", "ever_lost", "key_at", "looked_at", "lost", "probed", "redefined",
+        "acting", "before", "call", "cleared", "ever_lost", "key_at", "looked_at", "lost", "own", "probed", "redefined",
         "rerun", "settles_at", "signature",
     )  # fmt: skip
 
-    def __init__(self, signature: str, at: float) -> None:
+    def __init__(self, signature: str, at: float, call: ev.StepStarted, *, own: bool) -> None:
         self.signature = signature  # of the call: tool and arguments
+        self.call = call  # the latest call of that signature
+        self.own = own  # its arguments are the plan's own
         self.key_at = at  # the time of the call's first intent, and so of its key
         self.before: Any = None  # the first probe's result; all later looks compare with it
         self.probed = False
@@ -271,7 +274,8 @@ class Track(msgspec.Struct, eq=False):
     wanted: bool = False  # a user wants its call, although it repeats an effect
     generation: int = 0
     announced: str = ""
-    effects: EffectState | None = None
+    effects: EffectState | None = None  # of the latest call that may have an effect
+    earlier: tuple[EffectState, ...] = ()  # of calls with another tool or other arguments before it
     started_at: float = 0.0
     ended_at: float = 0.0
     elapsed: float = 0.0
@@ -315,10 +319,10 @@ class Track(msgspec.Struct, eq=False):
 
     def is_covered(self, now: float) -> bool:
         """True if the service still remembers the key of a lost call, so that it may be repeated (E2)."""
-        call, effects = self.call, self.effects
-        if call is None or effects is None or not effects.lost:
+        effects = self.effects
+        if effects is None or not effects.lost:
             return False
-        return 0 <= now - effects.key_at < call.idempotent_for  # a clock that was set back proves nothing
+        return 0 <= now - effects.key_at < effects.call.idempotent_for  # a clock that was set back proves nothing
 
     def __repr__(self) -> str:
         return f"Track({self.id!r}, {self.phase.name}, {self.standing.name})"
