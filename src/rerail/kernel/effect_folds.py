@@ -14,10 +14,25 @@ from rerail.kernel.step_state import (
 from rerail.plan.step import Effect
 
 
-def intent_of(state: State, track: Track, call: ev.StepStarted, at: float) -> EffectState:
-    """Return the record of a call whose effect may have to be looked for, as it is at its first intent."""
+def _intent_of(state: State, track: Track, call: ev.StepStarted, at: float) -> EffectState:
+    """Return the record of a call with an effect to look for, as it is at its first intent."""
     own = track.heal is None or (track.heal.args is None and not track.heal.fallback)
     return EffectState(f"{call.tool} {state.signature(track, call)}", at, call, own=own)
+
+
+def intended(state: State, track: Track, call: ev.StepStarted, at: float) -> None:
+    """Record the first intent of a call that may need a look at its effect: later looks are compared with it."""
+    effects = track.effects
+    if effects is None and not (call.probed or call.verifiable or call.idempotent_for):
+        return  # made only once its answer is lost: most never need it
+    name = f"{call.tool} {state.signature(track)}"
+    if effects is None or (effects.signature != name and not effects.lost):
+        effects = next((one for one in track.earlier if one.signature == name), None)
+        if effects is None:
+            effects = _intent_of(state, track, call, at)
+            effects.before, effects.probed = call.before, call.probed or call.before is not None
+        state.settle_effect(track, effects)
+    effects.rerun, effects.call = False, call
 
 
 def _call(track: Track) -> ev.StepStarted | None:
@@ -45,7 +60,7 @@ def call_failed(state: State, track: Track, call: ev.StepStarted, event: ev.Step
     """A call failed: look for its effect, or apply the consequence at once (X4, V8)."""
     effects = track.effects
     if call.effect is Effect.ONCE and (event.lost or effects is not None):
-        effects = effects or intent_of(state, track, call, track.started_at)
+        effects = effects or _intent_of(state, track, call, track.started_at)
         effects.lost = effects.lost or event.lost
         effects.ever_lost = effects.ever_lost or event.lost
         effects.acting = effects.acting or event.acting
@@ -100,7 +115,7 @@ def mark_lost(state: State, track: Track) -> None:
     """The call may have had its effect: its step is not called until that is settled (E3)."""
     call = _call(track)
     if call is not None and call.effect is Effect.ONCE:
-        effects = track.effects or intent_of(state, track, call, track.started_at)
+        effects = track.effects or _intent_of(state, track, call, track.started_at)
         effects.lost = effects.ever_lost = True
         state.settle_effect(track, effects)
 

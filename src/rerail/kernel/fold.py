@@ -13,7 +13,7 @@ from typing import Any
 
 from rerail.kernel import events as ev
 from rerail.kernel.action_folds import ask_anew, cancelled, person_acted, planned_anew, prolong, rewritten
-from rerail.kernel.effect_folds import call_failed, case_of, follow, intent_of, mark_absent, mark_done, mark_lost
+from rerail.kernel.effect_folds import call_failed, case_of, follow, intended, mark_absent, mark_done, mark_lost
 from rerail.kernel.events import Event
 from rerail.kernel.outcome import Follows, Saw, follows
 from rerail.kernel.plan_graph import define, recount, redirect
@@ -125,27 +125,12 @@ def _step_started(state: State, event: ev.StepStarted, at: float) -> None:
         state.round_calls[event.step] = state.round_calls.get(event.step, 0) + 1
     state.by_tool[event.tool] = state.by_tool.get(event.tool, 0) + 1
     if event.verifiable or event.effect is Effect.ONCE:
-        _intended(state, track, event, at)
+        intended(state, track, event, at)
     state.move(track, RUNNING)
     if event.effect is Effect.ONCE:
         mark_done(state, track)  # from now on the effect may exist
     if event.reserved_cost or event.reserved_tokens or event.unpriced:
         state.reserve(track, event)
-
-
-def _intended(state: State, track: Track, call: ev.StepStarted, at: float) -> None:
-    """Record the first intent of a call that may need a look at its effect: later looks are compared with it."""
-    effects = track.effects
-    if effects is None and not (call.probed or call.verifiable or call.idempotent_for):
-        return  # made only once its answer is lost: most never need it
-    name = f"{call.tool} {state.signature(track)}"
-    if effects is None or (effects.signature != name and not effects.lost):
-        effects = next((one for one in track.earlier if one.signature == name), None)
-        if effects is None:
-            effects = intent_of(state, track, call, at)
-            effects.before, effects.probed = call.before, call.probed or call.before is not None
-        state.settle_effect(track, effects)
-    effects.rerun, effects.call = False, call
 
 
 def _step_succeeded(state: State, event: ev.StepSucceeded, at: float) -> None:
