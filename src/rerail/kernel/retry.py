@@ -196,9 +196,9 @@ def _refuse_by_status(state: State, steps: Sequence[str] | None, *, clean: bool,
 
 
 def _is_looked_for(state: State, track: Track) -> bool:
-    """True if a retry first looks for the effect of a step in doubt: the cancel came before its look (V8)."""
-    cancelled = state.rest is not None and state.rest.status == RunStatus.CANCELLED
-    return cancelled and track.phase is Phase.DOUBT and track.question == "verify"
+    """True if a retry first looks for the effect of a step in doubt: a cancel or a crash came before its look (V8)."""
+    over = state.rest is not None and state.rest.status != RunStatus.CANCELLED
+    return not over and track.phase is Phase.DOUBT and track.question == "verify"
 
 
 def _roots(
@@ -235,8 +235,9 @@ def _roots(
             for track in (*state.doubts.values(), *(state.unsettled.values() if state.rest is not None else ())):
                 if not _is_looked_for(state, track):
                     refuse_doubt(state, track.id)
-            if state.rest is not None and state.rest.status == RunStatus.CANCELLED:
-                return []  # every step was done or called at the cancel: only looks remain
+            looked_for = any(_is_looked_for(state, track) for track in state.doubts.values())
+            if looked_for or (state.rest is not None and state.rest.status == RunStatus.CANCELLED):
+                return []  # every step was done or called at the end: only looks remain
             raise Refusal("NOTHING_TO_RETRY", tell("refuse.run.nothing_failed", run=state.run))
         return roots
     return _completed_roots(state)
@@ -245,8 +246,8 @@ def _roots(
 def _is_root(state: State, track: Track) -> bool:
     """True if the step failed by itself, or never ran because the run stopped or its process died."""
     status = status_of(state, track)[0]
-    if track.id in state.unsettled:
-        return False
+    if track.id in state.unsettled or (track.id in state.finals and state.rest is None):
+        return False  # a doubt is settled first; the clean-up comes at the end by itself
     if track.phase is Phase.FAILED or status is Status.CANCELLED:
         return True
     under_way = (Phase.HURT, Phase.BACKOFF, Phase.HELD)
