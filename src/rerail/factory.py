@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 
 class SystemClock:
-    """The machine's clock."""
-
     polls = True
     now = staticmethod(time.time)  # seconds since the epoch
     uptime = staticmethod(uptime)  # seconds since the machine started, including suspension where it is counted
@@ -295,7 +293,6 @@ class Toolbox:
         self._set_keys()
 
     async def open(self) -> None:
-        """Connect to the servers and list their tools."""
         from rerail.adapters.tools.mcp.tools import McpServers
 
         self.connections = self.connections or McpServers()
@@ -312,7 +309,6 @@ class Toolbox:
         self._set_keys()
 
     async def close(self) -> None:
-        """Disconnect from the servers and drop their tools."""
         for name in self._lent:
             del self.tools[name]
             del self.specs[name]

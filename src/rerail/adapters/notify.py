@@ -69,12 +69,10 @@ class Notifiers:
 
     @property
     def patience(self) -> float:
-        """Return the longest duration of a notification."""
         waits = sum(_backoff(number) for number in range(1, self.retries + 1))
         return (self.retries + 1) * (self.timeout + SLACK) + waits
 
     async def send(self, notice: Notice) -> list[Delivery]:
-        """Notify all targets in parallel."""
         return list(await asyncio.gather(*(self._told(target, notice) for target in self.targets)))
 
     async def _told(self, target: _Target, notice: Notice) -> Delivery:
@@ -114,7 +112,6 @@ class NotifyCommand:
 
     @property
     def name(self) -> str:
-        """Return the program, without its arguments."""
         return os.path.basename(self.argv[0]) or self.argv[0]
 
     async def tell(self, notice: Notice, seconds: float) -> None:
@@ -178,7 +175,6 @@ class Webhook:
 
     @property
     def host(self) -> str:
-        """Return its host."""
         return urlsplit(self.url).hostname or ""
 
     @property

@@ -53,7 +53,6 @@ def as_value(text: str) -> Any:
 
 
 def has_terminal() -> bool:
-    """Return True if the user can be asked."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 

@@ -161,7 +161,6 @@ class Output:
         return table([self.say(f"cli.head.{name}") for name in names], rows, self.out.width)
 
     def hint(self, words: str) -> Text:
-        """Return a hint as a line."""
         return Text.assemble((self.say("cli.hint"), "cyan"), " ", clean(words))
 
     def suggest(self, command: str) -> None:

@@ -147,7 +147,6 @@ class Demo:
         return self._played.folder / "child.err"
 
     async def _start(self) -> asyncio.subprocess.Process:
-        """Start a process of its own, out of reach of the terminal's Ctrl-C."""
         played = self._played
         words = ["-P", "-m", "rerail.demo.child", str(played.folder), played.run, str(played.pace)]
         with self._errors.open("wb") as log:

@@ -42,8 +42,6 @@ MAX_FETCHED = 200  # large outputs that are read from the store for one question
 
 @dataclass(slots=True)
 class Answered:
-    """A model's answer, or why there is none."""
-
     action: Ask
     answer: MindAnswer
     args: Mapping[str, Any] | None = None  # the large arguments in question

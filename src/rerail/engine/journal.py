@@ -69,7 +69,6 @@ class Contents:
             self._cache.popitem(last=False)
 
     def peek(self, name: str) -> bytes | None:
-        """Return a content from memory."""
         data = self._cache.get(name)
         if data is not None:
             self._cache.move_to_end(name)
@@ -184,7 +183,6 @@ class Journal:
         self.term.confirmed(asked)
 
     async def content(self, name: str) -> bytes:
-        """Return a content, from memory or from the store."""
         return await self.with_reconnect(lambda: self.contents.get(name))
 
     async def latest(self, count: int) -> list[Record]:

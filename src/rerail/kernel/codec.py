@@ -47,7 +47,6 @@ class Damaged(ValueError):
 
 
 def encode(event: Event) -> bytes:
-    """Return an event as JSON bytes."""
     odd: list[Any] = []
     data = msgspec.json.encode(event, enc_hook=odd.append)
     if not odd:
@@ -59,7 +58,6 @@ def encode(event: Event) -> bytes:
 
 
 def decode(data: bytes) -> Event:
-    """Return the event that the bytes hold."""
     try:
         event = _decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -164,7 +164,6 @@ class State:
         return track.template
 
     def signature(self, track: Track) -> str:
-        """Return the digest of the arguments of a step's latest call, to compare tries."""
         call = track.call
         if call is None or call.args is not None or call.args_blob:
             return signature(call.args, call.args_blob) if call is not None else ""
@@ -310,7 +309,6 @@ class State:
         return not changed and not track.minded
 
     def tool_of(self, track: Track) -> str:
-        """Return the tool of the step's next call."""
         if track.heal is not None:
             if track.heal.fallback and track.step.fallback is not None and track.step.fallback.tool:
                 return track.step.fallback.tool

@@ -81,7 +81,6 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
         return located(self.file, faults)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the plan as plain data."""
         plain: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(self, faults=(), file=""))
         return plain
 

@@ -194,7 +194,6 @@ class _Reader:
             self.faults.append(Fault("BAD_VALUE", tell("refuse.plan.id_too_long", limit=MAX_ID), self.id[:60] + "…"))
 
     def fault(self, name: str, expected: str, value: Any) -> Any:
-        """Note that a value has the wrong type."""
         self.faults.append(
             Fault("BAD_VALUE", tell("refuse.plan.expected", name=name, expected=expected, kind=_kind(value)), self.id)
         )

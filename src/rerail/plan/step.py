@@ -227,7 +227,6 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
         return str(self.told)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fault as plain data."""
         plain = {"code": self.code, "step": self.step or None, "message": str(self.message)}
         return {**plain, "place": self.place} if self.place else plain
 

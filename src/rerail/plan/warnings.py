@@ -79,7 +79,6 @@ def acting_first(tools: Mapping[str, str]) -> list[str]:
 
 
 def said(names: list[str]) -> Told:
-    """Return the sentence about tools with an assumed effect."""
     more = len(names) - MOST_NAMED
     return tell("warn.plan.assumed", names=", ".join(names[:MOST_NAMED]) + (f", … (+{more})" if more > 0 else ""))
 

@@ -40,7 +40,6 @@ _HARMLESS = frozenset({
 
 
 def status_of(error: RerailError) -> int:
-    """Return the HTTP status of an error."""
     if error.code in STATUS:
         return STATUS[error.code]
     if isinstance(error, PlanError | SettingsError):
@@ -95,7 +94,6 @@ def _of_this_machine(error: RerailError) -> bool:
 
 
 def answer(found: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
-    """Return a problem as a response."""
     return Response(encode(found), status_code=found["status"], media_type=MEDIA, headers=dict(headers or {}))
 
 

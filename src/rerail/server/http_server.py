@@ -42,7 +42,6 @@ class IdleConnections:
         self._idle: dict[TimedProtocol, str] = {}  # the oldest first → its address
 
     def add(self, one: TimedProtocol, address: str) -> None:
-        """Add a connection."""
         self._idle[one] = address
         if len(self._idle) > self._most:
             [(busiest, _)] = Counter(self._idle.values()).most_common(1)
@@ -68,22 +67,18 @@ class TimedProtocol(H11Protocol):
         self._until: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start idle."""
         super().connection_made(transport)
         self._fall_silent()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
         self._speak()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Handle a part of a head or of a body."""
         super().data_received(data)
         self._attend()
 
     def on_response_complete(self) -> None:
-        """Become idle again, unless the next request has come already."""
         self._speak()  # the next silence is a new one
         super().on_response_complete()
         self._attend()
@@ -160,7 +155,6 @@ def is_local(host: str) -> bool:
 
 
 def url_of(listening: socket.socket, path: str = "") -> str:
-    """Return a socket's address."""
     host, port = listening.getsockname()[:2]
     host = _openable(host)
     shown = f"[{host}]" if ":" in host else host

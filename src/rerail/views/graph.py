@@ -83,7 +83,6 @@ class Graph:
         return len(layers), max(map(len, layers), default=0)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the graph as plain data."""
         nodes = [
             {"id": n.id, "tool": n.tool, "title": n.title or None, "status": n.status or None, "layer": n.layer}
             for n in self.nodes

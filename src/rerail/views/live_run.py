@@ -69,7 +69,6 @@ class Life:
         del self.waits[:-MOST_SPANS]
 
     def wait_over(self, at: float) -> None:
-        """End the wait."""
         if self.waits and (self.waits[-1]["until"] is None or self.waits[-1]["until"] > at):
             self.waits[-1] = {**self.waits[-1], "until": at}
 
@@ -94,21 +93,18 @@ class Board:
 
     @classmethod
     def of(cls, run: str, records: Iterable[Record]) -> Board:
-        """Return the board of a history."""
         board = cls(run)
         for record in records:
             board.feed(record)
         return board
 
     def life(self, step: str) -> Life:
-        """Return the timeline of a step."""
         found = self.lives.get(step)
         if found is None:
             found = self.lives[step] = Life()
         return found
 
     def feed(self, record: Record) -> None:
-        """Apply one more event."""
         event, at, state = record.event, record.at, self.state
         evolve(state, event, at, record.seq)
         step = getattr(event, "step", "")

@@ -90,7 +90,6 @@ class ThreadPool:
     __slots__ = ("_idle", "_keep_seconds", "_lock", "_started", "size")
 
     def __init__(self, keep_seconds: float = _KEEP_SECONDS) -> None:
-        """Set how long an idle thread is kept."""
         self._keep_seconds = keep_seconds
         self.reset()
 

@@ -296,7 +296,6 @@ class _Nodes:
             await asyncio.gather(news, return_exceptions=True)  # a store that is away is the run's own trouble
 
     async def _told(self, state: RunState, tell_of: StreamWriter) -> dict[str, Any]:
-        """Return the state's update; the verdict once there is one."""
         run = state["run"]
         found: dict[str, Any] = {"run": run, **await self._news(state, tell_of)}
         if found.get("artifacts") is not None:
@@ -362,7 +361,6 @@ def _plain(value: Any) -> Any:
 
 
 def _read(answer: Any, waits: Sequence[Mapping[str, Any]]) -> list[tuple[str, Any]]:
-    """Return each answered step and its answer; `_NoAnswer` says what is wrong."""
     steps = {item["step"]: item["for"] for item in waits if item["step"]}
     if isinstance(answer, Mapping):
         for step in answer:

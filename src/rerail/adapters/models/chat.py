@@ -200,11 +200,9 @@ class RoleModels:
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """Return the roles that have a model."""
         return tuple(self._models)
 
     async def complete(self, prompt: Prompt) -> Reply:
-        """Ask the model of the prompt's role."""
         model = self._models.get(prompt.role)
         if model is None:
             hint = tell("model.set_name", role=prompt.role)

@@ -66,7 +66,6 @@ class Endpoint:
 
     @property
     def model(self) -> str:
-        """Return the name that the provider knows."""
         return self._parts[1]
 
     @property

@@ -48,7 +48,6 @@ class ModelMind:
 
     @property
     def answers(self) -> Sequence[str]:
-        """Return the supported kinds of questions."""
         return self._answers
 
     async def answer(self, question: Question) -> MindAnswer:
@@ -144,7 +143,6 @@ class Prompts:
         return text
 
     def path(self, role: str) -> Path | None:
-        """Return the path of a user's own prompt, if there is one."""
         path = self._folder / f"{role}.md" if self._folder is not None else None
         return path if path is not None and path.is_file() else None
 

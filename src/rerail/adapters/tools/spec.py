@@ -313,13 +313,11 @@ class Looks:
         return any(look is not None and not look.is_async for look in (self._verify, self._probe))
 
     async def verify(self, args: dict[str, Any], output: Any, before: Any, ctx: Any) -> Any:
-        """Check the effect: true, false, or `Verified`."""
         if self._verify is None:
             raise LookupError(tell("tool.no_verify", name=self.spec.name))
         return await self._verify(args=args, output=output, before=before, ctx=ctx)
 
     async def probe(self, args: dict[str, Any], ctx: Any) -> Any:
-        """Observe the state before the call."""
         if self._probe is None:
             raise LookupError(tell("tool.no_probe", name=self.spec.name))
         return await self._probe(args=args, ctx=ctx)

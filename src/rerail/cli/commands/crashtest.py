@@ -87,7 +87,6 @@ async def _agreed(out: Output, plan: Plan, specs: Mapping[str, ToolSpec], points
 
 
 def _steps(plan: Plan) -> Iterator[Step]:
-    """Return the steps of a plan and of its follow-ups."""
     yield from plan.steps
     if plan.follow_up is not None:
         yield from _steps(plan.follow_up)
@@ -180,7 +179,6 @@ def _cut_off(out: Output, report: CrashReport) -> None:
 
 
 def _seen(out: Output, row: ToolRow) -> Text:
-    """Return the statement on a tool that the observations support."""
     if row.effect == Effect.ONCE:
         return Text(out.say("cli.crash.tool.once"), "dim")
     if row.safe is False:

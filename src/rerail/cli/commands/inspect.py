@@ -256,7 +256,6 @@ class _Log:
         return [line for one in merged for line in self._lines(one)]
 
     def show(self, lines: Iterable[Text]) -> None:
-        """Print lines while the reader is there."""
         for line in lines:
             if self._out.closed:
                 return
@@ -270,7 +269,6 @@ class _Log:
         return self._told.lines(one)
 
     def end(self, tail: int | None) -> None:
-        """Print the document, if one is wanted."""
         if self._out.json:
             left_out = 0 if tail is None else max(0, len(self._collected) - tail)
             self._out.document([record.to_dict() for record in self._collected[left_out:]])

@@ -140,8 +140,6 @@ SHOWN = 10  # findings of one kind that are reported one by one
 
 
 class DoctorCheck(NamedTuple):
-    """One finding of a check."""
-
     name: str
     ok: bool
     detail: str

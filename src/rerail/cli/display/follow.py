@@ -24,7 +24,6 @@ _CODES = {"completed": OK, "waiting": WAITING}
 
 
 def exit_code(status: str) -> int:
-    """Return the exit code of a run's status (contract T4)."""
     return _CODES.get(status, FAILED)
 
 
@@ -41,7 +40,6 @@ class Attended(NamedTuple):
 
     @property
     def code(self) -> int:
-        """Return its exit code."""
         return exit_code(self.result.status)
 
 

@@ -331,7 +331,6 @@ def runs_table(
 
 
 def preview_lines(out: Output, picture: Picture, preview: Preview) -> list[Text]:
-    """Return the preview of a retry (contract R7)."""
     count, total = len(preview.rerun), len(preview.rerun) + len(preview.kept)
     roots = _names(preview.roots[:SHOWN], 48)
     lines = [Text(out.say("cli.preview.title", run=picture.state.run, count=count, total=total), "bold")]
@@ -433,7 +432,6 @@ class RetryReport:
         return next((event for event in self.preview.events if isinstance(event, RetryBegin)), None)
 
     def _count(self) -> tuple[int, int]:
-        """Return the number of retries, this one included."""
         begin = self._begin()
         if begin is None:
             return self.state.retries, self.state.policy.max_retries

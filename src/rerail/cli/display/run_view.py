@@ -44,7 +44,6 @@ class Picture:
 
     @classmethod
     def of(cls, run: str, records: Iterable[Record]) -> Picture:
-        """Return the picture of a history."""
         picture = cls(run)
         for record in records:
             picture.feed(record)
@@ -52,11 +51,9 @@ class Picture:
 
     @property
     def seq(self) -> int:
-        """Return the last event's number."""
         return self.state.seq
 
     def feed(self, record: Record) -> None:
-        """Fold one more event."""
         evolve(self.state, record.event, record.at, record.seq)
         self.version += 1
         match record.event:
@@ -98,7 +95,6 @@ class Picture:
     # -- Reading ------------------------------------------------------------------------------------------------------
 
     def counts(self) -> dict[Status, int]:
-        """Return the number of steps by status."""
         found: dict[Status, int] = {}
         for track in self.state.tracks.values():
             status = status_of(self.state, track)[0]

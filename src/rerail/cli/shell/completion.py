@@ -46,8 +46,6 @@ MANY = 200  # words offered, at most
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A possible word and its description."""
-
     text: str
     meaning: str = ""
     goes_on: bool = False  # incomplete on its own: a folder

@@ -74,7 +74,6 @@ class Window:
         self._pictures: dict[str, Picture] = {}  # for questions
 
     def open(self) -> None:
-        """Start polling."""
         self._thread.start()
 
     def close(self) -> None:

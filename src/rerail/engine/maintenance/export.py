@@ -90,7 +90,6 @@ class Carried:
     reason: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the row as plain data."""
         return {name: getattr(self, name) for name in self.__slots__}
 
     @property

@@ -79,7 +79,6 @@ class Leases:
         return self._watch.is_dead(head, self._parts.clock.now())
 
     def drives(self, run: str) -> bool:
-        """Whether this very engine drives the run now."""
         return run in self._live
 
     def driven_elsewhere(self, head: Head, *, take_over: bool = False) -> bool:

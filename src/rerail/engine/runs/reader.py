@@ -100,7 +100,6 @@ class RunReader:
         raise Refused(tell("refuse.run.no_such_run", run=run), "RUN_UNKNOWN", hint=hint)
 
     async def head(self, run: str) -> Head:
-        """Return a run's head: status, owner, last event."""
         with store_errors():
             head = await self._parts.store.head(run)
         if head is None:
@@ -155,12 +154,10 @@ class RunReader:
             after = rows[-1].seq
 
     async def events(self, run: str, after: int = 0) -> Records:
-        """Return the history so far."""
         found = [record async for record in self.records(run, after)]
         return found or [record async for record in self.records(await self.find(run), after)]
 
     async def page(self, run: str, after: int = 0, limit: int = PAGE) -> Records:
-        """Return the next events of a history, up to a limit; empty at its end."""
         with store_errors():
             rows = await self._parts.store.read(run, after, limit)
         return [Record(run, row.seq, row.at, _decoded(run, row.seq, row.data)) for row in rows]
@@ -251,7 +248,6 @@ class RunReader:
             before = (page[-1].created_at, page[-1].run)
 
     async def row(self, head: Head) -> RunRow:
-        """Return a run's row for lists."""
         return RunRow(
             head.run, RunStatus(head.status), head.objective, head.parent or None, head.created_at, head.updated_at,
             head.seq, str(head.owner) if head.owner is not None else None,

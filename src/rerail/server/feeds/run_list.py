@@ -44,8 +44,6 @@ Row = dict[str, Any]
 
 
 class Rows:
-    """Rows of runs, cached until their runs change."""
-
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._known: OrderedDict[str, tuple[tuple[Any, ...], Row]] = OrderedDict()
@@ -126,8 +124,6 @@ def _read_cursor(text: str) -> tuple[float, str]:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """A message of the feed."""
-
     number: int
     name: str
     data: bytes
@@ -179,7 +175,6 @@ class RunListFeed:
         self._epoch = secrets.token_hex(4)  # from now on no news is recorded
 
     async def close(self) -> None:
-        """Stop reading the store."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -270,5 +265,4 @@ class RunListFeed:
         return self._news[begin : begin + limit]
 
     async def wait(self, number: int, seconds: float) -> bool:
-        """Wait for news; False on timeout."""
         return await self._more.wait(lambda: self.number > number, seconds)

@@ -42,7 +42,6 @@ class FeedSignal:
         self._event = asyncio.Event()
 
     def fire(self) -> None:
-        """Wake the waiters."""
         old, self._event = self._event, asyncio.Event()
         old.set()
 
@@ -65,15 +64,12 @@ class TooSlow(Exception):
 
 @dataclass(frozen=True, slots=True)
 class EncodedEvent:
-    """An event with its JSON, encoded once for all readers."""
-
     seq: int
     record: Record
     data: bytes
 
 
 def encoded(record: Record) -> EncodedEvent:
-    """Return an event with its JSON."""
     return EncodedEvent(record.seq, record, encode(record.to_dict()))
 
 
@@ -90,12 +86,10 @@ class EventFeed:
         self._task: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Start following the history."""
         self.seq = (await self._engine.internals.head(self.run)).seq
         self._task = asyncio.create_task(self._look())
 
     async def close(self) -> None:
-        """Stop following."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -116,7 +110,6 @@ class EventFeed:
                 await asyncio.sleep(RETRY_DELAY)
 
     async def after(self, seq: int, limit: int = BATCH) -> Sequence[EncodedEvent]:
-        """Return the events after a position; empty at the end."""
         if seq >= self.seq:
             return ()
         if self._kept and self._kept[0].seq <= seq + 1:
@@ -125,7 +118,6 @@ class EventFeed:
         return [encoded(record) for record in await self._engine.internals.page(self.run, seq, limit)]
 
     async def wait(self, seq: int, seconds: float) -> bool:
-        """Wait for an event after a position; False on timeout."""
         return await self._news.wait(lambda: self.seq > seq, seconds)
 
     async def follow(self, seq: int, *, most_behind: int, heartbeat: float) -> AsyncIterator[Sequence[EncodedEvent]]:
@@ -181,7 +173,6 @@ class EventFeeds:
             await feed.close()
 
     async def close(self) -> None:
-        """Close every feed."""
         for task in list(self._lingering):
             task.cancel()
         await asyncio.gather(*self._lingering, return_exceptions=True)
@@ -231,18 +222,15 @@ class LiveView:
 
     @property
     def seq(self) -> int:
-        """Return the number of the last event in the view."""
         return self._board.state.seq
 
     async def open(self, feed: EventFeed) -> None:
-        """Read the history so far, and follow it."""
         await self._feed(feed)
         await self._look()
         self._changes.view(time.time(), self._facts, interrupted=self._interrupted)
         self._task = asyncio.create_task(self._go_on(feed))
 
     async def close(self) -> None:
-        """Stop following."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

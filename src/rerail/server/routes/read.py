@@ -253,11 +253,7 @@ async def artifacts(request: Request, run: RunPath) -> Response:
     return Json(await server_of(request).engine.artifacts(run))
 
 
-@router.get(
-    "/runs/{run}/artifacts/{name:path}",
-    response_class=Response,
-    responses=answers("artifact"),
-)
+@router.get("/runs/{run}/artifacts/{name:path}", response_class=Response, responses=answers("artifact"))
 async def artifact(
     request: Request, run: RunPath, name: Annotated[str, Path(description="The artifact's name.")]
 ) -> Response:

@@ -217,7 +217,6 @@ class CallLedger:
             self.add(Kept(self.life, batch.run, batch.after + number, digest_of(data)))
 
     def lines(self) -> list[Line]:
-        """Return all lines, of every process that wrote here."""
         return read(self._path) if self._path is not None else list(self._lines)
 
 
@@ -254,7 +253,6 @@ class Watching:
         """Do nothing: there is no pool."""
 
     def takes(self, tool: Tool) -> bool:
-        """Return True: every tool is called here."""
         return True
 
     async def call(

@@ -73,7 +73,6 @@ class Trial:
         return not (self.lost or self.repeated or self.missing or self.different or self.problem)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the trial as plain data."""
         return {name: _plain(getattr(self, name)) for name in self.__slots__} | {"kept": self.kept}
 
 
@@ -97,7 +96,6 @@ class ToolRow:
         return True if self.again else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the observations as plain data."""
         return {name: _plain(getattr(self, name)) for name in self.__slots__} | {"safe": self.safe}
 
 
@@ -301,7 +299,6 @@ class CutTrial:
     problem: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the trial as plain data."""
         return {name: str(getattr(self, name)) for name in self.__slots__} | {"call": self.call}
 
 

@@ -193,6 +193,5 @@ class WatchedProcess(asyncio.SubprocessProtocol):
 
     @property
     def stdin(self) -> asyncio.WriteTransport | None:
-        """Return the pipe to the program."""
         pipe = self.transport.get_pipe_transport(0)
         return pipe if isinstance(pipe, asyncio.WriteTransport) else None

@@ -207,7 +207,6 @@ class ProcessPool:
     """Worker processes, started on demand; a few stay warm."""
 
     def __init__(self, keep: int = 4) -> None:
-        """Set how many idle workers are kept."""
         self._keep = keep
         self.reset()
         # Idle workers notice the end of this process by themselves; busy ones are killed at once.

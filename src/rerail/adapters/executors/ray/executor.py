@@ -141,7 +141,6 @@ class _Joined:
         return generation
 
     def leave(self) -> None:
-        """Disconnect if the connection is our own and has no users left; blocks."""
         with self._lock:
             self._users -= 1
             if not self._users and self._ours:
@@ -416,7 +415,6 @@ class RayExecutor:
             self._gone = False
 
     def takes(self, tool: Tool) -> bool:
-        """Return True if the cluster calls the tool; tools of MCP servers are called beside their server."""
         return not tool.stays
 
     def asked(self, resources: Mapping[str, float]) -> dict[str, Any]:

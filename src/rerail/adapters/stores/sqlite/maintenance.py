@@ -105,8 +105,7 @@ def _check_version(connection: apsw.Connection, path: str) -> int:
         raise Unusable(tell("refuse.store.not_ours", path=path))
     if version > len(MIGRATIONS):
         raise Unusable(
-            tell("refuse.store.store_newer", path=path, version=version, count=len(MIGRATIONS)),
-            code="STORE_NEWER",
+            tell("refuse.store.store_newer", path=path, version=version, count=len(MIGRATIONS)), code="STORE_NEWER"
         )
     return version
 

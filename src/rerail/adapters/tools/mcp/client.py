@@ -187,7 +187,6 @@ class _Held:
 
     @property
     def last_words(self) -> str:
-        """Return the end of a program's stderr."""
         return self._pipes.last_words[-_TAIL:] if self._pipes is not None else ""
 
     async def _hold(self) -> None:
@@ -258,7 +257,6 @@ class _Held:
         self._closing.set()
 
     async def close(self) -> None:
-        """Close, and wait for the end."""
         self.end()
         if self._ready.done():
             await asyncio.wait([self._task], timeout=CLOSE_WITHIN)

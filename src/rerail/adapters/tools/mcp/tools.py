@@ -74,8 +74,6 @@ class McpTool(Looks):
         return f"<tool {self.spec.name} of MCP server {self._connection.server.name}>"
 
     async def call(self, args: dict[str, Any], ctx: Any = None) -> Any:
-        """Call the tool on the server; cancelling cancels the request there."""
-
         async def tell(progress: float, total: float | None, message: str | None) -> None:
             if ctx is not None:
                 ctx.progress(progress / total if total else None, message or "")
