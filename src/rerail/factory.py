@@ -37,7 +37,7 @@ class SystemClock:
 
 
 @contextlib.contextmanager
-def _needs_extra(problem: RerailError) -> Iterator[None]:
+def needs_extra(problem: RerailError) -> Iterator[None]:
     """Raise the problem if a driver is missing; it names the extra to install."""
     try:
         yield
@@ -73,12 +73,12 @@ def make_store(url: str, settings: Settings | None = None, *, reads: bool = Fals
         durability: Durability = "normal" if settings.store.durability == "normal" else "full"
         return SqliteStore(path, durability, reads=reads)
     if url.startswith(("postgresql://", "postgres://")):
-        with _needs_extra(_store_extra(url, "postgres")):
+        with needs_extra(_store_extra(url, "postgres")):
             from rerail.adapters.stores.postgres.store import PostgresStore
 
             return PostgresStore(url, settings.store.durability)
     if url.startswith(("redis://", "rediss://", "unix://")):
-        with _needs_extra(_store_extra(url, "redis")):
+        with needs_extra(_store_extra(url, "redis")):
             from rerail.adapters.stores.redis.store import RedisStore
 
             return RedisStore(url, keep_seconds=settings.artifacts.ttl_hours * 3600)
@@ -98,7 +98,7 @@ def make_executor(settings: Settings) -> Executor | None:
     """Return the executor of the Ray cluster that `[ray]` names; None to call tools in this process."""
     if not settings.ray.steps:
         return None
-    with _needs_extra(SettingsError(tell("refuse.settings.ray_extra"))):
+    with needs_extra(SettingsError(tell("refuse.settings.ray_extra"))):
         from rerail.adapters.executors.ray.executor import RayExecutor
 
     table = settings.ray

@@ -14,7 +14,6 @@ import base64
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
@@ -45,24 +44,11 @@ class _NotTold(Exception):
         self.again = again
 
 
-class _Target(Protocol):
-    @property
-    def kind(self) -> str:
-        """Return the kind of target."""
-
-    @property
-    def name(self) -> str:
-        """Return a name without secrets."""
-
-    async def tell(self, notice: Notice, seconds: float) -> None:
-        """Make one attempt; raise `_NotTold` if it failed."""
-
-
 @dataclass(frozen=True, slots=True)
 class Notifiers:
     """All targets and their triggers."""
 
-    targets: Sequence[_Target]
+    targets: Sequence[NotifyCommand | Webhook]
     on: frozenset[str]
     timeout: float = 10.0
     retries: int = 2
@@ -75,7 +61,7 @@ class Notifiers:
     async def send(self, notice: Notice) -> list[Delivery]:
         return list(await asyncio.gather(*(self._told(target, notice) for target in self.targets)))
 
-    async def _told(self, target: _Target, notice: Notice) -> Delivery:
+    async def _told(self, target: NotifyCommand | Webhook, notice: Notice) -> Delivery:
         attempt = 0
         while True:
             attempt += 1

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from rerail.errors import SettingsError
+from rerail.factory import needs_extra
 from rerail.i18n import tell
 
 if TYPE_CHECKING:
@@ -57,12 +58,8 @@ def as_node(
 
 
 def _adapter() -> ModuleType:
-    try:
+    with needs_extra(SettingsError(tell("refuse.graph.no_extra"), hint=tell("hint.graph.no_extra"))):
         from rerail.langgraph import graph
-    except ModuleNotFoundError as missing:
-        if (missing.name or "").startswith("rerail"):
-            raise
-        raise SettingsError(tell("refuse.graph.no_extra"), hint=tell("hint.graph.no_extra")) from missing
     return graph
 
 

@@ -188,11 +188,7 @@ async def serve_app(
         await asyncio.shield(serving)
     finally:
         web.should_exit = True
-        await finished(_ended(serving))
-
-
-async def _ended(serving: asyncio.Future[None]) -> None:
-    await asyncio.wait([serving])
+        await finished(asyncio.wait([serving]))
 
 
 class _Web(uvicorn.Server):

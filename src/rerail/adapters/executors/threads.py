@@ -166,7 +166,7 @@ async def uninterrupted(work: Coroutine[Any, Any, T]) -> tuple[T, bool]:
     return task.result(), cancelled
 
 
-async def finished(work: Coroutine[Any, Any, None]) -> None:
+async def finished(work: Coroutine[Any, Any, object]) -> None:
     """Finish the work, then let a cancellation that came meanwhile take effect."""
     _, cancelled = await uninterrupted(work)
     if cancelled:

@@ -75,6 +75,7 @@ def make_spec(
     if not str(name).strip():
         raise ValueError(tell("tool.no_name", name=name))
     effect, timeout, cost = _effect(name, effect), options.get("timeout"), options.get("cost")
+    settle, trust = options.get("settle"), options.get("trust_output", False)
     return ToolSpec(
         name=name,
         description=options.get("description", ""),
@@ -84,14 +85,14 @@ def make_spec(
         alternatives=_names(name, options.get("alternatives", ())),
         provider=options.get("provider", ""),
         check=_check(name, options.get("check")),
-        trust_output=_trust(name, options.get("trust_output", False)),
+        trust_output=trust if isinstance(trust, bool) else _built(name, "trust_output", trust, Trust),
         verifiable=options.get("verify") is not None,
         probes=options.get("probe") is not None,
         secrets=_secrets(name, options.get("secrets", ())),
         fingerprint=digest([name, schema, effect, fingerprint]),
         runs=runs,
         errors=_choice(name, "errors", options.get("errors", ""), ERRORS),
-        settle=_settle(name, options.get("settle")),
+        settle=settle if settle == "never" else _number(name, settle, tell("tool.settle", settle=settle)),
         idempotent_for=_key_known_for(name, options.get("idempotent_for"), keyed=keyed),
         keyed=keyed,
         fenced=_fenced(name, options.get("fenced"), able=fenced),
@@ -119,10 +120,6 @@ def _number(name: str, given: Any, refusal: str, *, least: float = 0.0, most: fl
     if isinstance(given, bool) or not isinstance(given, int | float) or not least <= given <= most:
         _refuse(name, refusal)
     return float(given)
-
-
-def _settle(name: str, settle: Any) -> float | str | None:
-    return "never" if settle == "never" else _number(name, settle, tell("tool.settle", settle=settle))
 
 
 def _key_known_for(name: str, given: Any, *, keyed: bool) -> float | None:
@@ -211,10 +208,6 @@ def confinement(name: str, limits: Mapping[str, Any] | None) -> str:
     if lacking := missing(limits):
         _refuse(name, tell("tool.limits_missing", names=", ".join(lacking)))
     return json.dumps(dict(limits), sort_keys=True)
-
-
-def _trust(name: str, trust: Any) -> bool | Trust:
-    return trust if isinstance(trust, bool) else _built(name, "trust_output", trust, Trust)
 
 
 def _built(name: str, label: str, given: Any, kind: type[Built]) -> Built:

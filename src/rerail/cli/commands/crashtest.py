@@ -40,10 +40,7 @@ async def crashtest(
     common: Common = PLAIN,
     out: Out,
 ) -> int:
-    """Kill a plan's process (kill -9) at every moment, resume it, and see whether every guarantee was kept.
-
-    The tools are really called, in a store and a workspace that are made for each run.
-    Exit code: 0 kept, 1 a guarantee was broken or no crash point was reached, 2 refused."""
+    """Kill a plan's process (kill -9) at every moment, resume it, and see whether every guarantee was kept."""
     if (points is not None and points < 1) or jobs < 1:
         return out.usage(tell("refuse.crash.counts"), "rerail crashtest PLAN --tools FILE.py --points 20")
     session = Session(common, out)

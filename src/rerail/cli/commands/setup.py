@@ -147,9 +147,7 @@ class DoctorCheck(NamedTuple):
 
 
 async def doctor(*, repair: Flag = False, quick: Flag = False, common: Common = PLAIN, out: Out) -> int:
-    """Check that everything a run needs is there, and that the store and its runs are sound.
-
-    Changes nothing without --repair. Exit code 1 if something is wrong."""
+    """Check that everything a run needs is there, and that the store and its runs are sound."""
     checks = [_python(), _sqlite(), DoctorCheck("lang", True, out.lang)]
     findings: list[Finding] = []
     try:

@@ -69,7 +69,7 @@ def report(
         "cli.report.degraded": _degraded(out, picture),
         "cli.report.stale": _stale(out, picture),
         "cli.report.skipped": _skipped(out, picture, accepted=True),
-        "cli.report.healed": _healed(out, picture),
+        "cli.report.healed": [_named(out, "heal", step, mended(out, one)) for step, one in picture.healed().items()],
         "cli.report.disputed": [_named(out, "succeeded", step, "") for step in found.disputed],
         "cli.report.waiting": waits,
     }
@@ -194,10 +194,6 @@ def _stale(out: Output, picture: Picture) -> list[Text]:
     """Return the steps with a kept result although one of its inputs has changed since (contract R3, E5)."""
     found = [(track.id, stale_of(picture.state, track)) for track in picture.state.tracks.values()]
     return [_named(out, "degraded", step, stale_said(stale, out.lang) or "") for step, stale in found if stale]
-
-
-def _healed(out: Output, picture: Picture) -> list[Text]:
-    return [_named(out, "heal", step, mended(out, mending)) for step, mending in picture.healed().items()]
 
 
 def mended(out: Output, mending: Mending) -> str:

@@ -223,9 +223,7 @@ def piped(lines: Lines) -> int:
 
 
 def shell(*, common: Common = PLAIN, out: Out) -> int:
-    """Take commands from a prompt, or from a pipe.
-
-    It is not async as the others are: each line is a command with an event loop of its own."""
+    """Take commands from a prompt, or from a pipe."""
     lines = Lines(common, out)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return piped(lines)

@@ -26,7 +26,7 @@ from rerail.engine.runs.leases import Leases
 from rerail.engine.runs.lineage import Lineage
 from rerail.engine.runs.reader import FORGOTTEN, RunReader, part, store_errors
 from rerail.engine.runs.supervisor import Supervisor
-from rerail.errors import PlanError, Refused, RerailError, StoreError
+from rerail.errors import PlanError, Refused, StoreError
 from rerail.i18n import Told, as_text, tell
 from rerail.kernel import actions as commands
 from rerail.kernel import commands as cmd
@@ -165,13 +165,10 @@ class Commands:
             loop = await self._lineage.acquire(head, take_over=command.take_over)
         except Refused as refused:
             return await self._resume_live(await self._leases.found_alive(head.run, refused), command)
-        try:
+        async with self._leases.kept(loop):
             _refuse_resume(loop.state)
             self._drift.need_tools(loop.state)
             await self._go_on(loop, command.by)
-        except BaseException:  # a cancellation, too: else the run would stay in this process's name, not driven
-            await self._leases.give_back(loop.lease, loop.predecessor)
-            raise
         return head.run
 
     async def take_up(self, run: str, *, by: str | None = None) -> bool:
@@ -189,11 +186,8 @@ class Commands:
             loop = await self._lineage.acquire(head, state)
         except Refused:
             return False  # another process was faster
-        try:
+        async with self._leases.kept(loop):
             await self._go_on(loop, by or self._by, as_started=True)
-        except BaseException:
-            await self._leases.give_back(loop.lease, loop.predecessor)
-            raise
         return True
 
     async def recover(self, *, served: bool = False) -> tuple[str, ...]:
@@ -284,7 +278,7 @@ class Commands:
 
     async def _apply(self, head: Head, loop: RunLoop, command: Command) -> None:
         """Apply a command to an acquired run, and drive it on if its tools are here."""
-        try:
+        async with self._leases.kept(loop, commits=True):
             refuse_without_plan(loop.state.run, loop.state.revision)
             if not isinstance(command, CALLS_NOTHING):
                 await self._lineage.require_relatives_idle(head, even_superseded=True)
@@ -296,12 +290,6 @@ class Commands:
             if self._drift.can_drive(loop.state):
                 self._supervisor.drive(loop, await self._lineage.parent_state(loop.state))
                 return
-        except BaseException as error:
-            if isinstance(error, RerailError):
-                with suppress(RerailError):
-                    await loop.commit()
-            await self._leases.give_back(loop.lease, loop.predecessor)
-            raise
         await self._leases.release(loop.lease)
         if loop.state.rest is None and not loop.state.waiting:
             self._tell(

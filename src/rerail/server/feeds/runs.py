@@ -73,26 +73,31 @@ def encoded(record: Record) -> EncodedEvent:
     return EncodedEvent(record.seq, record, encode(record.to_dict()))
 
 
-class EventFeed:
-    """The feed of one run."""
+class Following:
+    """What follows the store in a task of its own, while it has readers."""
 
-    def __init__(self, engine: Engine, run: str) -> None:
-        self.run = run
-        self.seq = 0  # the last event known
-        self.users = 0
-        self._engine = engine
-        self._kept: list[EncodedEvent] = []  # consecutive
-        self._news = FeedSignal()
-        self._task: asyncio.Task[None] | None = None
-
-    async def open(self) -> None:
-        self.seq = (await self._engine.internals.head(self.run)).seq
-        self._task = asyncio.create_task(self._look())
+    users = 0
+    _task: asyncio.Task[None] | None = None
 
     async def close(self) -> None:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+
+
+class EventFeed(Following):
+    """The feed of one run."""
+
+    def __init__(self, engine: Engine, run: str) -> None:
+        self.run = run
+        self.seq = 0  # the last event known
+        self._engine = engine
+        self._kept: list[EncodedEvent] = []  # consecutive
+        self._news = FeedSignal()
+
+    async def open(self) -> None:
+        self.seq = (await self._engine.internals.head(self.run)).seq
+        self._task = asyncio.create_task(self._look())
 
     async def _look(self) -> None:
         while True:
@@ -200,12 +205,11 @@ async def beside(engine: Engine, run: str) -> tuple[dict[str, Any], bool]:
     return facts, is_interrupted(head, time.time())
 
 
-class LiveView:
+class LiveView(Following):
     """The view of one run in one language."""
 
     def __init__(self, engine: Engine, run: str, lang: str) -> None:
         self.run, self.lang = run, lang
-        self.users = 0
         self.version = 0
         self.gone = False
         self._engine = engine
@@ -218,7 +222,6 @@ class LiveView:
         self._news = FeedSignal()
         self._next = 0.0
         self._looked = 0.0
-        self._task: asyncio.Task[None] | None = None
 
     @property
     def seq(self) -> int:
@@ -229,11 +232,6 @@ class LiveView:
         await self._look()
         self._changes.view(time.time(), self._facts, interrupted=self._interrupted)
         self._task = asyncio.create_task(self._go_on(feed))
-
-    async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
 
     async def _feed(self, feed: EventFeed) -> None:
         while batch := await feed.after(self.seq, 2_000):

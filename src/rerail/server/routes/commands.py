@@ -161,7 +161,7 @@ def _route(command: type[Command]) -> None:
         target, preview = await server.engine.do(run, made, dry_run=dry_run, own_tools_only=True)
         if dry_run:
             return Json({"run_id": target, **(foreseen(preview, language(request)) if preview is not None else {})})
-        more: dict[str, Any] = {"once": _once(preview)} if command is Retry else {}
+        more: dict[str, Any] = {"once": list(preview.once) if preview is not None else []} if command is Retry else {}
         return await _now(server, target, **more)
 
     needed = any(field.is_required() for field in body_type.model_fields.values())
@@ -176,10 +176,6 @@ def _route(command: type[Command]) -> None:
         f"/runs/{{run}}/{name}", give, methods=["POST"], status_code=202, responses=responses, name=name,
         description=command.__doc__,
     )  # fmt: skip
-
-
-def _once(preview: Preview | None) -> list[str]:
-    return list(preview.once) if preview is not None else []
 
 
 async def _read(command: type[Command], body: Any, by: str) -> Command:

@@ -61,12 +61,9 @@ class StepReplayed:
         return self.other_output or self.recorded != self.replayed
 
     def to_dict(self) -> dict[str, Any]:
-        plain = {name: _for_step(spent) for name, spent in (("recorded", self.recorded), ("replayed", self.replayed))}
+        spent = {"recorded": self.recorded.to_dict(), "replayed": self.replayed.to_dict()}
+        plain = {name: {key: one[key] for key in ("status", "calls", "waited")} for name, one in spent.items()}
         return {"step": self.step, "changed": self.changed, **plain, "other_output": self.other_output}
-
-
-def _for_step(spent: Spent) -> dict[str, Any]:
-    return {key: value for key, value in spent.to_dict().items() if key in ("status", "calls", "waited")}
 
 
 @dataclass(frozen=True, slots=True)
