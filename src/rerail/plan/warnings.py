@@ -104,22 +104,15 @@ def hole_warnings(plan: Plan, tools: Mapping[str, ToolSpec]) -> list[Fault]:
     """Return warnings for arguments that need the output of an optional step; the plan may run anyway."""
     found: list[Fault] = []
     for part in plans_in(plan):
-        names, optional = names_of(part.steps), {step.id for step in part.steps if _may_be_skipped(step)}
+        names = names_of(part.steps)
+        # These can end without an output; a fallback value is always an output.
+        optional = {one.id for one in part.steps if not one.critical and (one.fallback is None or one.fallback.tool)}
         for step in part.steps if optional else ():
             if step.tool in tools and step.args:
-                found += _of_step(step, tools[step.tool], names, optional)
+                for argument, other in not_accepted(step, tools[step.tool], names, optional):
+                    message = tell("warn.plan.hole", argument=argument, other=other, tool=tools[step.tool].name)
+                    found.append(Fault("HOLE_POSSIBLE", message, step.id))
     return found
-
-
-def _may_be_skipped(step: Step) -> bool:
-    """True if the step can end without an output; a fallback value is always an output."""
-    return not step.critical and (step.fallback is None or step.fallback.tool is not None)
-
-
-def _of_step(step: Step, tool: ToolSpec, names: Names, optional: set[str]) -> Iterator[Fault]:
-    for argument, other in not_accepted(step, tool, names, optional):
-        message = tell("warn.plan.hole", argument=argument, other=other, tool=tool.name)
-        yield Fault("HOLE_POSSIBLE", message, step.id)
 
 
 def not_accepted(step: Step, tool: ToolSpec, names: Names, missing: Container[str]) -> Iterator[tuple[str, str]]:

@@ -10,11 +10,11 @@ Rules of this file:
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import os
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from rerail.adapters.models.endpoints import Endpoint
@@ -84,7 +84,8 @@ class ChatModel:
         waits: Policy | None = None,
     ) -> None:
         """Check the names; SettingsError says what is wrong or missing. No import, no connection yet."""
-        _require_installed()
+        if find_spec("pydantic_ai") is None or find_spec("openai") is None:  # without an import
+            raise SettingsError(tell("refuse.mind.no_extra"), hint=tell("hint.mind.no_extra"))
         self._endpoints = tuple(endpoint.checked() for endpoint in (first, *others))
         self._temperature = temperature
         self._timeout = timeout
@@ -166,12 +167,6 @@ class ChatModel:
             return (self._output,)
         learnt = self._learnt.get(endpoint)
         return ways(client) if learnt is None else (learnt,)
-
-
-def _require_installed() -> None:
-    """Raise SettingsError if the extra is missing; checks without importing."""
-    if importlib.util.find_spec("pydantic_ai") is None or importlib.util.find_spec("openai") is None:
-        raise SettingsError(tell("refuse.mind.no_extra"), hint=tell("hint.mind.no_extra"))
 
 
 def _connect(endpoint: Endpoint) -> Any:

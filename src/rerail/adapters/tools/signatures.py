@@ -106,15 +106,12 @@ def _hints(name: str, fn: Any, wanted: _Parameters, names: Mapping[str, Any]) ->
 
 def _context_parameter(parameters: _Parameters, hints: Mapping[str, Any]) -> str | None:
     for name, parameter in parameters.items():
-        # The annotation of a **parameter is about its values.
-        if parameter.kind is not parameter.VAR_KEYWORD and _is_context(hints.get(name)):
+        hint = hints.get(name)  # of a **parameter it is about the values
+        wants = hint is Context or (_is_union(hint) and Context in typing.get_args(hint))
+        if wants and parameter.kind is not parameter.VAR_KEYWORD:
             return name
     plain = parameters.get("ctx")
     return "ctx" if plain is not None and "ctx" not in hints and plain.kind is not plain.VAR_KEYWORD else None
-
-
-def _is_context(hint: Any) -> bool:
-    return hint is Context or (_is_union(hint) and Context in typing.get_args(hint))
 
 
 def _is_union(hint: Any) -> bool:

@@ -18,6 +18,7 @@ from rerail.i18n import span, tell
 from rerail.plan.model import Plan
 from rerail.plan.step import Effect, Step
 from rerail.plan.tool_spec import ToolSpec
+from rerail.plan.warnings import plans_in
 from rerail.testing.crash_testing.trials import crashtest as run_crashtest
 from rerail.testing.crash_testing.verdict import Came, CrashReport, ToolRow, Trial, tools_that
 
@@ -76,17 +77,11 @@ async def _agreed(out: Output, plan: Plan, specs: Mapping[str, ToolSpec], points
     if not has_terminal():
         raise Refused(tell("refuse.crash.no_terminal"), "CONFIRM_NEEDED", hint="rerail crashtest PLAN --yes")
     many = out.say("cli.crash.all_points") if points is None else out.say("cli.crash.some_points", n=points)
-    names = list(dict.fromkeys(name for step in _steps(plan) for name in _tools(step)))
+    names = list(dict.fromkeys(name for part in plans_in(plan) for step in part.steps for name in _tools(step)))
     out.note(clean(out.say("cli.crash.about", points=many, tools=", ".join(names))))
     if once := [name for name in names if name in specs and specs[name].effect is Effect.ONCE]:
         out.note(Text(clean(out.say("cli.crash.once", tools=", ".join(once))), "yellow"))
     await require_yes(out, out.say("cli.crash.ask"), tell("cli.clean.declined"))
-
-
-def _steps(plan: Plan) -> Iterator[Step]:
-    yield from plan.steps
-    if plan.follow_up is not None:
-        yield from _steps(plan.follow_up)
 
 
 def _tools(step: Step) -> Iterator[str]:

@@ -404,7 +404,8 @@ class RetryReport:
         count, of = self._count()
         lines.append(self._line(out, "report.retry.count", count=count, of=of))
         if self._status() == RunStatus.FAILED:
-            lines.append(self._line(out, self._error_key()))
+            passed = "error_passed" if "NOT_RETRYABLE" in self.preview.passed else "retryable"
+            lines.append(self._line(out, f"report.retry.{passed}"))
         if "RETRY_LIMIT" in self.preview.passed:
             lines.append(self._line(out, "report.retry.limit_passed"))
         lines += [self._damaged(out, path) for path in self.preview.damaged]
@@ -433,11 +434,6 @@ class RetryReport:
             return self.state.retries, self.state.policy.max_retries
         policy = begin.policy or self.state.policy
         return (0 if begin.reset_count else self.state.retries) + begin.counted, policy.max_retries
-
-    def _error_key(self) -> str:
-        if "NOT_RETRYABLE" in self.preview.passed:
-            return "report.retry.error_passed"
-        return "report.retry.retryable"
 
     def _damaged(self, out: Output, path: str) -> Text:
         """Name a file that cannot be kept, and the stage that makes it again."""

@@ -20,11 +20,13 @@ import msgspec
 from rerail.engine.files.placement import damaged, files_of
 from rerail.engine.journal import BlobMissing, Contents
 from rerail.engine.parts import EngineParts
+from rerail.engine.refusals import refusals
 from rerail.engine.run_loop import RunLoop
 from rerail.engine.runs.owner import is_dead, is_interrupted
 from rerail.errors import Refused, StoreError
 from rerail.i18n import tell, words_of
 from rerail.kernel import events as ev
+from rerail.kernel.actions import track_named
 from rerail.kernel.codec import Damaged, NewerFormat, decode
 from rerail.kernel.events import Event, Record
 from rerail.kernel.failure_memory import Lessons, learn
@@ -270,10 +272,9 @@ class RunReader:
         """Return the story of a run, or of one of its steps, in prose."""
         run = await self.find(run)
         state = await self.state(run)
-        if step is not None and step not in state.tracks:
-            near = nearest(step, state.tracks)
-            hint = tell("hint.run.did_you_mean", near=near) if near else tell("hint.run.see_run", run=run)
-            raise Refused(tell("refuse.run.step_unknown", run=run, step=step), "STEP_UNKNOWN", hint=hint)
+        if step is not None:
+            with refusals():
+                track_named(state, step)
         return story(state, await self.events(run), step, lang)
 
     async def artifact(self, run: str, name: str) -> Any:

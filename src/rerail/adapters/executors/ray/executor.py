@@ -202,10 +202,6 @@ def in_rays_words(resources: Mapping[str, float]) -> dict[str, Any]:
     return options
 
 
-def _lower(name: str) -> str:
-    return name.lower() if name.lower() in COUNTED else name
-
-
 # -- Calls ----------------------------------------------------------------------------------------------------------
 
 
@@ -369,11 +365,10 @@ class RayExecutor:
             if self._listening is not None:
                 await asyncio.wait([self._listening], timeout=GRACE)
 
-    async def _ended(self, *tasks: asyncio.Task[None] | None) -> None:
-        for task in tasks:
-            if task is not None:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+    async def _ended(self, task: asyncio.Task[None] | None) -> None:
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
     async def _watch(self) -> None:
         """Watch the cluster's head; after too long a silence, fail all calls."""
@@ -419,7 +414,8 @@ class RayExecutor:
 
     def asked(self, resources: Mapping[str, float]) -> dict[str, Any]:
         """Return a step's resources as Ray takes them; without a cpu it gets the default."""
-        return in_rays_words({"cpu": self.cpus, **{_lower(name): amount for name, amount in resources.items()}})
+        own = {name.lower() if name.lower() in COUNTED else name: amount for name, amount in resources.items()}
+        return in_rays_words({"cpu": self.cpus, **own})
 
     async def call(
         self, tool: Tool, args: Mapping[str, Any], ctx: Any, resources: Mapping[str, float], begun: Begun
@@ -568,11 +564,8 @@ def _meaning(error: problems.RayError) -> ToolError:
     """Translate Ray's failure of a task into an error of the call."""
     if isinstance(error, problems.RuntimeEnvSetupError | problems.TaskUnschedulableError):
         return Refusing(error)
-    return RayAnswerLost(tell("error.ray.lost", error=_first_line(error), kind=type(error).__name__))
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0][:300] or type(error).__name__
+    name = type(error).__name__
+    return RayAnswerLost(tell("error.ray.lost", error=str(error).strip().partition("\n")[0][:300] or name, kind=name))
 
 
 __all__ = ["NotCarried", "RayExecutor"]

@@ -137,8 +137,7 @@ class PostgresStore(ServerStore):
         for write in self._queue:
             _settle(write.done, Unavailable(tell("refuse.store.pg_closed", where=self._where)))
         self._queue.clear()
-        for run in self._waiters.runs():
-            self._waiters.ring(run)
+        self._waiters.ring_all()
 
     # -- Histories ------------------------------------------------------------------------------------------------
 
@@ -295,9 +294,7 @@ class PostgresStore(ServerStore):
                     await self._look()
                     await self._hear_all(listening)
             except (psycopg.Error, OSError, Unavailable, Unusable):
-                # Each waiter reads for itself and raises the error in its own caller.
-                for run in self._waiters.runs():
-                    self._waiters.ring(run)
+                self._waiters.ring_all()
                 await asyncio.sleep(0.5)
 
     async def _hear_all(self, listening: Link) -> None:

@@ -132,8 +132,7 @@ class RedisStore(ServerStore):
             await asyncio.gather(self._listening, return_exceptions=True)
         with contextlib.suppress(problems.RedisError, OSError):
             await client.aclose()
-        for run in self._waiters.runs():
-            self._waiters.ring(run)
+        self._waiters.ring_all()
 
     async def _look_at(self, client: redis.Redis) -> Sequence[Told]:
         """Return what the server's settings can lose; a server that hides them is trusted."""

@@ -88,8 +88,7 @@ class SqliteStore(Store):
         reader, self._reader = self._reader, None  # here: the loop reads with it, a poll of waiters too
         with self._external():
             await asyncio.to_thread(self._disconnect, reader)
-        for run in self._waiters.runs():
-            self._waiters.ring(run)
+        self._waiters.ring_all()
 
     # -- Histories ------------------------------------------------------------------------------------------------
 
@@ -229,9 +228,7 @@ class SqliteStore(Store):
                 self._version = version
                 self._tell()
         except (Unavailable, Unusable):
-            # Each waiter reads for itself and raises the error in its own caller.
-            for run in self._waiters.runs():
-                self._waiters.ring(run)
+            self._waiters.ring_all()
 
     def _tell(self) -> None:
         for run in self._waiters.runs():
@@ -275,7 +272,8 @@ class SqliteStore(Store):
     def _connect(self) -> None:
         if self._name in {"", ":memory:"}:
             raise Unusable(tell("refuse.store.no_file", url=self.url))
-        if self._reads and os.path.isfile(self._path) and not _is_writable(self._path):
+        written = (self._path, os.path.dirname(self._path))  # the log of changes lies beside the file
+        if self._reads and os.path.isfile(self._path) and not all(os.access(one, os.W_OK) for one in written):
             self._reader = _only_read(self._path, self._patience).cursor()
             return
         if self._create:
@@ -419,11 +417,6 @@ def _check_place(path: str) -> None:
     if not os.access(folder, os.W_OK):
         # The log of changes lives beside the file, so write access to the file is not enough.
         raise Unusable(tell("refuse.store.folder_read_only", path=path))
-
-
-def _is_writable(path: str) -> bool:
-    """Whether a store's file, and the log of changes beside it, can be written."""
-    return os.access(path, os.W_OK) and os.access(os.path.dirname(path), os.W_OK)
 
 
 def _only_read(path: str, patience: float) -> apsw.Connection:
