@@ -323,8 +323,7 @@ def _require_new_names(tools: Iterable[McpTool], known: Mapping[str, ToolSpec]) 
         name, server = tool.spec.name, tool.spec.provider
         if name in taken:
             other = tell("plan.server", server=taken[name]) if taken[name] else tell("plan.own_tool")
-            raise SettingsError(
-                tell("refuse.settings.two_tools_of_servers", name=name, server=server, other=other),
-                hint=tell("hint.settings.two_tools_of_servers", server=server, name=name),
-            )
+            hint = tell("hint.settings.two_tools_of_servers", server=server, name=name)
+            told = tell("refuse.settings.two_tools_of_servers", name=name, server=server, other=other)
+            raise SettingsError(told, hint=hint)
         taken[name] = server

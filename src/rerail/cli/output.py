@@ -114,7 +114,6 @@ class Output:
         return self.out.quiet
 
     def say(self, key: str, **values: Any) -> str:
-        """Return a sentence of the catalogue in the user's language."""
         said = say(key, self.lang, **values)
         return self.typed(said) if "rerail " in catalogue(self.lang)[key] else said  # values may hold such words, too
 
@@ -177,7 +176,6 @@ class Output:
         return 0
 
     def notice(self, told: str) -> None:
-        """Print a notice about an incident on the way."""
         self.noticed.append(str(told))
         self.note(Text(clean(self.typed(retold(told, self.lang))), "yellow"))
 
@@ -203,7 +201,6 @@ class Output:
     # -- Problems -----------------------------------------------------------------------------------------------------
 
     def usage(self, message: str, hint: str) -> int:
-        """Print a usage error; return the exit code."""
         self.problem("USAGE", message, hint)
         return USAGE
 

@@ -62,7 +62,6 @@ class Advice:
     # -- Asking ---------------------------------------------------------------------------------------------------
 
     async def ask(self, action: Ask) -> None:
-        """Ask the model, and deliver its answer."""
         mind = self._parts.mind
         if mind is None:
             self._outcomes.append(Answered(action, MindAnswer(failed=tell("reason.nobody"))))

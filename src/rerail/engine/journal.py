@@ -133,7 +133,6 @@ class Journal:
             self._unseen.append(Record(self.state.run, seq, now, event))
 
     def note(self, *events: Event) -> None:
-        """Record events with the time of now."""
         now = self._clock.now()
         steps = sum(len(event.plan.steps) for event in events if isinstance(event, PlanAccepted))
         with gc_paused() if steps > BULK else contextlib.nullcontext():

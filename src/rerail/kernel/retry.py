@@ -123,11 +123,9 @@ def _checks_passed(state: State, roots: list[str], max_retries: int, *, force: b
     passed: list[str] = []
     if state.retries >= max_retries:
         if not force:
-            raise Refusal(
-                "RETRY_LIMIT",
-                tell("refuse.run.retry_limit", run=state.run, retries=state.retries, max_retries=max_retries),
-                tell("hint.run.retry_limit", run=state.run),
-            )
+            hint = tell("hint.run.retry_limit", run=state.run)
+            told = tell("refuse.run.retry_limit", run=state.run, retries=state.retries, max_retries=max_retries)
+            raise Refusal("RETRY_LIMIT", told, hint)
         passed.append("RETRY_LIMIT")
     if _all_permanent(state, roots):
         if not force:
@@ -186,11 +184,8 @@ def _refuse_by_status(state: State, steps: Sequence[str] | None, *, clean: bool,
     if "in_doubt" in kinds:
         refuse_doubt(state)
     if "confirm" in kinds and not steps:
-        raise Refusal(
-            "RUN_WAITS_CONFIRM",
-            tell("refuse.run.run_waits_confirm", run=run),
-            tell("hint.run.run_waits_confirm", run=run),
-        )
+        hint = tell("hint.run.run_waits_confirm", run=run)
+        raise Refusal("RUN_WAITS_CONFIRM", tell("refuse.run.run_waits_confirm", run=run), hint)
     if "paused" in kinds and not steps:
         raise Refusal("RUN_PAUSED", tell("refuse.run.run_is_paused", run=run), tell("hint.run.run_paused", run=run))
 
@@ -278,11 +273,9 @@ def _stage_roots(state: State, stage: str) -> list[str]:
     if not roots:
         stages = list(dict.fromkeys(track.step.stage for track in state.tracks.values() if track.step.stage))
         near = nearest(stage, stages)
-        raise Refusal(
-            "STAGE_UNKNOWN",
-            tell("refuse.run.stage_unknown", run=state.run, stage=stage, stages=", ".join(stages) or "-"),
-            tell("hint.run.did_you_mean", near=near) if near else "",
-        )
+        hint = tell("hint.run.did_you_mean", near=near) if near else ""
+        told = tell("refuse.run.stage_unknown", run=state.run, stage=stage, stages=", ".join(stages) or "-")
+        raise Refusal("STAGE_UNKNOWN", told, hint)
     return roots
 
 

@@ -265,13 +265,11 @@ class Track(msgspec.Struct, eq=False):
         return shown.question or own if shown is not None else own
 
     def healing(self) -> Heal:
-        """Return the step's healing record of this round."""
         if self.heal is None:
             self.heal = Heal()
         return self.heal
 
     def gating(self) -> Gate:
-        """Return the record of the step's gate."""
         if self.gate is None:
             self.gate = Gate()
         return self.gate

@@ -247,7 +247,6 @@ class _Nodes:
         return found
 
     async def _until_news(self, run: str, seq: int, going: asyncio.Future[bool]) -> None:
-        """Wait for news or for the end of a stage."""
         news = asyncio.ensure_future(self._engine.internals.changed(run, seq, LOOK))
         try:
             await asyncio.wait([going, news], return_when=asyncio.FIRST_COMPLETED)

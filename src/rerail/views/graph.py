@@ -40,7 +40,6 @@ class Graph:
 
     @classmethod
     def of_plan(cls, plan: Plan) -> Graph:
-        """Return the graph of a plan without faults."""
         names = names_of(plan.steps)
         index = {step.id: at for at, step in enumerate(plan.steps)}
         nodes = []
@@ -51,7 +50,6 @@ class Graph:
 
     @classmethod
     def of_state(cls, state: State) -> Graph:
-        """Return the graph of a run, with the status of each step."""
         index = {track.n: at for at, track in enumerate(state.tracks.values())}
         nodes = []
         for track in state.tracks.values():

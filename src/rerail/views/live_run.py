@@ -266,7 +266,6 @@ def run_view(board: Board, now: float, lang: str = "en", *, interrupted: bool = 
 
 
 def header(board: Board, now: float, lang: str = "en", *, interrupted: bool = False) -> dict[str, Any]:
-    """Return the run without its steps."""
     state = board.state
     found, status = verdict(state), run_status(state)
     until = now if state.rest is None and not interrupted else state.at  # an interrupted run uses no time

@@ -118,7 +118,6 @@ def _spent(question: Question, calls: Sequence[Consultation]) -> bool:
 
 
 def shipped(role: str) -> str:
-    """Return the prompt that comes with the package."""
     return resources.files("rerail.mind").joinpath("prompts", f"{role}.md").read_text(encoding="utf-8")
 
 
@@ -147,5 +146,4 @@ class Prompts:
         return path if path is not None and path.is_file() else None
 
     def __call__(self, role: str) -> str:
-        """Return the prompt of a role."""
         return self._texts[role]

@@ -144,7 +144,6 @@ def digest(value: object) -> str:
 
 
 def unknown(word: str, known: Iterable[str]) -> str:
-    """Return the hint for an unknown word."""
     known = list(known)
     guess = nearest(word, known)
     return tell("tool.did_you_mean", guess=guess) if guess else tell("tool.there_are", names=", ".join(known))
@@ -181,7 +180,6 @@ def _names(name: str, tools: Any) -> tuple[str, ...]:
 
 
 def _secrets(name: str, variables: Any) -> tuple[str, ...]:
-    """Return the distinct names of environment variables."""
     listed = not isinstance(variables, str) and isinstance(variables, Sequence)
     if not listed or not all(isinstance(one, str) and one for one in variables):
         _refuse(name, tell("tool.secrets", given=variables))
@@ -211,7 +209,6 @@ def confinement(name: str, limits: Mapping[str, Any] | None) -> str:
 
 
 def _built(name: str, label: str, given: Any, kind: type[Built]) -> Built:
-    """Return a value that may be written as a mapping."""
     if isinstance(given, kind):
         return given
     fields = kind.__struct_fields__

@@ -347,7 +347,6 @@ class _Progress:
         self._live: Live | None = None
 
     def open(self) -> None:
-        """Begin, on a terminal."""
         if self._total and self._out.err.is_terminal and not self._out.err.is_dumb_terminal and not self._out.quiet:
             from rich.live import Live
 
@@ -355,7 +354,6 @@ class _Progress:
             self._live.start(refresh=True)
 
     def advance(self, row: Row) -> None:
-        """Count one more finished run."""
         self._ends[row["status"]] += 1
         if self._live is not None:
             self._live.update(self._line(), refresh=True)
@@ -365,7 +363,6 @@ class _Progress:
             self._out.note(line)
 
     def close(self) -> None:
-        """End: the table has the rest."""
         if self._live is not None:
             with contextlib.suppress(OSError):
                 self._live.stop()

@@ -129,10 +129,8 @@ def show_report(out: Output, attended: Attended) -> None:
 
 
 def saw(run: str, seq: int) -> None:
-    """Note that a run was followed on the screen up to this event."""
     _seen[run] = max(seq, _seen.get(run, 0))
 
 
 def has_seen(run: str, seq: int) -> bool:
-    """Return True if an event was on the screen."""
     return seq <= _seen.get(run, 0)

@@ -104,7 +104,6 @@ COLORS: dict[str, tuple[str, str, str]] = {
 
 
 def mermaid(graph: Graph) -> str:
-    """Return the graph in Mermaid's syntax."""
     lines = ["flowchart LR"]
     for at, node in enumerate(graph.nodes):
         lines.append(f'  n{at}["{_mermaid_label(node)}"]' + (f":::{node.status}" if node.status else ""))

@@ -75,7 +75,6 @@ class LogLines:
         return None if parts is None else Text.assemble(*parts)
 
     def parts(self, record: Record) -> tuple[Text, Text] | None:
-        """Return an event's prefix and its words."""
         self._latest = self._moments(record.at)
         line = self._narrator.line(record.event)
         return None if line is None else self._parts(line)

@@ -62,7 +62,6 @@ class ShellCompleter(Completer):
         self._described = cache(self._describe)
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
-        """Yield completions of the word under the cursor."""
         line = document.text_before_cursor
         found = split(line)
         if found.comment:

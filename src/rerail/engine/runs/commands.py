@@ -368,11 +368,8 @@ def _refuse_resume(state: State) -> None:
         commands.not_at_rest(state)
     if state.waiting and not state.paused and not state.unshown:
         if state.gates:
-            raise Refused(
-                tell("refuse.run.run_waits_confirm", run=state.run),
-                "RUN_WAITS_CONFIRM",
-                hint=tell("hint.run.run_waits_confirm", run=state.run),
-            )
+            hint = tell("hint.run.run_waits_confirm", run=state.run)
+            raise Refused(tell("refuse.run.run_waits_confirm", run=state.run), "RUN_WAITS_CONFIRM", hint=hint)
         with refusals():
             commands.refuse_doubt(state)
 

@@ -92,11 +92,8 @@ class RunReader:
                 return matches[0]
             if matches:
                 names = ", ".join(head.run for head in matches)
-                raise Refused(
-                    tell("refuse.run.run_ambiguous", run=run, names=names),
-                    "RUN_AMBIGUOUS",
-                    hint=tell("hint.run.run_ambiguous"),
-                )
+                hint = tell("hint.run.run_ambiguous")
+                raise Refused(tell("refuse.run.run_ambiguous", run=run, names=names), "RUN_AMBIGUOUS", hint=hint)
             near = nearest(run, [head.run for head in await self._parts.store.heads(limit=1000)])
         hint = tell("hint.run.did_you_mean", near=near) if near else tell("hint.run.no_such_run")
         raise Refused(tell("refuse.run.no_such_run", run=run), "RUN_UNKNOWN", hint=hint)
@@ -130,7 +127,6 @@ class RunReader:
             self._homes[state.run] = state.home
 
     async def state(self, run: str) -> State:
-        """Return a run's state, folded from its history."""
         live = self._live.get(run)
         if live is not None and live.loop.journal.durable:
             return live.loop.state  # else it is ahead of the store
@@ -145,7 +141,6 @@ class RunReader:
         return state
 
     async def records(self, run: str, after: int = 0) -> AsyncIterator[Record]:
-        """Yield the history after an event."""
         while True:
             with store_errors():
                 rows = await self._parts.store.read(run, after, PAGE)
@@ -188,7 +183,6 @@ class RunReader:
         return await self.result(await self.state(await self.find(run)))
 
     async def result(self, state: State, contents: Contents | None = None) -> RunResult:
-        """Return the result object for a state."""
         outputs, args = await self._values(state, contents or Contents(self._parts.store, self._parts.memory))
         now, lost = self._parts.clock.now(), False
         if run_status(state) is RunStatus.RUNNING and state.run not in self._live:
@@ -300,11 +294,9 @@ class RunReader:
             with store_errors():
                 return unpack(await Contents(self._parts.store, 1).get(name))
         except BlobMissing as gone:
-            raise Refused(
-                tell("refuse.run.artifact_gone", name=track.id, reason=gone.reason),
-                "ARTIFACT_GONE",
-                hint=tell("hint.run.artifact_gone", run=run, step=track.id),
-            ) from None
+            hint = tell("hint.run.artifact_gone", run=run, step=track.id)
+            told = tell("refuse.run.artifact_gone", name=track.id, reason=gone.reason)
+            raise Refused(told, "ARTIFACT_GONE", hint=hint) from None
 
     async def artifact_bytes(self, run: str, name: str) -> tuple[bytes, str]:
         """Return an artifact as bytes with its media type: an output as JSON, a file as it is."""
@@ -337,11 +329,9 @@ class RunReader:
         folder = self._parts.workspaces(state.home)
         spoilt = await asyncio.to_thread(damaged, [wanted], folder, state.drafts)
         if spoilt:
-            raise Refused(
-                tell("refuse.run.artifact_gone", name=name, reason=spoilt[0].reason),
-                "FILE_DAMAGED",
-                hint=tell("hint.run.artifact_gone", run=state.run, step=track.id),
-            )
+            hint = tell("hint.run.artifact_gone", run=state.run, step=track.id)
+            told = tell("refuse.run.artifact_gone", name=name, reason=spoilt[0].reason)
+            raise Refused(told, "FILE_DAMAGED", hint=hint)
         return await asyncio.to_thread(inside(folder, name).read_bytes), wanted.file.kind
 
     async def artifacts(self, run: str) -> Rows:
@@ -390,7 +380,6 @@ def _decoded(run: str, seq: int, data: bytes) -> Event:
 
 @contextlib.contextmanager
 def store_errors() -> Any:
-    """Convert a store's errors to the public exceptions."""
     try:
         yield
     except Unusable as error:

@@ -246,9 +246,6 @@ def usable_id(run: str) -> str:
         or run[-1] in ". "
         or any(sign in run for sign in "/\\:")
     ):
-        raise Refused(
-            tell("refuse.run.run_id_invalid", run=run[:80]),
-            "RUN_ID_INVALID",
-            hint=tell("hint.run.run_id_invalid", limit=MAX_RUN_ID),
-        )
+        hint = tell("hint.run.run_id_invalid", limit=MAX_RUN_ID)
+        raise Refused(tell("refuse.run.run_id_invalid", run=run[:80]), "RUN_ID_INVALID", hint=hint)
     return run

@@ -49,7 +49,6 @@ class CrashEvidence:
         return {(event.step, event.attempt) for event in started}
 
     def results(self) -> list[RunResult]:
-        """Return the final state of each run."""
         return [result(fold(run, self.records(run)), {}, 0.0) for run in self.histories]
 
 
@@ -370,7 +369,6 @@ class CrashReport:
         return tuple(row for row in self.tools if row.safe is False)
 
     def counts(self) -> dict[str, int]:
-        """Return the number of each outcome."""
         trials = self.trials
         return {
             "points": self.points,

@@ -187,7 +187,6 @@ class WatchedProcess(asyncio.SubprocessProtocol):
             self.exited.set_result(None)
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the program and its children."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.transport.get_pid(), number)
 

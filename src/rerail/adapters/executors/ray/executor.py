@@ -179,11 +179,9 @@ async def join(address: str | None, env: Mapping[str, Any]) -> int:
         return await asyncio.to_thread(CLUSTER.join, address, env)
     except (OSError, RuntimeError, ValueError, problems.RayError) as error:
         shown = address or "auto"
-        raise RerailError(
-            tell("refuse.ray.no_cluster", address=shown, error=_words(error)),
-            "CLUSTER_UNREACHABLE",
-            hint=tell("hint.ray.no_cluster"),
-        ) from error
+        hint = tell("hint.ray.no_cluster")
+        told = tell("refuse.ray.no_cluster", address=shown, error=_words(error))
+        raise RerailError(told, "CLUSTER_UNREACHABLE", hint=hint) from error
 
 
 async def leave() -> None:
@@ -262,7 +260,6 @@ class _Under:
                 self._ctx.progress(message["fraction"], message["message"])
 
     def begin(self, seconds: float) -> None:
-        """Record that the tool began, so many seconds ago."""
         self.begun = True
         self._begun(seconds)
 
@@ -319,7 +316,6 @@ class RayExecutor:
         self._listening: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Connect to the cluster and start listening to calls."""
         self._closing = False
         self._generation = await join(self.address, self.env)
         await self._begin()

@@ -152,7 +152,6 @@ def shrink(connection: apsw.Connection) -> int:
 
 
 def examine(connection: apsw.Connection) -> list[Flaw]:
-    """Return broken pages and orphans."""
     flaws: list[Flaw] = []
     try:
         said = [text for (text,) in connection.execute(f"PRAGMA integrity_check({MOST_SAID})")]

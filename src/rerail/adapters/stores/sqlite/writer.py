@@ -222,7 +222,6 @@ class _Thread:
         self._tasks.put((work, loop, then))
 
     def stop(self) -> None:
-        """End the thread after its queued jobs."""
         self._tasks.put(None)
 
     def _run(self) -> None:

@@ -135,7 +135,6 @@ class Connection:
             held.end()
 
     async def _asked(self, held: _Held, work: Coroutine[Any, Any, T]) -> T:
-        """Return the server's answer; translate errors."""
         try:
             return await held.during(work)
         except MCPError as error:
@@ -151,7 +150,6 @@ class Connection:
         raise failure
 
     async def close(self) -> None:
-        """Disconnect from the server; a program is ended."""
         held, self._held = self._held, None
         if held is not None:
             await held.close()
