@@ -199,15 +199,13 @@ class Journal:
             try:
                 return await work()
             except Unusable as error:
-                raise StoreError(
-                    tell("refuse.run.stopped_by_store", run=self.state.run, error=error), error.code
-                ) from error
+                why = tell("refuse.run.stopped_by_store", run=self.state.run, error=error)
+                raise StoreError(why, error.code) from error
             except Unavailable as error:
                 now = asyncio.get_running_loop().time()
                 deadline = now + self._reconnect if deadline is None else deadline
                 if now >= deadline:
-                    raise StoreError(
-                        tell("refuse.run.stopped_out_of_reach", run=self.state.run, error=error)
-                    ) from error
+                    told = tell("refuse.run.stopped_out_of_reach", run=self.state.run, error=error)
+                    raise StoreError(told) from error
                 await asyncio.sleep(min(delay, max(0.0, deadline - now)))
                 delay = min(delay * 2, 2.0)

@@ -98,9 +98,8 @@ def pause(state: State, by: str) -> list[Event]:
         hint = tell("hint.run.stopping")
         raise Refusal("RUN_LIVE", tell("refuse.run.stopping", run=state.run, stopped=state.stopped), hint)
     if state.paused:
-        raise Refusal(
-            "RUN_PAUSED", tell("refuse.run.run_paused", run=state.run), tell("hint.run.run_paused", run=state.run)
-        )
+        why = tell("refuse.run.run_paused", run=state.run)
+        raise Refusal("RUN_PAUSED", why, tell("hint.run.run_paused", run=state.run))
     return [ev.Acted("pause", by)]
 
 

@@ -130,9 +130,8 @@ def _checks_passed(state: State, roots: list[str], max_retries: int, *, force: b
     if _all_permanent(state, roots):
         if not force:
             reason = one_by_one(reasons_of(state, roots).values())
-            raise Refusal(
-                "NOT_RETRYABLE", tell("refuse.run.not_retryable", reason=reason), tell("hint.run.not_retryable")
-            )
+            why = tell("refuse.run.not_retryable", reason=reason)
+            raise Refusal("NOT_RETRYABLE", why, tell("hint.run.not_retryable"))
         passed.append("NOT_RETRYABLE")
     return passed
 
@@ -216,9 +215,8 @@ def _roots(
         for root in roots if not force else ():
             track = state.tracks[root]
             if track.phase is Phase.SUCCEEDED and track.result is not None and track.result.effect is Effect.ONCE:
-                raise Refusal(
-                    "STEP_SUCCEEDED", tell("refuse.run.step_succeeded", step=root), tell("hint.run.step_succeeded")
-                )
+                told = tell("refuse.run.step_succeeded", step=root)
+                raise Refusal("STEP_SUCCEEDED", told, tell("hint.run.step_succeeded"))
         return roots
     if steps:
         return _named_roots(state, steps, force=force)
@@ -284,9 +282,8 @@ def _named_roots(state: State, steps: Sequence[str], *, force: bool) -> list[str
     for step in dict.fromkeys(steps):
         track = track_named(state, step)
         if status_of(state, track)[0] in ENDED_WELL and not force:  # a stale result is one too
-            raise Refusal(
-                "STEP_SUCCEEDED", tell("refuse.run.step_succeeded", step=step), tell("hint.run.step_succeeded")
-            )
+            why = tell("refuse.run.step_succeeded", step=step)
+            raise Refusal("STEP_SUCCEEDED", why, tell("hint.run.step_succeeded"))
         if track.phase is Phase.RUNNING:
             raise Refusal("STEP_NOT_WAITING", tell("refuse.run.step_running", step=step))
         roots.append(step)

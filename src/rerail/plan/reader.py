@@ -146,9 +146,8 @@ def _rename(
         name = aliases.get(key, key) if isinstance(key, str) else key
         if name in known:
             if name in fields:
-                faults.append(
-                    Fault("BAD_VALUE", tell("refuse.plan.given_twice", prefix=prefix, name=name, key=key), step)
-                )
+                why = tell("refuse.plan.given_twice", prefix=prefix, name=name, key=key)
+                faults.append(Fault("BAD_VALUE", why, step))
             fields[name] = value
         elif key not in ignored:
             hint = nearest(str(key), [*known, *aliases])
@@ -194,9 +193,8 @@ class _Reader:
             self.faults.append(Fault("BAD_VALUE", tell("refuse.plan.id_too_long", limit=MAX_ID), self.id[:60] + "…"))
 
     def fault(self, name: str, expected: str, value: Any) -> Any:
-        self.faults.append(
-            Fault("BAD_VALUE", tell("refuse.plan.expected", name=name, expected=expected, kind=_kind(value)), self.id)
-        )
+        why = tell("refuse.plan.expected", name=name, expected=expected, kind=_kind(value))
+        self.faults.append(Fault("BAD_VALUE", why, self.id))
         return _BAD
 
     def files(self, name: str, value: Any) -> Any:

@@ -139,9 +139,8 @@ def listen(address: str, *, expose: bool, token: str) -> socket.socket:
     try:
         return socket.create_server((host, int(port)), family=family)
     except OSError as error:
-        raise RerailError(
-            tell("refuse.mcp.cannot_listen", address=address, value=error.strerror or error), "USAGE"
-        ) from error
+        told = tell("refuse.mcp.cannot_listen", address=address, value=error.strerror or error)
+        raise RerailError(told, "USAGE") from error
 
 
 def is_local(host: str) -> bool:

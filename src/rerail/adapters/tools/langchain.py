@@ -163,9 +163,8 @@ class GraphTool(Looks):
         answer = await self._graph.ainvoke(None if begun else args, config)
         if isinstance(answer, Mapping) and answer.get(INTERRUPTED):
             asked = "; ".join(str(one.value) for one in answer[INTERRUPTED])
-            raise ToolError(
-                tell("error.graph.interrupted", question=asked[:500]), category="permanent_error", lost=True
-            )
+            told = tell("error.graph.interrupted", question=asked[:500])
+            raise ToolError(told, category="permanent_error", lost=True)
         return _plain(answer)
 
 

@@ -159,9 +159,8 @@ async def _confirmed(engine: Engine, out: Output, run: str, wanted: Retry, *, ye
     _, preview = await engine.do(run, wanted, dry_run=True)
     assert preview is not None
     if not has_terminal():
-        raise Refused(
-            tell("cli.clean.no_terminal", run=run), "CONFIRM_NEEDED", hint=f"rerail retry {run} --clean --yes"
-        )
+        told = tell("cli.clean.no_terminal", run=run)
+        raise Refused(told, "CONFIRM_NEEDED", hint=f"rerail retry {run} --clean --yes")
     out.note(Text(out.say("cli.clean.about", run=run, count=len(preview.rerun))))
     out.note(*warnings(out, preview.once, preview.edited))
     await require_yes(out, out.say("cli.clean.ask"), tell("cli.clean.declined"))

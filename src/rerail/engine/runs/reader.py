@@ -371,9 +371,8 @@ def _decoded(run: str, seq: int, data: bytes) -> Event:
     try:
         return decode(data)
     except NewerFormat as error:
-        raise StoreError(
-            tell("refuse.run.store_newer", run=run, error=error), "STORE_NEWER", hint=tell("hint.run.store_newer")
-        ) from None
+        told = tell("refuse.run.store_newer", run=run, error=error)
+        raise StoreError(told, "STORE_NEWER", hint=tell("hint.run.store_newer")) from None
     except Damaged as error:
         raise StoreError(tell("refuse.run.event_damaged", seq=seq, run=run, error=error)) from None
 

@@ -495,9 +495,8 @@ class RayExecutor:
         if interrupted or (under.waited and found["kind"] == "error"):
             # The interrupted call had begun, and the report of that was still on its way: its progress is unknown.
             # Or the interrupt was meant for the call before, in the same worker of the cluster.
-            raise RayAnswerLost(
-                tell("error.ray.lost", error=found["error"].get("message", ""), kind="KeyboardInterrupt")
-            )
+            told = tell("error.ray.lost", error=found["error"].get("message", ""), kind="KeyboardInterrupt")
+            raise RayAnswerLost(told)
         return found
 
     async def _abandoned(self, under: _Under) -> None:

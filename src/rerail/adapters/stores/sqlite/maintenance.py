@@ -104,9 +104,8 @@ def _check_version(connection: apsw.Connection, path: str) -> int:
     if tables and connection.pragma("application_id") != APPLICATION_ID:
         raise Unusable(tell("refuse.store.not_ours", path=path))
     if version > len(MIGRATIONS):
-        raise Unusable(
-            tell("refuse.store.store_newer", path=path, version=version, count=len(MIGRATIONS)), code="STORE_NEWER"
-        )
+        told = tell("refuse.store.store_newer", path=path, version=version, count=len(MIGRATIONS))
+        raise Unusable(told, code="STORE_NEWER")
     return version
 
 

@@ -167,9 +167,8 @@ async def _listed(connection: Connection) -> list[McpTool]:
     names = [tool.name for tool in offered]
     for word in (*(server.tools or ()), *server.effects):
         if word not in names:
-            raise SettingsError(
-                tell("refuse.mcp.no_such_tool", name=server.name, word=word, unknown=unknown(word, names))
-            )
+            told = tell("refuse.mcp.no_such_tool", name=server.name, word=word, unknown=unknown(word, names))
+            raise SettingsError(told)
     return [McpTool(connection, tool) for tool in offered if server.tools is None or tool.name in server.tools]
 
 
