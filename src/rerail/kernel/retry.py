@@ -120,25 +120,21 @@ def retry(
 
 def _checks_passed(state: State, roots: list[str], max_retries: int, *, force: bool) -> list[str]:
     """Return the checks that only `--force` passes; `Refusal` without it."""
-    passed: list[str] = []
+    failed: list[tuple[str, str, str]] = []
     if state.retries >= max_retries:
-        if not force:
-            hint = tell("hint.run.retry_limit", run=state.run)
-            told = tell("refuse.run.retry_limit", run=state.run, retries=state.retries, max_retries=max_retries)
-            raise Refusal("RETRY_LIMIT", told, hint)
-        passed.append("RETRY_LIMIT")
+        told = tell("refuse.run.retry_limit", run=state.run, retries=state.retries, max_retries=max_retries)
+        failed.append(("RETRY_LIMIT", told, tell("hint.run.retry_limit", run=state.run)))
     if _all_permanent(state, roots):
-        if not force:
-            reason = one_by_one(reasons_of(state, roots).values())
-            why = tell("refuse.run.not_retryable", reason=reason)
-            raise Refusal("NOT_RETRYABLE", why, tell("hint.run.not_retryable"))
-        passed.append("NOT_RETRYABLE")
-    return passed
+        told = tell("refuse.run.not_retryable", reason=one_by_one(reasons_of(state, roots).values()))
+        failed.append(("NOT_RETRYABLE", told, tell("hint.run.not_retryable")))
+    if failed and not force:
+        raise Refusal(*failed[0])
+    return [code for code, _, _ in failed]
 
 
 @dataclass(frozen=True, slots=True)
 class FileDamage:
-    """Return the entry of a file that cannot be kept: its step and what is wrong."""
+    """A file that cannot be kept: its step, and what is wrong."""
 
     step: str
     path: str

@@ -331,13 +331,7 @@ class Commands:
                 continue
             with self._leases.noting(run):
                 try:
-                    loop = await self._leases.acquire(run)
-                    try:
-                        loop.note(*told)
-                        await loop.commit()
-                    finally:
-                        await self._leases.release(loop.lease)
-                    return
+                    return await self._record(run, *told)
                 except Refused:
                     await asyncio.sleep(0.05)  # another process was faster
 
@@ -347,9 +341,12 @@ class Commands:
         with store_errors():
             if await store.head(FORGOTTEN) is None:
                 await store.create(Head(FORGOTTEN, status=str(RunStatus.COMPLETED), created_at=now, updated_at=now))
-        loop = await self._leases.acquire(FORGOTTEN)
-        loop.note(ev.Acted("forget", by or self._by))
+        await self._record(FORGOTTEN, ev.Acted("forget", by or self._by))
+
+    async def _record(self, run: str, *events: ev.Event) -> None:
+        loop = await self._leases.acquire(run)
         try:
+            loop.note(*events)
             await loop.commit()
         finally:
             await self._leases.release(loop.lease)

@@ -6,9 +6,8 @@ Rules of this file:
   began is not in doubt.
 - Losing the carrier of an answer (a worker, a node, an object, the cluster) is a lost answer. A failure before the task
   is handed over is not.
-- A lost cluster must not end this process. Ray ends its program a minute after it lost the cluster's head, so the
-  executor disconnects before that, and the next call connects again. A process has one connection for all its engines.
-  A disconnect by one holds for all: each compares generations to see that its objects belong to a lost one.
+- A lost cluster must not end this process, as Ray would after a minute: the executor disconnects before that, and the
+  next call connects again. The connection is the process's: its engines see by its generation that it is another one.
 - A cancelled call is interrupted, and killed if that does not end it in time.
 """
 

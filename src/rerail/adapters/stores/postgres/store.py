@@ -1,11 +1,9 @@
 """The Postgres store, for many processes on many machines (needs the `postgres` extra).
 
 Rules of this file:
-- Every write is one statement that checks before it writes. A refusal writes nothing and raises no server error, so it
-  harms no other write of its transaction.
-- Large contents are sent piece by piece, in the transaction of their append and before it. In one piece, the driver
-  would move the unsent rest in memory with each send. Such an append has its own connection, and a timeout that grows
-  with its size: no other write waits behind it, and it does not count as silence.
+- Every write is one statement that checks before it writes: a refusal harms no other write of its transaction.
+- Large contents are sent piece by piece, in the transaction of their append: in one piece, the driver would move the
+  unsent rest in memory with each send. Such an append has its own connection, and a timeout that grows with its size.
 - Writes that arrive during a transaction share the next one: one commit for many runs.
 - Waiters get news by LISTEN and NOTIFY. The notification follows the commit, in one message for many appends: inside
   the transaction it would serialize all commits of the database. A poll every few seconds, one for all waiters, makes
