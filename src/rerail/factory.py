@@ -133,7 +133,8 @@ def declared_tools(settings: Settings) -> list[Tool]:
 
     table = settings.tools
 
-    tools = [from_mapping(name, {"shell": _as_shell(data)}) for name, data in table.shell.items()]
+    commands = {name: data if isinstance(data, Mapping) else {"argv": data} for name, data in table.shell.items()}
+    tools = [from_mapping(name, {"shell": data}) for name, data in commands.items()]
     hosts = tuple(table.allow_hosts) or None
     return tools + [from_mapping(name, {"http": data}, allow_hosts=hosts) for name, data in table.http.items()]
 
@@ -227,10 +228,6 @@ def make_notifier(settings: Settings) -> Notifier:
             raise SettingsError(tell("refuse.notify.host", host=webhook.host), hint=tell("hint.notify.host"))
         targets.append(webhook)
     return Notifiers(tuple(targets), frozenset(table.on), table.timeout, table.retries)
-
-
-def _as_shell(data: Any) -> Any:
-    return data if isinstance(data, Mapping) else {"argv": data}
 
 
 def declared_servers(settings: Settings) -> list[McpServer]:

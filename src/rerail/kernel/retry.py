@@ -257,9 +257,8 @@ def _completed_roots(state: State) -> list[str]:
         return _stage_roots(state, stages[-1])
     if state.unsettled:
         refuse_doubt(state)
-    raise Refusal(
-        "NOTHING_TO_RETRY", tell("refuse.run.nothing_to_retry", run=state.run), tell("hint.run.nothing_to_retry")
-    )
+    told = tell("refuse.run.nothing_to_retry", run=state.run)
+    raise Refusal("NOTHING_TO_RETRY", told, tell("hint.run.nothing_to_retry"))
 
 
 def _stage_roots(state: State, stage: str) -> list[str]:
@@ -305,9 +304,8 @@ def retry_live(state: State, steps: Sequence[str], by: str, *, force: bool = Fal
     not_at_rest(state)
     refuse_cleaning(state)
     if state.stopped:
-        raise Refusal(
-            "RUN_LIVE", tell("refuse.run.stopping", run=state.run, stopped=state.stopped), tell("hint.run.stopping")
-        )
+        told = tell("refuse.run.stopping", run=state.run, stopped=state.stopped)
+        raise Refusal("RUN_LIVE", told, tell("hint.run.stopping"))
     roots = _named_roots(state, steps, force=force)
     _refuse_doubtful(state, roots)
     fresh = tuple(root for root in roots if force and state.tracks[root].phase is Phase.SUCCEEDED)

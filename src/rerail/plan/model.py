@@ -100,7 +100,8 @@ def check(plan: Plan, tools: Mapping[str, ToolSpec] | None = None) -> list[Fault
     faults += [f for f in found if (f.code, f.step, str(f.message)) not in said]
     if plan.follow_up is not None:
         # A follow-up works in the same folder: a file of both would count as damaged for one of them.
-        after = [*check(plan.follow_up, tools), *check_places(plan.follow_up.steps, made_by(plan.steps))]
+        makers = {_spelled(file.path): step.id for step in plan.steps for file in step.produces}
+        after = [*check(plan.follow_up, tools), *check_places(plan.follow_up.steps, makers)]
         faults += [Fault(f.code, tell("refuse.plan.in_follow_up", message=f.message), f.step) for f in after]
     return faults
 
@@ -167,11 +168,6 @@ def check_finally(finals: Iterable[str], steps: Sequence[Step]) -> list[Fault]:
     return told
 
 
-def made_by(steps: Sequence[Step]) -> dict[str, str]:
-    """Return the normalized paths of the files that these steps produce → the producing step."""
-    return {_spelled(file.path): step.id for step in steps for file in step.produces}
-
-
 def _spelled(path: str) -> str:
     return "/".join(part for part in path.split("/") if part not in ("", "."))
 
@@ -207,10 +203,8 @@ def _check_files(steps: Sequence[Step], tools: Mapping[str, ToolSpec] | None) ->
             if problem:
                 faults.append(Fault("BAD_FILE", tell(problem, path=file.path), step.id))
             if file.format and file.format not in FORMATS:
-                known = ", ".join(FORMATS)
-                faults.append(
-                    Fault("BAD_FILE", tell("refuse.plan.file_format", format=file.format, known=known), step.id)
-                )
+                why = tell("refuse.plan.file_format", format=file.format, known=", ".join(FORMATS))
+                faults.append(Fault("BAD_FILE", why, step.id))
             if tools is not None and file.check and file.check not in tools:
                 unknown = _unknown(file.check, tools, "tool")
                 other_tool = tell("refuse.plan.unknown_other_tool", label="produces.check", unknown=unknown)

@@ -230,7 +230,9 @@ def step_actions(state: State, track: Track) -> list[str]:
         found.append("skip")
     if not (well or running or doubt):
         found.append("repair")
-        if not (state.rest is None and state.stopped) and _may_retry(state):
+        # By name: a doubt comes first, and finished steps need force.
+        open_ = not state.stopped if state.rest is None else state.rest.status != RunStatus.COMPLETED
+        if open_ and not state.doubts:
             found.append("retry")
     return found
 
@@ -238,11 +240,6 @@ def step_actions(state: State, track: Track) -> list[str]:
 def _may_confirm(state: State, track: Track) -> bool:
     """True if a gate can be approved; a gate left waiting by an earlier version is shown once a user opens it."""
     return track.n in state.gates and (state.waiting or track.n not in state.unshown) and state.rest is None
-
-
-def _may_retry(state: State) -> bool:
-    """True if steps can be retried by name: a doubt comes first, and finished steps need force."""
-    return not state.doubts and (state.rest is None or state.rest.status != RunStatus.COMPLETED)
 
 
 def _mark(state: State, track: Track, life: Life | None) -> tuple[Any, ...]:

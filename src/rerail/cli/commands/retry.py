@@ -182,7 +182,8 @@ async def retry_all(session: Session, wanted: Retry, *, dry_run: bool, yes: bool
         if dry_run:
             done = [await _previewed(session, row, wanted) for row in rows]
         else:
-            done = await _Many(session, wanted, rows, engine).all_done(jobs or workers_for(session))
+            jobs = jobs or session.settings.worker.jobs or min(MAX_WORKERS, 2 * (os.cpu_count() or 1))
+            done = await _Many(session, wanted, rows, engine).all_done(jobs)
     if out.json:
         out.document([{name: value for name, value in row.items() if name != "said"} for row in done])
     elif done:
@@ -190,11 +191,6 @@ async def retry_all(session: Session, wanted: Retry, *, dry_run: bool, yes: bool
     else:
         out.print(out.say("cli.retry.none"))
     return max((row["exit_code"] for row in done), key=lambda code: _BADNESS.get(code, 3), default=0)
-
-
-def workers_for(session: Session) -> int:
-    """Return the number of parallel workers: as set, else twice the cores, eight at most."""
-    return session.settings.worker.jobs or min(MAX_WORKERS, 2 * (os.cpu_count() or 1))
 
 
 async def _previewed(session: Session, row: Row, wanted: Retry) -> Row:

@@ -14,7 +14,7 @@ from rerail.kernel import events as ev
 from rerail.kernel.events import Record
 from rerail.kernel.fold import evolve
 from rerail.kernel.state import State
-from rerail.kernel.step_state import Status, Track
+from rerail.kernel.step_state import Status
 from rerail.kernel.verdict import ENDED_WELL, status_of
 
 
@@ -103,17 +103,11 @@ class Picture:
 
     def healed(self) -> dict[str, Mending]:
         """Return the steps that recovered, in plan order; a fallback heals nothing."""
-        tracks = self.state.tracks
-        return {
-            step_id: self.mendings[step_id]
-            for step_id, track in tracks.items()
-            if step_id in self.mendings and _was_mended(self.mendings[step_id]) and self._is_well(track)
-        }
-
-    def _is_well(self, track: Track) -> bool:
-        stood_in = track.result is not None and track.result.stands_in
-        return status_of(self.state, track)[0] in ENDED_WELL and not stood_in
-
-
-def _was_mended(mending: Mending) -> bool:
-    return bool(mending.failures or mending.waits or mending.rungs or mending.verified or mending.by_hand)
+        found = {}
+        for step_id, track in self.state.tracks.items():
+            one = self.mendings.get(step_id, Mending())
+            mended = one.failures or one.waits or one.rungs or one.verified or one.by_hand
+            stood_in = track.result is not None and track.result.stands_in
+            if mended and not stood_in and status_of(self.state, track)[0] in ENDED_WELL:
+                found[step_id] = one
+        return found

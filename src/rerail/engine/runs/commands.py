@@ -65,10 +65,7 @@ class Commands:
     async def do(
         self, run: str, command: Command, *, dry_run: bool = False, own_tools_only: bool = False
     ) -> tuple[str, Preview | None]:
-        """Apply a command; return its run, and its consequences if they are known.
-
-        With `dry_run` nothing changes. ``own_tools_only`` refuses changes that use tools which this engine lacks.
-        """
+        """Apply a command, as `Engine.do` says; return its run, and its consequences if they are known."""
         if isinstance(command, cmd.Resume):
             return await self.resume(run, command), None
         run = await self._reader.find(run)

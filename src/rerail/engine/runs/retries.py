@@ -43,10 +43,7 @@ class Aim:
 
 @dataclass(eq=False)
 class Retries:
-    """Retries the runs of one engine.
-
-    ``expects_tools``: a dry run refuses a retry with tools that are missing here.
-    """
+    """Retries the runs of one engine. ``expects_tools``: a dry run refuses a retry with tools that are missing here."""
 
     _parts: EngineParts
     _reader: RunReader

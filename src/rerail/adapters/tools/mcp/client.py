@@ -319,22 +319,19 @@ def _not_connected(server: McpServer, error: BaseException | None, last_words: s
         case FileNotFoundError() | PermissionError() | NotADirectoryError():
             reason: str = tell("error.mcp.no_command")
             reason = reason if isinstance(found, FileNotFoundError) else str(found.strerror)
-            return NotConnected(
-                tell("error.mcp.no_program", label=label, command=server.command, reason=reason), "SERVER_MISSING"
-            )
+            told = tell("error.mcp.no_program", label=label, command=server.command, reason=reason)
+            return NotConnected(told, "SERVER_MISSING")
         case MCPError() if found.code == REFUSED and isinstance(found.data, Mapping):
             status = found.data.get("status")
-            return NotConnected(
-                tell("error.mcp.status", label=label, status=status, message=found.message), status=status
-            )
+            told = tell("error.mcp.status", label=label, status=status, message=found.message)
+            return NotConnected(told, status=status)
         case None:
             reason = tell("error.mcp.closed")
         case _:
             reason = str(found) or type(found).__name__
     key = "error.mcp.not_started" if server.command else "error.mcp.not_reached"
-    return NotConnected(
-        tell(key, label=label, place=server.place, reason=reason, said=_said(last_words)), "SERVER_UNREACHABLE"
-    )
+    told = tell(key, label=label, place=server.place, reason=reason, said=_said(last_words))
+    return NotConnected(told, "SERVER_UNREACHABLE")
 
 
 def _said(last_words: str) -> str:
