@@ -56,6 +56,7 @@ from rerail.version import __version__
 from rerail.views.results import RunResult
 
 if TYPE_CHECKING:
+    from rerail.adapters.telemetry import Tracing
     from rerail.engine.runs.notifications import Notifications
     from rerail.views.replay.outcome import Replay
 
@@ -99,11 +100,7 @@ class Engine:
     ) -> None:
         self.settings = settings = settings if isinstance(settings, Settings) else Settings.load(settings)
         # a program that has set OpenTelemetry up has loaded it
-        self._tracing = None
-        if "opentelemetry.trace" in sys.modules:
-            from rerail.adapters.telemetry import make_tracing
-
-            self._tracing = make_tracing()
+        self._tracing = _make_tracing() if "opentelemetry.trace" in sys.modules else None
         self._executor = with_defaults(executor, EXECUTOR) if executor is not None else None
         if executor is None and settings.ray.steps:
             self._executor = wiring.make_executor(settings)
@@ -491,6 +488,13 @@ class Engine:
         longer write to it, and makes no further call. A process at work keeps its run.
         """
         return (await self.do(run, cmd.Resume(by=by or "", take_over=take_over)))[0]
+
+
+def _make_tracing() -> Tracing | None:
+    """Return an observer that makes spans of runs; None if OpenTelemetry is not set up."""
+    from rerail.adapters.telemetry import make_tracing
+
+    return make_tracing()
 
 
 def _plain(values: Any) -> Any:

@@ -107,7 +107,10 @@ class Picture:
         for step_id, track in self.state.tracks.items():
             one = self.mendings.get(step_id, Mending())
             mended = one.failures or one.waits or one.rungs or one.verified or one.by_hand
-            stood_in = track.result is not None and track.result.stands_in
-            if mended and not stood_in and status_of(self.state, track)[0] in ENDED_WELL:
+            if (
+                mended
+                and status_of(self.state, track)[0] in ENDED_WELL
+                and not (track.result and track.result.stands_in)
+            ):
                 found[step_id] = one
         return found
