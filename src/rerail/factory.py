@@ -183,7 +183,7 @@ def _role_model(settings: Settings, role: RoleTable) -> Model:
         retries=table.retries,
         output=table.output,
         prices=table.prices,
-        waits=settings.policy(),
+        policy=settings.policy(),
     )
 
 

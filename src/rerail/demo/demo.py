@@ -89,8 +89,6 @@ def sweep(place: Path, before: float) -> None:
 
 
 class Demo:
-    """One performance."""
-
     def __init__(self, out: Output, played: DemoRun) -> None:
         self._out, self._played = out, played
         self._picture, self._records = Picture(played.run), list[Record]()

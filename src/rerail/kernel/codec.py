@@ -1,4 +1,4 @@
-"""Events as bytes: the one place that knows how a history is written.
+"""Events as bytes: the one place that knows how an event becomes JSON.
 
 Rules of this file:
 - A history of an older format is upcast on read; one of a newer format is refused by its number, never guessed at.

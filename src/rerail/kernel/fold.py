@@ -41,11 +41,12 @@ from rerail.kernel.step_state import (
 from rerail.plan.step import Effect, Step, definition
 
 CHANGED = frozenset({Rung.ADJUST, Rung.ALTERNATIVE, Rung.REPAIR, Rung.FALLBACK})  # rungs that change the call
+CHOSEN = frozenset({Rung.ADJUST, Rung.ALTERNATIVE, Rung.REPAIR})  # rungs by which a mind chooses the call
 MAX_FAILURES = 8  # failed attempts of a step that a mind sees
 
 
 def evolve(state: State, event: Event, at: float, seq: int) -> None:
-    """Return the state after one more event. A late event from an older attempt changes nothing."""
+    """Change the state by one more event. A late event from an older attempt changes nothing."""
     if state.timers:
         state.tick(at)  # a replay sees the same time pass as the live run did
     FOLDS[type(event)](state, event, at)
@@ -340,7 +341,7 @@ def _recovered(state: State, event: ev.Recovered, at: float) -> None:
     if track is None:
         return
     heal = track.healing()
-    if event.by != "rules" and event.rung in (Rung.ADJUST, Rung.ALTERNATIVE, Rung.REPAIR):
+    if event.by != "rules" and event.rung in CHOSEN:
         track.disagree()  # the approval was for another call
         track.wanted = False
         heal.minded = True

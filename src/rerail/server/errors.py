@@ -48,7 +48,6 @@ def status_of(error: RerailError) -> int:
 
 
 def problem(code: str, detail: str, hint: str = "", lang: str = "en", **more: Any) -> dict[str, Any]:
-    """Return a problem as plain data, in a language."""
     status = more.pop("status", None) or STATUS.get(code, 409)
     return {
         "type": f"urn:rerail:problem:{code.lower()}", "title": code.replace("_", " ").capitalize(), "status": status,

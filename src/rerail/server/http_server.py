@@ -54,7 +54,6 @@ class IdleConnections:
         self._idle.pop(one, None)
 
     def protocol(self, **given: Any) -> asyncio.Protocol:
-        """Return the protocol of the next connection."""
         return TimedProtocol(self, **given)
 
 
@@ -101,7 +100,6 @@ class TimedProtocol(H11Protocol):
                 self._until = self.loop.call_later(self._silence.pause, self._stalled)
 
     def _asked(self) -> bool:
-        """Return True if a request is under way."""
         cycle: RequestResponseCycle | None = self.cycle  # None before the first request
         return cycle is not None and not cycle.response_complete
 

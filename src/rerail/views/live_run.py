@@ -150,7 +150,7 @@ class Board:
                 pass
 
     def _gates(self, at: float) -> None:
-        """Return the steps that wait for a user, and since when."""
+        """Note which steps wait for a user, and since when."""
         waiting = {track.id for track in self.state.gates.values()}
         for step in [step for step in self._gated if step not in waiting]:
             life = self._gated.pop(step)

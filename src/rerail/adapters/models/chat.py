@@ -69,7 +69,7 @@ class ChatModel:
     """A language model and its fallbacks, in order.
 
     ``timeout`` is for one model, all attempts and waits together; the next one has as long again. ``prices`` are for a
-    million tokens, in and out. ``waits`` gives the delays between attempts.
+    million tokens, in and out. ``policy`` gives the delays between attempts.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class ChatModel:
         retries: int = 2,
         output: Output = "auto",
         prices: Mapping[str, tuple[float, float]] | None = None,
-        waits: Policy | None = None,
+        policy: Policy | None = None,
     ) -> None:
         """Check the names; SettingsError says what is wrong or missing. No import, no connection yet."""
         if find_spec("pydantic_ai") is None or find_spec("openai") is None:  # without an import
@@ -92,7 +92,7 @@ class ChatModel:
         self._retries = retries
         self._output: Output = output
         self._prices = dict(prices or {})
-        self._waits = waits or Policy()
+        self._policy = policy or Policy()
         self._learnt: dict[Endpoint, Way] = {}  # the way of asking for JSON that worked with a server
 
     def __repr__(self) -> str:
@@ -155,7 +155,7 @@ class ChatModel:
                 continue
             retry += 1
             wait = outcome.retry_after
-            wait = backoff(self._waits, retry, uuid.uuid4()) if wait is None else wait
+            wait = backoff(self._policy, retry, uuid.uuid4()) if wait is None else wait
             if retry > self._retries or not outcome.transient or not _in_time(wait, limit):
                 return outcome
             await asyncio.sleep(wait)

@@ -176,15 +176,14 @@ def _schema(adapter: Any, name: str, fields: Mapping[str, Any], parameters: _Par
     for field, rules in schema.get("properties", {}).items():
         if field in docs.parameters:
             rules.setdefault("description", docs.parameters[field])
-        if field in parameters and _is_plain_value(default := _value_of(parameters[field].default)):
-            rules.setdefault("default", default)
+        if field in parameters:
+            default = parameters[field].default
+            default = default.value if isinstance(default, enum.Enum) else default
+            if _is_plain_value(default):
+                rules.setdefault("default", default)
     schema.setdefault("properties", {})
     schema.setdefault("additionalProperties", True)
     return schema
-
-
-def _value_of(default: Any) -> Any:
-    return default.value if isinstance(default, enum.Enum) else default
 
 
 def _is_plain_value(value: Any) -> bool:

@@ -153,7 +153,7 @@ STYLES = {Came.DOUBLED: "bold red", Came.WRONG: "bold red", Came.DOUBT: "yellow"
 
 
 def _cut_off(out: Output, report: CrashReport) -> None:
-    """Return the worst outcome of each tool with cut answers."""
+    """Print the worst outcome of each tool with cut answers."""
     tried = [cut for cut in report.cuts if cut.step]
     if not tried:
         return

@@ -135,7 +135,7 @@ async def show(
 
 
 def _print_value(out: Output, value: Any) -> int:
-    """Return a step's output: raw for a pipe, safe on a terminal."""
+    """Print a step's output: raw for a pipe, safe on a terminal."""
     if out.json:
         out.document(value)
         return 0

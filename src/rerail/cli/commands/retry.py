@@ -194,7 +194,6 @@ async def retry_all(session: Session, wanted: Retry, *, dry_run: bool, yes: bool
 
 
 async def _previewed(session: Session, row: Row, wanted: Retry) -> Row:
-    """Preview the retry of one run."""
     try:
         async with session.reopened(row["run_id"]) as (engine, run):
             _, preview = await engine.do(run, wanted, dry_run=True)

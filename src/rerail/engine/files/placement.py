@@ -84,7 +84,6 @@ def look(file: Produced, folder: Path) -> Seen:
 
 
 def look_at(file: Produced, path: Path) -> Seen:
-    """Read a file anywhere and check it."""
     digest, size = digest_of(path)
     return Seen(file.path, digest, size, tuple(_invalid(file, path, size)))
 

@@ -360,7 +360,6 @@ async def _is_copy(store: Store, run: str) -> bool:
 
 
 async def _is_same(store: Store, whole: _Whole, count: int) -> bool:
-    """Return whether the store has exactly this many events of the run."""
     theirs = [row.data async for row in _rows(store, whole.head.run)]
     ours = [data for _, data in whole.rows[:count]]
     return theirs[1:] == ours[1:] and list(map(_unmarked, theirs[:1])) == list(map(_unmarked, ours[:1]))

@@ -28,7 +28,7 @@ from rerail.engine.runs.reader import FORGOTTEN, RunReader, part, store_errors
 from rerail.engine.runs.supervisor import Supervisor
 from rerail.errors import PlanError, Refused, StoreError
 from rerail.i18n import Told, as_text, tell
-from rerail.kernel import actions as commands
+from rerail.kernel import actions
 from rerail.kernel import commands as cmd
 from rerail.kernel import events as ev
 from rerail.kernel.actions import Faulty, Refusal
@@ -82,14 +82,12 @@ class Commands:
         return run, await self._act(run, command, dry_run=dry_run)
 
     async def _act(self, run: str, command: Command, *, dry_run: bool) -> Preview | None:
-        """Preview a command, or deliver it."""
         if dry_run:
             return await self._preview(run, self._checked(command))
         await self.deliver(run, command)
         return None
 
     async def _preview(self, run: str, command: Command) -> Preview:
-        """Return the consequences of a command."""
         state = await self._reader.folded(run)
         specs: Mapping[str, ToolSpec] = self._parts.specs
         if self._leases.drives(run) or self._leases.driven_elsewhere(await self._reader.head(run)):
@@ -105,8 +103,8 @@ class Commands:
         """Approve the call that is shown, with the user's edited files."""
         state = await (self._reader.state(run) if dry_run else self._show_gates(run))
         with refusals():
-            gate = commands.gate(state, command.step)
-            shown = commands.shown_call(state, gate)
+            gate = actions.gate(state, command.step)
+            shown = actions.shown_call(state, gate)
         large = command.args and shown.args is None
         kept = await self._reader.kept_value(run, gate, shown.args_blob) if large else None
         edit = command.edit
@@ -126,7 +124,7 @@ class Commands:
         track = state.tracks.get(command.step)
         if track is None:
             return command
-        if command.attempt is None and commands.is_doubtful(state, track):
+        if command.attempt is None and actions.is_doubtful(state, track):
             command = msgspec.structs.replace(command, attempt=track.attempt)
         if command.outcome != "succeeded" or not track.step.produces:
             return command
@@ -359,13 +357,13 @@ def refuse_without_plan(run: str, seq: int) -> None:
 def _refuse_resume(state: State) -> None:
     refuse_without_plan(state.run, state.revision)
     with refusals():
-        commands.not_at_rest(state)
+        actions.not_at_rest(state)
     if state.waiting and not state.paused and not state.unshown:
         if state.gates:
             hint = tell("hint.run.run_waits_confirm", run=state.run)
             raise Refused(tell("refuse.run.run_waits_confirm", run=state.run), "RUN_WAITS_CONFIRM", hint=hint)
         with refusals():
-            commands.refuse_doubt(state)
+            actions.refuse_doubt(state)
 
 
 # -- What is asked of an engine ----------------------------------------------------------------------------------

@@ -55,7 +55,6 @@ class Lineage:
     # -- Relatives ------------------------------------------------------------------------------------------------
 
     async def parent_state(self, state: State) -> State | None:
-        """Return the state of a run's parent, if it has one."""
         return await self._reader.state(state.parent) if state.parent else None
 
     async def descendants(self, run: str) -> Heads:

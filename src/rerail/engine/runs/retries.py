@@ -103,7 +103,6 @@ class Retries:
         return Aim(head, state, above, {**asked, "damage": damage})
 
     async def _pretended(self, aim: Aim, by: str) -> Preview:
-        """Return what a retry would do."""
         state = await self._reader.folded(aim.state.run)
         pretend_resumed(state)
         preview = self._preview(state, by, aim.asked)

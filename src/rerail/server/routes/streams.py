@@ -141,7 +141,6 @@ def _framed(one: EncodedEvent, live: LiveView | None) -> bytes:
 
 
 def _gone(run: str) -> bytes:
-    """Format the last message on a removed run."""
     return frame("gone", encode({"run_id": run}))
 
 

@@ -67,7 +67,6 @@ async def _begun(engine: Engine, plan: Plan) -> str:
 
 
 async def _rested(engine: Engine, run: str) -> RunResult:
-    """Drive a run until it is at rest or waits for a person."""
     if not engine.internals.drives(run):
         result = await engine.show(run)
         if result.status in AT_REST or result.status == RunStatus.WAITING:

@@ -229,7 +229,6 @@ def read(path: Path) -> list[Line]:
 
 
 def digest_of(data: bytes) -> str:
-    """Return a short digest of a content."""
     return hashlib.blake2b(data, digest_size=12).hexdigest()
 
 

@@ -63,7 +63,6 @@ class CallWorker:
         self._orphaned = False
 
     def serve(self) -> None:
-        """Serve until the parent closes its end."""
         signal.signal(signal.SIGTERM, self._terminate)
         threading.Thread(target=self._read, name="rerail-reader", daemon=True).start()
         self._send({"kind": "ready"})
