@@ -504,7 +504,6 @@ def _plain(values: Any) -> Any:
 
 @functools.cache
 def user_name() -> str:
-    """Return the name of the machine's user."""
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):

@@ -179,6 +179,5 @@ FAULTS: dict[str, str] = {
 
 
 def category_of(code: str) -> Category | None:
-    """Return a code's own category, if it has one."""
     found = ALL.get(code)
     return found.category if found else None

@@ -211,7 +211,7 @@ class Store(Protocol):
         """Return the unanswered commands, in order."""
 
     async def answer(self, run: str, number: int, data: bytes) -> None:
-        """Answer a command; it leaves the inbox."""
+        """Answer a command; it leaves the inbox. The first answer stays."""
 
     async def answered(self, run: str, number: int) -> bytes | None:
         """Return the answer to a command, once there is one."""

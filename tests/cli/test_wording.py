@@ -38,9 +38,9 @@ def test_one_is_not_many(here: Here) -> None:
 def test_a_plain_failure_counts_no_skips(here: Here) -> None:
     """V7: where nothing was skipped, nothing is said about it."""
     alone = here("show", here.run({"id": "a", "tool": "fail"}, code=1), code=0).out
-    assert "a (it broke)" in alone and "because of that" not in alone
+    assert "a (it broke)" in alone and "as a result" not in alone
     run = here.run({"id": "a", "tool": "fail"}, {"id": "b", "tool": "ok", "needs": ["a"]}, code=1)
-    assert "1 step skipped because of that" in here("show", run, code=0).out
+    assert "1 step skipped as a result" in here("show", run, code=0).out
 
 
 def test_an_unknown_tool_is_named_plainly(here: Here) -> None:

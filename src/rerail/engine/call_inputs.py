@@ -103,7 +103,8 @@ class CallInputs:
         try:
             args = resolve(template, lookup, parsed=lookup.parsed)
         except MissingPath as missing:
-            raise FailsBeforeCall(path_missing(missing)) from missing
+            ref, there = missing.ref, missing.there
+            raise FailsBeforeCall(from_code("PATH_MISSING", ref=str(ref), step=ref.step, there=there)) from missing
         if lookup.missing:
             raise InputsNotLoaded(lookup.missing)
         return args, lookup
@@ -153,11 +154,6 @@ class Lookup:
             self.missing[result.digest] = step
             return HOLE
         return unpack(data)
-
-
-def path_missing(missing: MissingPath) -> ev.Error:
-    """Return the error for a reference that the earlier output does not hold."""
-    return from_code("PATH_MISSING", ref=str(missing.ref), step=missing.ref.step, there=missing.there)
 
 
 def files_damaged(found: list[FileDamage], parent: str) -> ev.Error:

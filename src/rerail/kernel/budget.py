@@ -77,9 +77,8 @@ class Allowance:
     def take(self, need: SpendingNeed, *, step: str = "", question: str = "", kept: float = 0.0) -> bool:
         """Commit the need of a call or a question; False if it has to wait. ``kept`` was kept back for this call."""
         self.cost -= kept
-        short = self._short(need)
-        if short and not self.short:
-            self.short = self._told(short, need, step, question)
+        short = self._short(need, step, question)
+        self.short = self.short or short
         if short or (self.held and need != FREE) or (need.unknown and self.unpriced):
             self.held = True
             self.cost += kept
@@ -89,33 +88,24 @@ class Allowance:
         self.unpriced = self.unpriced or need.unknown
         return True
 
-    def _short(self, need: SpendingNeed) -> str:
-        """Return the budget without room for the need; a cap of 0 lets nothing start."""
-        policy = self._state.policy
-        for name, committed, own, cap in (
-            ("max_cost", self.cost, need.cost, policy.max_cost),
-            ("max_tokens", self.tokens, need.tokens, policy.max_tokens),
+    def _short(self, need: SpendingNeed, step: str, question: str) -> str:
+        """Return which budget has no room for the need, in words; empty if all have. A cap of 0 lets nothing start."""
+        state, policy = self._state, self._state.policy
+        for name, spent, committed, own, cap in (
+            ("max_cost", state.cost, self.cost, need.cost, policy.max_cost),
+            ("max_tokens", state.tokens, self.tokens, need.tokens, policy.max_tokens),
         ):
             if cap is None:
                 continue
             full = committed >= cap * (1 - SLACK) if own is None else committed + own > cap * (1 + SLACK)
             if full or not cap:
-                return name
+                told = {"name": name, "spent": spent, "limit": cap}
+                if not own:
+                    return self.short or tell("reason.used", **told)
+                if step:
+                    return self.short or tell("reason.step_needs", **told, step=step, need=own)
+                return self.short or tell("reason.question_needs", **told, question=question, need=own)
         return ""
-
-    def _told(self, name: str, need: SpendingNeed, step: str, question: str) -> str:
-        state, policy = self._state, self._state.policy
-        spent, own, limit = (
-            (state.cost, need.cost, policy.max_cost)
-            if name == "max_cost"
-            else (state.tokens, need.tokens, policy.max_tokens)
-        )
-        told = {"name": name, "spent": spent, "limit": limit}
-        if not own:
-            return tell("reason.used", **told)
-        if step:
-            return tell("reason.step_needs", **told, step=step, need=own)
-        return tell("reason.question_needs", **told, question=question, need=own)
 
 
 def in_time(state: State, timeout: float, effect: Effect, now: float) -> float:

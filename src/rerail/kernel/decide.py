@@ -356,12 +356,9 @@ def _close(state: State, tools: Tools, now: float) -> list[Action]:
     if state.finals and not state.cleaned and _wants_clean_up(state):
         return [Note((_clean_up_begun(state, now),))]
     if state.cleaning is not None and state.policy.max_attempts is not None and any(True for _ in state.startable()):
-        return [_out_of_budget(_over_attempts(state))]  # a repeat that would leave others without their first call
+        said = tell("reason.used", name="max_attempts", spent=state.calls, limit=state.policy.max_attempts)
+        return [_out_of_budget(said)]  # a repeat that would leave others without their first call
     return [Note((_done(state, found, now),))]
-
-
-def _over_attempts(state: State) -> str:
-    return tell("reason.used", name="max_attempts", spent=state.calls, limit=state.policy.max_attempts)
 
 
 def _wants_clean_up(state: State) -> bool:

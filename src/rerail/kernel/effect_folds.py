@@ -5,12 +5,7 @@ from __future__ import annotations
 from rerail.kernel import events as ev
 from rerail.kernel.outcome import Case, Certainty, Follows, Saw, follows
 from rerail.kernel.state import State
-from rerail.kernel.step_state import (
-    PENDING,
-    EffectState,
-    Phase,
-    Track,
-)
+from rerail.kernel.step_state import PENDING, EffectState, Phase, Track
 from rerail.plan.step import Effect
 
 

@@ -40,11 +40,12 @@ from rerail.kernel.step_state import (
 from rerail.plan.step import Effect, Step, definition
 
 CHANGED = frozenset({Rung.ADJUST, Rung.ALTERNATIVE, Rung.REPAIR, Rung.FALLBACK})  # rungs that change the call
+CHOSEN = frozenset({Rung.ADJUST, Rung.ALTERNATIVE, Rung.REPAIR})  # rungs by which a mind chooses the call
 MAX_FAILURES = 8  # failed attempts of a step that a mind sees
 
 
 def evolve(state: State, event: Event, at: float, seq: int) -> None:
-    """Return the state after one more event. A late event from an older attempt changes nothing."""
+    """Change the state by one more event. A late event from an older attempt changes nothing."""
     if state.timers:
         state.tick(at)  # a replay sees the same time pass as the live run did
     FOLDS[type(event)](state, event, at)
@@ -178,9 +179,11 @@ def _step_failed(state: State, event: ev.StepFailed, at: float) -> None:
         return
     track.error, track.judged = event.error, None
     track.ended_at = at
-    if event.error.code == "RUN_CANCELLED" and not _doubtful(track, event):
-        state.move(track, PENDING)
-        return
+    if event.error.code == "RUN_CANCELLED":
+        once = track.call is not None and track.call.effect is Effect.ONCE
+        if not (event.called and event.lost and once):  # else its effect may exist, and must not be repeated
+            state.move(track, PENDING)
+            return
     if track.heal is not None:
         # An earlier "not now", or a mind's reflection on another failure, does not apply to this failure. A step that
         # fails before its call has the attempt number of the call before.
@@ -213,11 +216,6 @@ def _remember(state: State, track: Track, event: ev.StepFailed) -> None:
         "error": {"code": error.code, "category": str(error.category), "message": error.message[:1000]},
     })  # fmt: skip
     del failures[:-MAX_FAILURES]
-
-
-def _doubtful(track: Track, event: ev.StepFailed) -> bool:
-    """True if a cancelled call may have had its effect, and repeating the call could repeat it."""
-    return event.called and event.lost and track.call is not None and track.call.effect is Effect.ONCE
 
 
 def _step_verified(state: State, event: ev.StepVerified, at: float) -> None:
@@ -334,7 +332,7 @@ def _recovered(state: State, event: ev.Recovered, at: float) -> None:
     if track is None:
         return
     heal = track.healing()
-    if event.by != "rules" and event.rung in (Rung.ADJUST, Rung.ALTERNATIVE, Rung.REPAIR):
+    if event.by != "rules" and event.rung in CHOSEN:
         track.disagree()  # the approval was for another call
         track.wanted = False
         heal.minded = True
@@ -392,21 +390,21 @@ def _declined(state: State, event: ev.Declined, at: float) -> None:
             track.question = ""
             state.move(track, Phase.HURT)
     elif event.question == "replan":
-        state.replans += 1
-        state.replan_wanted = state.breaker = False
-        for track in list(state.held.values()):
-            if track.question == "replan":
-                track.question = ""
-                state.move(track, Phase.HURT)
+        _replan_over(state)
+
+
+def _replan_over(state: State) -> None:
+    state.replans += 1
+    state.replan_wanted = state.breaker = False
+    for track in list(state.held.values()):
+        if track.question == "replan":
+            track.question = ""
+            state.move(track, Phase.HURT)
 
 
 def _plan_rejected(state: State, event: ev.PlanRejected, at: float) -> None:
     if event.question:
         _declined(state, ev.Declined(event.question, event.step, event.reason), at)
-
-
-def _artifact_lost(state: State, event: ev.ArtifactLost, at: float) -> None:
-    redirect(state, event.course)
 
 
 def _retry_begin(state: State, event: ev.RetryBegin, at: float) -> None:
@@ -464,13 +462,8 @@ def _retry_done(state: State, event: ev.RetryDone, at: float) -> None:
 
 
 def _replanned(state: State, event: ev.Replanned, at: float) -> None:
-    state.replans += 1
-    state.replan_wanted = state.breaker = False
+    _replan_over(state)
     state.row.clear()
-    for track in list(state.held.values()):
-        if track.question == "replan":
-            track.question = ""
-            state.move(track, Phase.HURT)
     changed = [step.id for step in event.course.steps if _is_changed(state, step)]
     state.chosen([*changed, *event.course.dropped])
     redirect(state, event.course, new_round=True)
@@ -567,7 +560,7 @@ FOLDS: dict[type, Callable[[State, Any, float], None]] = {
     ev.Consulted: _consulted,
     ev.Declined: _declined,
     ev.ArtifactCreated: _ignored,
-    ev.ArtifactLost: _artifact_lost,
+    ev.ArtifactLost: lambda state, event, at: redirect(state, event.course),
     ev.RetryBegin: _retry_begin,
     ev.RetryDone: _retry_done,
     ev.Replanned: _replanned,

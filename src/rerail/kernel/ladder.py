@@ -196,6 +196,11 @@ def _thought(track: Track) -> Reflection | None:
     )
 
 
+ENDLESS = frozenset({Rung.RETRY, Rung.ADJUST, Rung.ALTERNATIVE})  # of a step that fails before each of its calls
+AFTER_FALLBACK = frozenset({Rung.SKIP, Rung.REPLAN})  # the fallback had its single call; earlier rungs are over
+OF_THE_PLAN = frozenset({Rung.REPAIR, Rung.REPLAN})  # they change the plan, which ends with the run's work
+
+
 def _rungs(state: State, track: Track, reflection: Reflection) -> Iterator[Rung]:
     fell_back = track.heal is not None and track.heal.fallback
     stuck = track.heal is not None and track.heal.before > MAX_BEFORE
@@ -207,14 +212,14 @@ def _rungs(state: State, track: Track, reflection: Reflection) -> Iterator[Rung]
     if reflection.action in rungs:
         rungs = rungs[rungs.index(reflection.action) :]
     for rung in rungs:
-        if stuck and rung in (Rung.RETRY, Rung.ADJUST, Rung.ALTERNATIVE):
+        if stuck and rung in ENDLESS:
             continue  # no call is made and no budget is spent: this would never end
-        if fell_back and rung not in (Rung.SKIP, Rung.REPLAN):
-            continue  # the fallback had its single call; earlier rungs are over
+        if fell_back and rung not in AFTER_FALLBACK:
+            continue
         if not state.policy.reflect and rung not in WITHOUT_REFLECTION:
             continue
-        if state.cleaned and rung in (Rung.REPAIR, Rung.REPLAN):
-            continue  # the plan's work is over: nothing changes the plan any more
+        if state.cleaned and rung in OF_THE_PLAN:
+            continue
         if not reflection.recoverable and rung in NEEDS_RECOVERABLE and reflection.category is not Category.PERMANENT:
             continue
         yield rung

@@ -45,8 +45,8 @@ def outlook(state: State, tools: Tools, step: str, events: Sequence[Event], now:
                 kept.append(track.id)
             else:
                 becomes[track.id] = str(status)
-        elif _stands(track):
-            kept.append(track.id)
+        elif track.automatic and track.result is not None and track.result.effect is Effect.ONCE:
+            kept.append(track.id)  # whatever its inputs become: no request repeats its effect (R3)
         elif track.id in waits:
             kept += [track.id] if was in ENDED else []
         elif status not in (Status.RUNNING, Status.IN_DOUBT) and (track.id in behind or was in ENDED or was is None):
@@ -85,11 +85,6 @@ def _waiting(state: State) -> set[str]:
         if track.phase is Phase.PENDING and track.open and (doubts or failures):
             found.add(track.id)
     return found
-
-
-def _stands(track: Track) -> bool:
-    """True if a finished step is kept whatever its inputs become: no request repeats its effect (R3)."""
-    return track.automatic and track.result is not None and track.result.effect is Effect.ONCE
 
 
 def _why(track: Track, hole: tuple[str, str] | None, *, asked: bool) -> str:

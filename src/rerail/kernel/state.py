@@ -330,7 +330,6 @@ class State:
         return not changed and not track.minded
 
     def tool_of(self, track: Track) -> str:
-        """Return the tool of the step's next call."""
         if track.heal is not None:
             if track.heal.fallback and track.step.fallback is not None and track.step.fallback.tool:
                 return track.step.fallback.tool

@@ -148,76 +148,49 @@ class Result(msgspec.Struct, eq=False, gc=False):
         return signature(self.files | {"": self.digest}) if self.files else self.digest
 
 
-class Heal:
+class Heal(msgspec.Struct, eq=False):
     """What was tried on a step in this round; allocated only for steps that need healing."""
 
-    __slots__ = (
-        "alternatives",
-        "args",
-        "args_blob",
-        "asked",
-        "before",
-        "crashes",
-        "failures",
-        "fallback",
-        "minded",
-        "not_now",
-        "producer",
-        "repairs",
-        "thought",
-        "tool",
-        "tried",
-        "waited",
-        "wished",
-    )
-
-    def __init__(self) -> None:
-        self.tool: str | None = None  # an alternative tool, for this round
-        self.args: dict[str, Any] | None = None  # adjusted arguments, for this round
-        self.args_blob = ""  # the content with the whole arguments, if they are large and `args` holds only the changes
-        self.alternatives: tuple[str, ...] = ()  # alternatives already tried
-        self.tried: dict[tuple[str, str, str], int] = {}  # (tool, arguments, error) → how often
-        self.repairs = 0
-        self.crashes = 0  # calls that died with their process and were repeated at no cost
-        self.producer = False
-        self.fallback = False
-        self.waited = 0.0
-        self.wished = ""  # the tool that asked for a pause, during that pause
-        self.not_now: float | None = None
-        self.failures: list[dict[str, Any]] = []  # the latest failed attempts, as a mind sees them
-        self.before = 0  # failures before the call since the last call
-        self.asked = -1  # the attempt that a mind was asked about
-        self.thought: ev.Reflected | None = None  # a mind's (not the rules') reflection on the latest failure
-        self.minded = False  # the alternative tool or arguments are a mind's choice
+    tool: str | None = None  # an alternative tool, for this round
+    args: dict[str, Any] | None = None  # adjusted arguments, for this round
+    args_blob: str = ""  # the content with the whole arguments, if they are large and `args` holds only the changes
+    alternatives: tuple[str, ...] = ()  # alternatives already tried
+    tried: dict[tuple[str, str, str], int] = {}  # (tool, arguments, error) → how often
+    repairs: int = 0
+    crashes: int = 0  # calls that died with their process and were repeated at no cost
+    producer: bool = False
+    fallback: bool = False
+    waited: float = 0.0
+    wished: str = ""  # the tool that asked for a pause, during that pause
+    not_now: float | None = None
+    failures: list[dict[str, Any]] = []  # the latest failed attempts, as a mind sees them
+    before: int = 0  # failures before the call since the last call
+    asked: int = -1  # the attempt that a mind was asked about
+    thought: ev.Reflected | None = None  # a mind's (not the rules') reflection on the latest failure
+    minded: bool = False  # the alternative tool or arguments are a mind's choice
 
 
-class EffectState:
+class EffectState(msgspec.Struct, eq=False):
     """What is known of a step's effect until a call succeeds (V8); allocated only where needed.
 
     It outlives rounds, and calls of the step with another tool or other arguments. It ends with a success, or when
     the step starts anew under a new key.
     """
 
-    __slots__ = (
-        "acting", "before", "call", "cleared", "ever_lost", "key_at", "looked_at", "lost", "own", "probed", "redefined",
-        "rerun", "settles_at", "signature",
-    )  # fmt: skip
-
-    def __init__(self, signature: str, at: float, call: ev.StepStarted, *, own: bool) -> None:
-        self.signature = signature  # of the call: tool and arguments
-        self.call = call  # the latest call of that signature
-        self.own = own  # its arguments are the plan's own
-        self.key_at = at  # the time of the call's first intent, and so of its key
-        self.before: Any = None  # the first probe's result; all later looks compare with it
-        self.probed = False
-        self.lost = False  # an attempt may have had its effect, and the doubt is not settled
-        self.ever_lost = False  # an attempt once was lost, settled or not: its effect may still show
-        self.acting = False  # the call may still act, even if a look finds nothing
-        self.settles_at = 0.0  # the end of the latest call; absence is timed from here
-        self.looked_at = -1.0  # the time of the last look; below 0: nothing to look for
-        self.cleared = False  # a look right before the next call found nothing
-        self.redefined = False  # the step was redefined since
-        self.rerun = False  # a user asked for the same call again, without a look
+    signature: str  # of the call: tool and arguments
+    key_at: float  # the time of the call's first intent, and so of its key
+    call: ev.StepStarted  # the latest call of that signature
+    own: bool  # its arguments are the plan's own
+    before: Any = None  # the first probe's result; all later looks compare with it
+    probed: bool = False
+    lost: bool = False  # an attempt may have had its effect, and the doubt is not settled
+    ever_lost: bool = False  # an attempt once was lost, settled or not: its effect may still show
+    acting: bool = False  # the call may still act, even if a look finds nothing
+    settles_at: float = 0.0  # the end of the latest call; absence is timed from here
+    looked_at: float = -1.0  # the time of the last look; below 0: nothing to look for
+    cleared: bool = False  # a look right before the next call found nothing
+    redefined: bool = False  # the step was redefined since
+    rerun: bool = False  # a user asked for the same call again, without a look
 
 
 # What an approval may cover, besides one call's digest.
@@ -296,13 +269,11 @@ class Track(msgspec.Struct, eq=False):
         return shown.question or own if shown is not None else own
 
     def healing(self) -> Heal:
-        """Return the step's healing record of this round."""
         if self.heal is None:
             self.heal = Heal()
         return self.heal
 
     def gating(self) -> Gate:
-        """Return the record of the step's gate."""
         if self.gate is None:
             self.gate = Gate()
         return self.gate

@@ -68,7 +68,6 @@ def stale_of(state: State, track: Track) -> str:
 
 
 def run_status(state: State) -> RunStatus:
-    """Return the run's current status."""
     if state.rest is not None:
         return RunStatus(state.rest.status)
     if state.waiting:
@@ -128,7 +127,6 @@ def swapped(state: State, track: Track) -> dict[str, str]:
 
 
 def error_of(state: State, track: Track, status: Status, code: str, lang: str = "en") -> dict[str, Any] | None:
-    """Return a step's error as plain data: code, category, message; skips have one too."""
     if status in (Status.FAILED, Status.IN_DOUBT) or (
         status is Status.WAITING and track.error is not None and code != "confirm"
     ):

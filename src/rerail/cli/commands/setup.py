@@ -140,8 +140,6 @@ SHOWN = 10  # findings of one kind that are reported one by one
 
 
 class DoctorCheck(NamedTuple):
-    """One finding of a check."""
-
     name: str
     ok: bool
     detail: str
@@ -149,10 +147,15 @@ class DoctorCheck(NamedTuple):
 
 
 async def doctor(*, repair: Flag = False, quick: Flag = False, common: Common = PLAIN, out: Out) -> int:
-    """Check that everything a run needs is there, and that the store and its runs are sound.
+    """Check that everything a run needs is there, and that the store and its runs are sound."""
+    import apsw
 
-    Changes nothing without --repair. Exit code 1 if something is wrong."""
-    checks = [_python(), _sqlite(), DoctorCheck("lang", True, out.lang)]
+    version = ".".join(map(str, sys.version_info[:3]))
+    checks = [
+        DoctorCheck("python", sys.version_info >= (3, 11), f"{version}, rerail {__version__}"),
+        DoctorCheck("sqlite", True, f"{apsw.sqlite_lib_version()} (apsw {apsw.apsw_version()})"),
+        DoctorCheck("lang", True, out.lang),
+    ]
     findings: list[Finding] = []
     try:
         session = Session(common, out)
@@ -162,7 +165,9 @@ async def doctor(*, repair: Flag = False, quick: Flag = False, common: Common = 
         files = sorted({source for source in session.sources.values() if source.endswith("rerail.toml")})
         checks.append(DoctorCheck("settings", True, ", ".join(files) or tell("cli.doctor.defaults")))
         checks.append(await _store(session))
-        if checks[-1].ok and not quick and _is_there(session):
+        file = store_file(session.settings.store.url)
+        there = session.settings.store.url != "memory://" and (file is None or file.exists())
+        if checks[-1].ok and not quick and there:
             runs, findings = await _looked_through(session, repair=repair)
             checks.append(_verdict(runs, findings))
         checks.append(await _tools(session))
@@ -187,11 +192,6 @@ def _say(out: Output, check: DoctorCheck) -> None:
 
 
 # -- The store and its runs ---------------------------------------------------------------------------------------
-
-
-def _is_there(session: Session) -> bool:
-    file = store_file(session.settings.store.url)
-    return session.settings.store.url != "memory://" and (file is None or file.exists())
 
 
 async def _looked_through(session: Session, *, repair: bool) -> tuple[int, list[Finding]]:
@@ -237,17 +237,6 @@ def _say_findings(out: Output, findings: list[Finding]) -> None:
 
 
 # -- The surroundings ---------------------------------------------------------------------------------------------
-
-
-def _python() -> DoctorCheck:
-    version = ".".join(map(str, sys.version_info[:3]))
-    return DoctorCheck("python", sys.version_info >= (3, 11), f"{version}, rerail {__version__}")
-
-
-def _sqlite() -> DoctorCheck:
-    import apsw
-
-    return DoctorCheck("sqlite", True, f"{apsw.sqlite_lib_version()} (apsw {apsw.apsw_version()})")
 
 
 async def _store(session: Session) -> DoctorCheck:

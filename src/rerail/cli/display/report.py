@@ -69,7 +69,7 @@ def report(
         "cli.report.degraded": _degraded(out, picture),
         "cli.report.stale": _stale(out, picture),
         "cli.report.skipped": _skipped(out, picture, accepted=True),
-        "cli.report.healed": _healed(out, picture),
+        "cli.report.healed": [_named(out, "heal", step, mended(out, one)) for step, one in picture.healed().items()],
         "cli.report.disputed": [_named(out, "succeeded", step, "") for step in found.disputed],
         "cli.report.waiting": waits,
     }
@@ -194,10 +194,6 @@ def _stale(out: Output, picture: Picture) -> list[Text]:
     """Return the steps with a kept result although one of its inputs has changed since (contract R3, E5)."""
     found = [(track.id, stale_of(picture.state, track)) for track in picture.state.tracks.values()]
     return [_named(out, "degraded", step, stale_said(stale, out.lang) or "") for step, stale in found if stale]
-
-
-def _healed(out: Output, picture: Picture) -> list[Text]:
-    return [_named(out, "heal", step, mended(out, mending)) for step, mending in picture.healed().items()]
 
 
 def mended(out: Output, mending: Mending) -> str:
@@ -331,7 +327,6 @@ def runs_table(
 
 
 def preview_lines(out: Output, picture: Picture, preview: Preview) -> list[Text]:
-    """Return the preview of a retry (contract R7)."""
     count, total = len(preview.rerun), len(preview.rerun) + len(preview.kept)
     roots = _names(preview.roots[:SHOWN], 48)
     lines = [Text(out.say("cli.preview.title", run=picture.state.run, count=count, total=total), "bold")]
@@ -409,7 +404,8 @@ class RetryReport:
         count, of = self._count()
         lines.append(self._line(out, "report.retry.count", count=count, of=of))
         if self._status() == RunStatus.FAILED:
-            lines.append(self._line(out, self._error_key()))
+            passed = "error_passed" if "NOT_RETRYABLE" in self.preview.passed else "retryable"
+            lines.append(self._line(out, f"report.retry.{passed}"))
         if "RETRY_LIMIT" in self.preview.passed:
             lines.append(self._line(out, "report.retry.limit_passed"))
         lines += [self._damaged(out, path) for path in self.preview.damaged]
@@ -433,17 +429,11 @@ class RetryReport:
         return next((event for event in self.preview.events if isinstance(event, RetryBegin)), None)
 
     def _count(self) -> tuple[int, int]:
-        """Return the number of retries, this one included."""
         begin = self._begin()
         if begin is None:
             return self.state.retries, self.state.policy.max_retries
         policy = begin.policy or self.state.policy
         return (0 if begin.reset_count else self.state.retries) + begin.counted, policy.max_retries
-
-    def _error_key(self) -> str:
-        if "NOT_RETRYABLE" in self.preview.passed:
-            return "report.retry.error_passed"
-        return "report.retry.retryable"
 
     def _damaged(self, out: Output, path: str) -> Text:
         """Name a file that cannot be kept, and the stage that makes it again."""

@@ -8,7 +8,6 @@ Rules of this file:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -44,10 +43,7 @@ class Aim:
 
 @dataclass(eq=False)
 class Retries:
-    """Retries the runs of one engine.
-
-    ``expects_tools``: a dry run refuses a retry with tools that are missing here.
-    """
+    """Retries the runs of one engine. ``expects_tools``: a dry run refuses a retry with tools that are missing here."""
 
     _parts: EngineParts
     _reader: RunReader
@@ -107,7 +103,6 @@ class Retries:
         return Aim(head, state, above, {**asked, "damage": damage})
 
     async def _pretended(self, aim: Aim, by: str) -> Preview:
-        """Return what a retry would do."""
         state = await self._reader.folded(aim.state.run)
         pretend_resumed(state)
         preview = self._preview(state, by, aim.asked)
@@ -146,18 +141,12 @@ class Retries:
     ) -> tuple[RunLoop, Preview]:
         """Become the owner, and record the retry: no other process can repeat it."""
         loop = await self._lineage.acquire(aim.head, aim.state, take_over=take_over)
-        try:
+        async with self._leases.kept(loop, commits=True):
             loop.note(*self._drift.resume_events(loop.state, self._by, loop.predecessor))
             preview = self._preview(loop.state, by, asked)
             self._need_tools(loop.state, preview)
             loop.note(*preview.events)
             await loop.commit()  # an announced retry survives a crash
-        except BaseException as error:
-            if isinstance(error, RerailError):
-                with suppress(RerailError):
-                    await loop.commit()
-            await self._leases.give_back(loop.lease, loop.predecessor)
-            raise
         return loop, preview
 
     async def _retry_live(self, head: Head, command: cmd.Retry, *, dry_run: bool) -> Preview | None:

@@ -104,10 +104,8 @@ def _check_version(connection: apsw.Connection, path: str) -> int:
     if tables and connection.pragma("application_id") != APPLICATION_ID:
         raise Unusable(tell("refuse.store.not_ours", path=path))
     if version > len(MIGRATIONS):
-        raise Unusable(
-            tell("refuse.store.store_newer", path=path, version=version, count=len(MIGRATIONS)),
-            code="STORE_NEWER",
-        )
+        told = tell("refuse.store.store_newer", path=path, version=version, count=len(MIGRATIONS))
+        raise Unusable(told, code="STORE_NEWER")
     return version
 
 
@@ -153,7 +151,6 @@ def shrink(connection: apsw.Connection) -> int:
 
 
 def examine(connection: apsw.Connection) -> list[Flaw]:
-    """Return broken pages and orphans."""
     flaws: list[Flaw] = []
     try:
         said = [text for (text,) in connection.execute(f"PRAGMA integrity_check({MOST_SAID})")]
