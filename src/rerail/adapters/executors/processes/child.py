@@ -161,8 +161,8 @@ def _call(request: Mapping[str, Any], ctx: Context) -> Any:
     os.chdir(request["cwd"])  # an earlier tool may have changed it
     try:
         tool = _find(request["target"], request["path"])
-    except Exception as error:  # importing a user's module may raise anything; no tool was called
-        raise NotDone(error) from error
+    except (Exception, SystemExit) as error:  # importing a user's module may raise anything; no tool was called
+        raise NotDone(carried(error)) from error
     kwargs = tool.bind(request["args"], ctx)
     output = tool.fn(**kwargs)
     return settled(asyncio.run(output) if is_async(tool.fn) else output)
