@@ -168,6 +168,7 @@ class Heal:
         "tool",
         "tried",
         "waited",
+        "waits",
         "wished",
     )
 
@@ -181,7 +182,8 @@ class Heal:
         self.crashes = 0  # calls that died with their process and were repeated at no cost
         self.producer = False
         self.fallback = False
-        self.waited = 0.0
+        self.waited = 0.0  # seconds, in these waits after a "not now"
+        self.waits = 0
         self.wished = ""  # the tool that asked for a pause, during that pause
         self.not_now: float | None = None
         self.failures: list[dict[str, Any]] = []  # the latest failed attempts, as a mind sees them
