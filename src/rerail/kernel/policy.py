@@ -96,6 +96,12 @@ def merged(today: Policy, recorded: Policy) -> Policy:
     )
 
 
+def has_caps(policy: Policy) -> bool:
+    """Return True if a budget of the whole run bounds its calls."""
+    caps = (policy.max_attempts, policy.max_tokens, policy.max_cost, policy.max_seconds)
+    return any(cap is not None for cap in caps)
+
+
 def backoff(policy: Policy, retry: int, *seed: object) -> float:
     """Return the wait before the n-th retry (1 is the first): exponential, capped, with full jitter.
 
