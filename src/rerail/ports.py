@@ -253,7 +253,10 @@ class Store(Protocol):
 
 @runtime_checkable
 class Surveyed(Protocol):
-    """A store with possible local damage; undamaged parts stay readable."""
+    """A store on this machine, with possible damage; undamaged parts stay readable."""
+
+    async def probe(self) -> None:
+        """Write something and take it back; `Unusable` or `Unavailable` says why nothing can be written."""
 
     async def survey(self) -> list[str]:
         """Return the ids of all runs with any trace in the store, listed or not."""

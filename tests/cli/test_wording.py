@@ -106,6 +106,13 @@ def test_a_budget_says_what_it_is(here: Here) -> None:
     said = here("run", plan, "--tools", "toolbox.py", "--set", "run.max_attempts=1", "-q", code=1).out
     assert "stopped early, a budget of the run allows no more calls; failed: -; 1 of 2 steps never started" in said
     assert "max_attempts: 1 of 1 used (run.max_attempts = 1): raise it with --set, then retry" in said
+    run = here("ls", "--json").json[0]["run_id"]
+    assert f"rerail retry {run} --set run.max_attempts=N --dry-run" in said
+    assert f"rerail retry {run} --dry-run --set run.max_attempts=N" in here("why", run).out
+    for look in ("--dry-run", "--force"):
+        refused = here("retry", run, look, code=2).err
+        assert f"a retry of run {run} would call nothing: max_attempts: 1 of 1 used" in refused
+    assert here("retry", run, "--set", "run.max_attempts=2", code=0)
 
 
 @pytest.mark.parametrize(("seconds", "now"), [(0.0, True), (0.0004, True), (0.001, False), (2.0, False)])

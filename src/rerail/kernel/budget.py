@@ -28,6 +28,22 @@ def first_calls(state: State) -> list[Track]:
     return waits if state.cleaning is not None else []
 
 
+def spent_caps(state: State) -> dict[str, float]:
+    """Return the caps that stopped a run, or that leave no room for another call."""
+    policy, stop = state.policy, state.stop_reason if state.stopped == "BUDGET_EXCEEDED" else ""
+    used = {
+        "max_attempts": state.calls, "max_tokens": state.tokens, "max_cost": state.cost,
+        "max_seconds": state.seconds(state.at),
+    }  # fmt: skip
+    caps = {name: cap for name in used if (cap := getattr(policy, name)) is not None}
+    return {name: cap for name, cap in caps.items() if name in stop or used[name] >= cap}
+
+
+def raised(state: State) -> str:
+    """Return the options of a retry that raise these caps."""
+    return "".join(f" --set run.{name}=N" for name in spent_caps(state))
+
+
 class Allowance:
     """The commitments of one turn: spent, reserved by calls under way, and granted to calls of this turn."""
 

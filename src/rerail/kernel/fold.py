@@ -17,7 +17,7 @@ from rerail.kernel.effect_folds import call_failed, case_of, follow, intended, m
 from rerail.kernel.events import Event
 from rerail.kernel.outcome import Follows, Saw, follows
 from rerail.kernel.plan_graph import define, recount, redirect
-from rerail.kernel.policy import LEAST_WAIT, Rung
+from rerail.kernel.policy import Rung
 from rerail.kernel.stages import resume_stage
 from rerail.kernel.state import State
 from rerail.kernel.step_state import (
@@ -287,7 +287,8 @@ def _retry_scheduled(state: State, event: ev.RetryScheduled, at: float) -> None:
     state.wait_seconds += event.delay
     if event.not_now:
         heal = track.healing()
-        heal.waited += max(event.delay, LEAST_WAIT)
+        heal.waited += event.delay
+        heal.waits += event.asked
         heal.not_now = None
         heal.crashes += track.error is not None and track.error.code == "ANSWER_LOST"
         if track.call is not None and track.call.rung is not Rung.FALLBACK:

@@ -20,9 +20,9 @@ from rerail.kernel import events as ev
 from rerail.kernel.candidates import supplied
 from rerail.kernel.events import Course, Error, Event
 from rerail.kernel.failure_memory import reordered
-from rerail.kernel.policy import LADDER, NEEDS_RECOVERABLE, WITHOUT_REFLECTION, Rung, backoff
+from rerail.kernel.policy import LADDER, NEEDS_RECOVERABLE, WITHOUT_REFLECTION, Rung, backoff, pause
 from rerail.kernel.state import State
-from rerail.kernel.step_state import Track, signature
+from rerail.kernel.step_state import Heal, Track, signature
 from rerail.plan.step import Effect
 from rerail.plan.tool_spec import Tools
 from rerail.recovery.coercion import coerce
@@ -88,9 +88,8 @@ MAX_CRASHES = 3  # calls that may die with their process and be repeated at no c
 def heal(state: State, tools: Tools, track: Track, now: float) -> list[Event]:
     """Return the events that answer a failed attempt: the reflection, the chosen rung, and its act."""
     error = track.error or Error("TOOL_FAILED", Category.UNKNOWN, "failed")
-    wish = track.heal.not_now if track.heal is not None else None
-    if wish is not None and state.is_live(track):
-        waited = _not_now(state, track, wish, now)
+    if track.heal is not None and track.heal.not_now is not None and state.is_live(track):
+        waited = _not_now(state, track, track.heal, track.heal.not_now, now)
         if waited is not None:
             return [waited]
     reflection = _thought(track) or reflect(state, tools, track, error)
@@ -109,9 +108,9 @@ def choose(case: FailureCase) -> list[Event]:
         case.refuse(tell("reason.stopped", stopped=state.stopped))
         return [_reflected(case, Rung.FAIL)]
     heal = case.track.heal
-    if heal is not None and state.refuses_wait(case.track):
+    if heal is not None and heal.not_now is not None and state.refuses_wait(case.track):
         about = {"waited": heal.waited, "limit": state.policy.max_wait, "message": case.error.told}
-        case.refuse(tell("error.RATE_LIMITED", asked=heal.not_now, **about))
+        case.refuse(tell("error.RATE_LIMITED", asked=pause(state.policy, heal.not_now, heal.waits), **about))
     for rung in _rungs(state, case.track, case.reflection):
         taken = RUNGS[rung](case)
         if taken is not None:
@@ -225,11 +224,13 @@ def _rungs(state: State, track: Track, reflection: Reflection) -> Iterator[Rung]
         yield rung
 
 
-def _not_now(state: State, track: Track, wish: float, now: float) -> Event | None:
+def _not_now(state: State, track: Track, heal: Heal, wish: float, now: float) -> Event | None:
     """Wait as long as the tool asked, while the step's total stays within `retry.max_wait` (X8)."""
     crashed = track.error is not None and track.error.code == "ANSWER_LOST"
-    if crashed and track.heal is not None and track.heal.crashes >= MAX_CRASHES:
+    if crashed and heal.crashes >= MAX_CRASHES:
         return None  # by now this step is likely what kills the process
+    if not crashed:
+        wish = pause(state.policy, wish, heal.waits)
     if state.refuses_wait(track):
         return None
     if state.ends_by(now + wish):

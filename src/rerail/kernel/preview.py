@@ -9,8 +9,11 @@ Rules of this file:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rerail.i18n import tell
+from rerail.kernel.actions import Refusal
+from rerail.kernel.budget import raised
 from rerail.kernel.decide import Note, Show, decide, unresolved
 from rerail.kernel.events import Event
 from rerail.kernel.fold import evolve
@@ -62,6 +65,24 @@ def outlook(state: State, tools: Tools, step: str, events: Sequence[Event], now:
         roots=(step,) if step in inside else (), rerun=tuple(rows), kept=tuple(kept),
         once=once, once_if=once_if, estimate=estimated(state, chain), events=tuple(events),
         asks=tuple(asks), edited=edited_files(state, chain), becomes=becomes, leads_to=str(run_status(state)),
+    )  # fmt: skip
+
+
+def within_budget(state: State, tools: Tools, preview: Preview, now: float) -> Preview:
+    """Return a retry's preview without the calls that no cap has room for; refuse one without any call (H4)."""
+    _settle(state, tools, preview.events, now)
+    if state.stopped != "BUDGET_EXCEEDED":
+        return preview
+    if state.rest is not None:
+        reason = state.stop_reason or tell("stop.BUDGET_EXCEEDED")
+        told = tell("refuse.run.out_of_budget", run=state.run, reason=reason)
+        command = f"rerail retry {state.run}{raised(state)}"
+        raise Refusal("BUDGET_EXCEEDED", told, tell("hint.run.out_of_budget", command=command))
+    left = [row["step"] for row in preview.rerun if row["step"] in state.finals]
+    becomes = {row["step"]: str(Status.CANCELLED) for row in preview.rerun if row["step"] not in state.finals}
+    return replace(
+        preview, rerun=tuple(row for row in preview.rerun if row["step"] in left), becomes=becomes,
+        once=tuple(step for step in preview.once if step in left), once_if=(), estimate=estimated(state, left),
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from rerail.codes import Category
 from rerail.kernel import events as ev
 from rerail.kernel.accounts import Largest, OnceCalls, Reserved
-from rerail.kernel.policy import LEAST_WAIT, Policy, Rung
+from rerail.kernel.policy import Policy, Rung, pause
 from rerail.kernel.ready_queue import Ready
 from rerail.kernel.step_state import (
     AHEAD,
@@ -275,7 +275,7 @@ class State:
         heal = track.heal
         if heal is None or heal.not_now is None or (track.error is not None and track.error.code == "ANSWER_LOST"):
             return False
-        return heal.waited + max(heal.not_now, LEAST_WAIT) > self.policy.max_wait
+        return heal.waited + pause(self.policy, heal.not_now, heal.waits) > self.policy.max_wait
 
     def is_failed_for_good(self, track: Track) -> bool:
         """True if no automatic round takes a failed step."""

@@ -23,6 +23,7 @@ from rerail.errors import RerailError
 from rerail.factory import declared_tools, workspaces_of
 from rerail.i18n import say, span, tell
 from rerail.plan.warnings import acting_first, said
+from rerail.ports import Surveyed
 from rerail.settings.loading import describe
 from rerail.version import __version__
 
@@ -136,6 +137,7 @@ def _kind(part: Any) -> str:
     return " | ".join(map(str, kind)) if isinstance(kind, list) else str(kind)
 
 
+BROKEN = ("refuse.store.damaged", "refuse.store.no_database")  # what only a backup mends
 SHOWN = 10  # findings of one kind that are reported one by one
 
 
@@ -247,12 +249,13 @@ async def _store(session: Session) -> DoctorCheck:
     if file is not None and not file.exists():
         return _absent(session.out, file)
     try:
-        async with session.store():  # no engine: that would clean up before the check
-            pass
+        async with session.store() as store:  # no engine: that would clean up before the check
+            if isinstance(store, Surveyed):
+                await store.probe()
     except RerailError as error:
-        return DoctorCheck("store", False, error.message, error.hint or tell("cli.hint.store_broken", url=shown(url)))
-    if file is not None and not os.access(file, os.W_OK):
-        return DoctorCheck("store", False, tell("cli.doctor.read_only", file=file))
+        broken = getattr(error.message, "key", "") in BROKEN
+        hint = tell("cli.hint.store_broken", url=shown(url)) if broken else ""
+        return DoctorCheck("store", False, error.message, error.hint or hint)
     return DoctorCheck("store", True, shown(url))
 
 

@@ -23,6 +23,7 @@ from rerail.codes import Category
 from rerail.errors import Refused
 from rerail.i18n import Told, has, retold, span
 from rerail.kernel.actions import Refusal
+from rerail.kernel.budget import raised, spent_caps
 from rerail.kernel.candidates import supposed
 from rerail.kernel.events import RetryBegin
 from rerail.kernel.retry import Preview, retry
@@ -163,10 +164,7 @@ def _stopped(out: Output, state: State) -> list[Text]:
             Text(out.say("cli.report.breaker_setting", limit=limit)),
         ]
     if state.stopped == "BUDGET_EXCEEDED":
-        budgets = ("max_attempts", "max_tokens", "max_cost", "max_seconds")
-        given = {name: value for name in budgets if (value := getattr(policy, name)) is not None}
-        stopping = [name for name in given if name in state.stop_reason] or list(given)
-        names = ", ".join(f"run.{name} = {given[name]:g}" for name in stopping)
+        names = ", ".join(f"run.{name} = {cap:g}" for name, cap in spent_caps(state).items())
         reason = retold(state.stop_reason, out.lang) or out.say("stop.BUDGET_EXCEEDED")
         return [Text(out.say("cli.report.budget", reason=reason, names=names))]
     return []
@@ -269,7 +267,7 @@ def _fitting_retry(state: State) -> list[str]:
             if refusal.code == "RUN_IN_DOUBT":
                 return [_resolve(run, shlex.quote(name)) for name in doubts_of(state)[:1]]
         else:
-            return [f"rerail retry {run}{option} --dry-run", f"rerail retry {run}{option}"]
+            return [f"rerail retry {run}{option}{more}" for more in (raised(state) + " --dry-run", raised(state))]
     return [f"rerail retry {run} --clean"]
 
 

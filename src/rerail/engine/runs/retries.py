@@ -26,6 +26,7 @@ from rerail.errors import Refused, RerailError
 from rerail.i18n import tell
 from rerail.kernel import commands as cmd
 from rerail.kernel import retry
+from rerail.kernel.preview import within_budget
 from rerail.kernel.retry import Preview
 from rerail.kernel.state import State
 from rerail.ports import Head
@@ -108,7 +109,12 @@ class Retries:
         preview = self._preview(state, by, aim.asked)
         if self._expects_tools:
             self._need_tools(state, preview)
-        return replace(preview, backs_up=await to_back_up(self._parts, state)) if aim.asked.get("clean") else preview
+        if aim.asked.get("clean"):
+            preview = replace(preview, backs_up=await to_back_up(self._parts, state))
+        if not self._drift.is_capped(aim.state):
+            return preview
+        with refusals():
+            return within_budget(state, self._parts.specs, preview, self._parts.clock.now())
 
     def _preview(self, state: State, by: str, asked: Mapping[str, Any]) -> Preview:
         with refusals():
@@ -120,6 +126,8 @@ class Retries:
     async def _begin(self, aim: Aim, by: str, *, take_over: bool) -> Preview:
         """Back up, acquire the run, record the retry, and drive the run on."""
         self._need_tools(aim.state)
+        if self._drift.is_capped(aim.state):
+            await self._pretended(aim, by)  # no retry is used up for nothing
         backup = await backed_up(self._parts, aim.state) if aim.asked.get("clean") else None
         asked = {**aim.asked, "backup": str(backup.folder) if backup is not None else ""}
         try:

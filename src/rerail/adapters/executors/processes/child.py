@@ -161,8 +161,8 @@ def _call(request: Mapping[str, Any], ctx: Context) -> Any:
     try:
         sys.path += [folder for folder in request["path"] if folder not in sys.path]
         tool = found(Target(**request["target"]))
-    except Exception as error:  # importing a user's module may raise anything; no tool was called
-        raise NotDone(error) from error
+    except (Exception, SystemExit) as error:  # importing a user's module may raise anything; no tool was called
+        raise NotDone(carried(error)) from error
     kwargs = tool.bind(request["args"], ctx)
     output = tool.fn(**kwargs)
     return settled(asyncio.run(output) if is_async(tool.fn) else output)

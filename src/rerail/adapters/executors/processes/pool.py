@@ -23,6 +23,7 @@ from typing import Any, Final
 
 import msgspec
 
+from rerail.adapters.executors.carrying import IMPORTS, unguarded
 from rerail.adapters.executors.processes.protocol import Target, owner_answer, pack, revive, target_of, unpack
 from rerail.adapters.executors.threads import THREADS, finished
 from rerail.errors import NotDone, ToolError
@@ -222,6 +223,8 @@ class ProcessPool:
 
         ``limits`` is JSON for `limits.apply`.
         """
+        if IMPORTS:
+            raise unguarded()
         call = _Call(self, _request(target, args, ctx), _listener(ctx), limits)
         try:
             answer = await THREADS.run(call.run)

@@ -168,6 +168,10 @@ class SqliteStore(Store):
     async def examine(self) -> list[Flaw]:
         return await self._apart(care.examine)
 
+    async def probe(self) -> None:
+        """Write something and take it back."""
+        await self._apart(care.probe)
+
     async def survey(self) -> list[str]:
         """Return the ids of all runs that left a trace, despite damage elsewhere."""
         return await self._apart(care.survey)
