@@ -396,9 +396,9 @@ def _summary(state: State, found: Verdict) -> Told:
             key = "summary.healed" if retries > 0 else "summary.success"
         return tell(key, total=total, done=done, retries=retries, needless=needless)
     if state.stopped:
-        key = "summary.stopped" if found.never else "summary.stopped_last"
+        key = f"summary.stopped{'' if names else '_alone'}{'' if found.never else '_last'}"
         reason = tell(f"stop.{state.stopped}")
-        return tell(key, reason=reason, names=names or "-", never=len(found.never), total=total)
+        return tell(key, reason=reason, names=names, never=len(found.never), total=total)
     if found.failed_steps:
         key = "summary.failed" if found.consequences else "summary.failed_alone"
         return tell(key, names=names, consequences=len(found.consequences))
