@@ -32,6 +32,7 @@ from rerail.i18n import span, tell
 from rerail.kernel.events import Record
 from rerail.kernel.stages import PAUSED, shown_status
 from rerail.kernel.state import State
+from rerail.kernel.verdict import run_status
 from rerail.settings.loading import overrides_from
 from rerail.values.json_values import size
 from rerail.views.graph import Graph
@@ -177,7 +178,8 @@ async def logs(
 ) -> int:
     """Print everything that happened, one line an event, and what tools and workers printed.
 
-    With --json one document is printed, a list of events; with --follow too, at the end, when the run is at rest."""
+    With --json one document is printed, a list of events; with --follow too, at the end. The exit code is 0; with
+    --follow that of the run."""
     if tail is not None and tail < 0:
         return out.usage(out.say("cli.logs.tail"), f"rerail logs {run} --tail 20")
     async with Session(common, out).engine(run=run) as engine:
@@ -192,7 +194,7 @@ async def logs(
         if follow and after is not None:
             await _follow(engine, out, after.log, after.picture)
     one.log.end(tail)
-    return 0
+    return exit_code(str(run_status(one.picture.state))) if follow and not out.closed else 0
 
 
 class _Told(NamedTuple):
