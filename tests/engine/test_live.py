@@ -1844,6 +1844,23 @@ def test_a_watcher_waits_with_a_run_that_waits() -> None:
     assert live(world, plan(("a",), a={"confirm": True}), act)[0].success
 
 
+def test_a_watcher_ends_on_request_when_the_run_waits_for_a_person() -> None:
+    """Section 12: as `wait` returns; it goes past earlier waits, and on after the answer."""
+    world = World()
+
+    async def act(engine: Engine, run: str) -> None:
+        async def seen(after: int = 0) -> list[Any]:
+            return [event async for event in engine.watch(run, after, until_waiting=True)]
+
+        first = await seen()
+        assert first[-1].type == "waiting" and first == await seen()
+        await engine.confirm(run)
+        rest = await seen(first[-1].seq)
+        assert rest[-1].type == "done" and [*first, *rest] == await seen()
+
+    assert live(world, plan(("a",), a={"confirm": True}), act)[0].success
+
+
 def test_progress_and_logs_are_events() -> None:
     """I2, M3: step_progress, with how far it is or a line of the log."""
 

@@ -8,6 +8,8 @@ Rules of this file:
 
 from __future__ import annotations
 
+from math import ceil
+
 from rerail.i18n import tell
 from rerail.kernel.accounts import FREE, SpendingNeed
 from rerail.kernel.state import State
@@ -16,7 +18,7 @@ from rerail.plan.step import Effect
 from rerail.plan.tool_spec import Tools
 
 SLACK = 1e-9  # share of a cap, for rounding: three calls of 0.1 fit a cap of 0.3
-LEAST_TIME = 0.001  # seconds that any call gets, even with no run time left
+LEAST_TIME = 0.001  # seconds that any call gets, even with no run time left; the time left is rounded up to these
 
 
 def first_calls(state: State) -> list[Track]:
@@ -131,7 +133,11 @@ def in_time(state: State, timeout: float, effect: Effect, now: float) -> float:
     """
     most = state.policy.max_seconds
     if state.cleaning is not None:
-        return min(timeout, max(LEAST_TIME, state.cleaning.until - now)) if state.cleaning.until else timeout
+        return min(timeout, _left(state.cleaning.until - now)) if state.cleaning.until else timeout
     if most is None or effect is Effect.ONCE:
         return timeout
-    return min(timeout, max(LEAST_TIME, most - state.seconds(now)))
+    return min(timeout, _left(most - state.seconds(now)))
+
+
+def _left(seconds: float) -> float:
+    return max(LEAST_TIME, ceil(seconds * 1000 - 1e-6) / 1000)

@@ -289,7 +289,7 @@ def _over_budget(state: State, now: float, *, asking: bool = False) -> str:
     policy, kept = state.policy, len(state.finals) if not state.cleaned else 0
     used = (
         ("max_attempts", state.calls, kept, None if asking else policy.max_attempts),
-        ("max_seconds", state.seconds(now) if policy.max_seconds is not None else 0.0, 0, policy.max_seconds),
+        ("max_seconds", round(state.seconds(now), 3) if policy.max_seconds is not None else 0.0, 0, policy.max_seconds),
     )
     for name, spent, kept_back, limit in used[:1] if state.cleaning is not None else used:
         if limit is not None and spent + kept_back >= limit:
@@ -329,13 +329,17 @@ def _questions(state: State, left: Allowance | None = None) -> list[Action]:
 
 def _close(state: State, tools: Tools, now: float) -> list[Action]:
     """Nothing can start: wait for calls under way or for a user, or close the round."""
-    if state.running or ((state.backoff or state.held) and not (state.paused or state.halted)):
+    waits = (state.backoff or state.held) and not (state.paused or state.halted)
+    in_vain = _waits_in_vain(state, now) if waits and not state.running else ""
+    if state.running or (waits and not in_vain):
         return []
     # After a cancel nothing waits for a user: the clean-up has a minute.
     if not state.halted and state.stopped != "RUN_CANCELLED" and (state.paused or state.gates or state.doubts):
         on = tuple(waiting_on(state))
         if on or not state.stopped:
             return [] if state.waiting or not on else [Note((ev.Waiting(on),))]
+    if in_vain:
+        return [_out_of_budget(in_vain)]
     if not state.seq or not state.revision:
         return []
     if not state.round_done:
@@ -359,6 +363,15 @@ def _close(state: State, tools: Tools, now: float) -> list[Action]:
         said = tell("reason.used", name="max_attempts", spent=state.calls, limit=state.policy.max_attempts)
         return [_out_of_budget(said)]  # a repeat that would leave others without their first call
     return [Note((_done(state, found, now),))]
+
+
+def _waits_in_vain(state: State, now: float) -> str:
+    """Return why the run need not wait for its next call, if it is out of time by then (H4)."""
+    most, due = state.policy.max_seconds, state.next_timer()
+    if most is None or due is None or state.held or state.cleaning is not None or state.seconds(due) < most:
+        return ""
+    told = {"step": state.backoff[state.timers[0][1]].id, "wait": round(due - now, 3)}
+    return tell("reason.waits_in_vain", name="max_seconds", spent=round(state.seconds(now), 3), limit=most, **told)
 
 
 def _wants_clean_up(state: State) -> bool:

@@ -9,7 +9,7 @@ Rules of this file:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -114,8 +114,14 @@ def choose(case: FailureCase) -> list[Event]:
     for rung in _rungs(state, case.track, case.reflection):
         taken = RUNGS[rung](case)
         if taken is not None:
-            return [_reflected(case, rung), *taken]
-    return [_reflected(case, Rung.FAIL)]
+            break
+    else:
+        rung, taken = Rung.FAIL, []
+    if rung in (Rung.FALLBACK, Rung.SKIP, Rung.FAIL) and (
+        told := passed_over(_untried(case), case.reflection.category)
+    ):
+        case.refuse(told)
+    return [_reflected(case, rung), *taken]
 
 
 def _same_key(case: FailureCase) -> list[Event]:
@@ -363,6 +369,13 @@ def _untried(case: FailureCase) -> list[str]:
     wanted = [*case.track.step.alternatives, *(spec.alternatives if spec else ()), *case.reflection.alternatives]
     tried = case.track.heal.alternatives if case.track.heal is not None else ()
     return [name for name in dict.fromkeys(wanted) if name not in tried and name != case.track.step.tool]
+
+
+def passed_over(names: Sequence[str], category: Category | None) -> str:
+    """Return why alternatives are not tried after a failure, if its category has no such rung."""
+    if not names or category is None or Rung.ALTERNATIVE in LADDER[category]:
+        return ""
+    return tell("reason.alternatives_not_for", names=", ".join(names), category=str(category))
 
 
 SAID_NO = frozenset({"CONFIRM_REFUSED", "RESOLVED_FAILED"})  # no other tool may bypass a user's refusal

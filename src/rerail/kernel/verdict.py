@@ -394,9 +394,10 @@ def _summary(state: State, found: Verdict) -> Told:
             key = "summary.healed" if retries > 0 else "summary.success"
         return tell(key, total=total, done=done, retries=retries, needless=needless)
     if state.stopped:
-        key = "summary.stopped" if found.never else "summary.stopped_last"
+        keys = ("summary.stopped_alone", "summary.stopped_alone_last")
+        keys = ("summary.stopped", "summary.stopped_last") if names else keys
         reason = tell(f"stop.{state.stopped}")
-        return tell(key, reason=reason, names=names or "-", never=len(found.never), total=total)
+        return tell(keys[not found.never], reason=reason, names=names, never=len(found.never), total=total)
     if found.failed_steps:
         key = "summary.failed" if found.consequences else "summary.failed_alone"
         return tell(key, names=names, consequences=len(found.consequences))

@@ -32,6 +32,7 @@ from rerail.i18n import span, tell
 from rerail.kernel.events import Record
 from rerail.kernel.stages import PAUSED, shown_status
 from rerail.kernel.state import State
+from rerail.kernel.verdict import run_status
 from rerail.settings.loading import overrides_from
 from rerail.values.json_values import size
 from rerail.views.graph import Graph
@@ -188,7 +189,7 @@ async def logs(
         if follow and after is not None:
             await _follow(engine, out, after.log, after.picture)
     one.log.end(tail)
-    return 0
+    return exit_code(str(run_status(one.picture.state))) if follow and not out.closed else 0
 
 
 class _Told(NamedTuple):

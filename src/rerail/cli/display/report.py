@@ -26,6 +26,7 @@ from rerail.kernel.actions import Refusal
 from rerail.kernel.budget import raised, spent_caps
 from rerail.kernel.candidates import supposed
 from rerail.kernel.events import RetryBegin
+from rerail.kernel.ladder import passed_over
 from rerail.kernel.retry import Preview, retry
 from rerail.kernel.stages import PAUSED, failed_stage
 from rerail.kernel.state import State
@@ -142,6 +143,8 @@ def _failed(out: Output, picture: Picture, wanted: Status) -> list[Text]:
             message=error["message"], code=code, category=error["category"],
         )  # fmt: skip
         lines.append(_named(out, status, track.id, words))
+        if status is Status.FAILED and (told := passed_over(track.step.alternatives, track.category)):
+            lines.append(Text("  ").append(one_line(retold(told, out.lang), 500), "dim"))
         for name, (step, value) in _meant(track).items():
             told = out.say("cli.report.meant", step=step, name=name, value=json.dumps(value, ensure_ascii=False))
             lines.append(Text("  ").append(one_line(told, 500), "dim"))
@@ -265,7 +268,7 @@ def _fitting_retry(state: State) -> list[str]:
             retry(state, "", force=bool(option))
         except Refusal as refusal:
             if refusal.code == "RUN_IN_DOUBT":
-                return [_resolve(run, shlex.quote(name)) for name in doubts_of(state)[:1]]
+                return _doubts(state)
         else:
             return [f"rerail retry {run}{option}{more}" for more in (raised(state) + " --dry-run", raised(state))]
     return [f"rerail retry {run} --clean"]

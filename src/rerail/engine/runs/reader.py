@@ -164,8 +164,11 @@ class RunReader:
         with store_errors():
             return await self._parts.store.changed(run, after, seconds)
 
-    async def watch(self, run: str, after: int = 0) -> AsyncIterator[Record]:
-        """Yield events as they come, after a sequence number; ends when the run is at rest and all is delivered."""
+    async def watch(self, run: str, after: int = 0, *, until_waiting: bool = False) -> AsyncIterator[Record]:
+        """Yield events as they come, after a sequence number; ends when the run is at rest and all is delivered.
+
+        A run that waits for a user is watched on, until somewhere the user answers; ``until_waiting`` ends there, too.
+        """
         run = await self.find(run)
         while True:
             async for record in self.records(run, after):
@@ -173,7 +176,8 @@ class RunReader:
                 yield record
             if run not in self._live:
                 head = await self.head(run)
-                if head.seq <= after and (head.status in AT_REST or self.never_planned(head)):
+                waits = until_waiting and head.status == RunStatus.WAITING and head.owner is None
+                if head.seq <= after and (waits or head.status in AT_REST or self.never_planned(head)):
                     return
             with store_errors():
                 await self._parts.store.changed(run, after, 1.0)
