@@ -11,13 +11,13 @@ def forecast(city: str) -> dict[str, str]:
 
 
 def sent(args: dict[str, str]) -> rerail.Verified | bool:  # checks whether the mail was sent
-    return rerail.Verified(output=f"{args['to']} has a mail") if args["to"] in outbox else False
+    return rerail.Verified(output=f"mail delivered to {args['to']}") if args["to"] in outbox else False
 
 
 @rerail.tool(effect="once", verify=sent)  # must not happen twice
 def send(to: str, text: str) -> str:
     outbox[to] = text
-    raise RuntimeError("the mail is out, and its receipt is unreadable")
+    raise RuntimeError("mail sent, but the receipt is unreadable")
 
 
 look = {"id": "look", "tool": "forecast", "args": {"city": "Reykjavk"}}

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import msgspec
 
 from rerail import factory as wiring
+from rerail.adapters.executors.carrying import IMPORTS, unguarded
 from rerail.engine.parts import EngineParts, Limits, Observers
 from rerail.engine.performer import Performer
 from rerail.engine.refusals import refusals
@@ -174,6 +175,8 @@ class Engine:
 
     async def open(self) -> None:
         """Open the MCP servers, the cluster and the store, and begin to listen to other processes."""
+        if IMPORTS:
+            raise unguarded()
         if self._toolbox.servers:
             await self._toolbox.open()
         store = self._parts.store
@@ -521,7 +524,6 @@ def _plain(values: Any) -> Any:
 
 @functools.cache
 def user_name() -> str:
-    """Return the name of the machine's user."""
     try:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):

@@ -73,6 +73,7 @@ ALL: dict[str, Code] = {
         Code("CLUSTER_UNREACHABLE", "There is no Ray cluster to hand the call to; its tool was not called.", _T),
         Code("CLUSTER_REFUSES", "The cluster does not take the call, for its resources or its environment.", _X),
         Code("TOOL_NOT_CARRIED", "The tool cannot be sent to the cluster, or is not there on the node.", _X),
+        Code("PROGRAM_UNGUARDED", "The tool's program runs a plan when it is imported, which a process has to do.", _X),
         Code("ANSWER_UNREADABLE", "The tool answered, and its answer is not what was agreed.", _O),
         Code("CONFIRM_REFUSED", "A person refused the confirmation gate.", _X),
         Code("RESOLVED_FAILED", "A person declared the step failed.", _X),
@@ -183,6 +184,5 @@ FAULTS: dict[str, str] = {
 
 
 def category_of(code: str) -> Category | None:
-    """Return a code's own category, if it has one."""
     found = ALL.get(code)
     return found.category if found else None

@@ -40,7 +40,6 @@ class RerailError(Exception):
         return retold(self.message, lang)
 
     def to_dict(self) -> dict[str, Any]:
-        """The error as plain data, as `--json` prints it."""
         return {"error": {"code": self.code, "message": str(self.message), "hint": str(self.hint)}}
 
 
@@ -54,14 +53,12 @@ class PlanError(RerailError):
         super().__init__(self.message_in("en"), code)
 
     def message_in(self, lang: str) -> str:
-        """Return the message in a language: every fault, up to fifty of them."""
         lines = [f"\n  - {fault.said(lang)}" for fault in self.faults[:50]]
         if len(self.faults) > 50:
             lines.append("\n  " + say("refuse.plan.more_faults", lang, count=len(self.faults) - 50))
         return retold(self.opening, lang) + "".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the error with its faults as plain data."""
         plain = super().to_dict()
         plain["error"]["faults"] = [fault.to_dict() for fault in self.faults]
         return plain

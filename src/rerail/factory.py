@@ -31,8 +31,6 @@ USER: Final = os.getuid() if hasattr(os, "getuid") else "user"
 
 
 class SystemClock:
-    """The machine's clock."""
-
     polls = True
     now = staticmethod(time.time)  # seconds since the epoch
     uptime = staticmethod(uptime)  # seconds since the machine started, including suspension where it is counted
@@ -44,7 +42,7 @@ class SystemClock:
 
 
 @contextlib.contextmanager
-def _needs_extra(problem: RerailError) -> Iterator[None]:
+def needs_extra(problem: RerailError) -> Iterator[None]:
     """Raise the problem if a driver is missing; it names the extra to install."""
     try:
         yield
@@ -80,12 +78,12 @@ def make_store(url: str, settings: Settings | None = None, *, reads: bool = Fals
         durability: Durability = "normal" if settings.store.durability == "normal" else "full"
         return SqliteStore(path, durability, reads=reads)
     if url.startswith(("postgresql://", "postgres://")):
-        with _needs_extra(_store_extra(url, "postgres")):
+        with needs_extra(_store_extra(url, "postgres")):
             from rerail.adapters.stores.postgres.store import PostgresStore
 
             return PostgresStore(url, settings.store.durability)
     if url.startswith(("redis://", "rediss://", "unix://")):
-        with _needs_extra(_store_extra(url, "redis")):
+        with needs_extra(_store_extra(url, "redis")):
             from rerail.adapters.stores.redis.store import RedisStore
 
             return RedisStore(url, keep_seconds=settings.artifacts.ttl_hours * 3600)
@@ -105,7 +103,7 @@ def make_executor(settings: Settings) -> Executor | None:
     """Return the executor of the Ray cluster that `[ray]` names; None to call tools in this process."""
     if not settings.ray.steps:
         return None
-    with _needs_extra(SettingsError(tell("refuse.settings.ray_extra"))):
+    with needs_extra(SettingsError(tell("refuse.settings.ray_extra"))):
         from rerail.adapters.executors.ray.executor import RayExecutor
 
     table = settings.ray
@@ -140,7 +138,8 @@ def declared_tools(settings: Settings) -> list[Tool]:
 
     table = settings.tools
 
-    tools = [from_mapping(name, {"shell": _as_shell(data)}) for name, data in table.shell.items()]
+    commands = {name: data if isinstance(data, Mapping) else {"argv": data} for name, data in table.shell.items()}
+    tools = [from_mapping(name, {"shell": data}) for name, data in commands.items()]
     hosts = tuple(table.allow_hosts) or None
     return tools + [from_mapping(name, {"http": data}, allow_hosts=hosts) for name, data in table.http.items()]
 
@@ -189,7 +188,7 @@ def _role_model(settings: Settings, role: RoleTable) -> Model:
         retries=table.retries,
         output=table.output,
         prices=table.prices,
-        waits=settings.policy(),
+        policy=settings.policy(),
     )
 
 
@@ -234,10 +233,6 @@ def make_notifier(settings: Settings) -> Notifier:
             raise SettingsError(tell("refuse.notify.host", host=webhook.host), hint=tell("hint.notify.host"))
         targets.append(webhook)
     return Notifiers(tuple(targets), frozenset(table.on), table.timeout, table.retries)
-
-
-def _as_shell(data: Any) -> Any:
-    return data if isinstance(data, Mapping) else {"argv": data}
 
 
 def declared_servers(settings: Settings) -> list[McpServer]:
@@ -300,7 +295,6 @@ class Toolbox:
         self._set_keys()
 
     async def open(self) -> None:
-        """Connect to the servers and list their tools."""
         from rerail.adapters.tools.mcp.tools import McpServers
 
         self.connections = self.connections or McpServers()
@@ -317,7 +311,6 @@ class Toolbox:
         self._set_keys()
 
     async def close(self) -> None:
-        """Disconnect from the servers and drop their tools."""
         for name in self._lent:
             del self.tools[name]
             del self.specs[name]
@@ -332,8 +325,7 @@ def _require_new_names(tools: Iterable[McpTool], known: Mapping[str, ToolSpec]) 
         name, server = tool.spec.name, tool.spec.provider
         if name in taken:
             other = tell("plan.server", server=taken[name]) if taken[name] else tell("plan.own_tool")
-            raise SettingsError(
-                tell("refuse.settings.two_tools_of_servers", name=name, server=server, other=other),
-                hint=tell("hint.settings.two_tools_of_servers", server=server, name=name),
-            )
+            hint = tell("hint.settings.two_tools_of_servers", server=server, name=name)
+            told = tell("refuse.settings.two_tools_of_servers", name=name, server=server, other=other)
+            raise SettingsError(told, hint=hint)
         taken[name] = server

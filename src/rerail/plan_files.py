@@ -238,13 +238,11 @@ def _loader() -> Any:
             key = loader.construct_object(key_node, deep=True)
             try:
                 if key in twice and id(key_node) in own:
-                    raise yaml.constructor.ConstructorError(
-                        None, None, tell("plan.key_twice", key=key), key_node.start_mark
-                    )
+                    why = tell("plan.key_twice", key=key)
+                    raise yaml.constructor.ConstructorError(None, None, why, key_node.start_mark)
             except TypeError:
-                raise yaml.constructor.ConstructorError(
-                    None, None, tell("plan.key_text"), key_node.start_mark
-                ) from None
+                told = tell("plan.key_text")
+                raise yaml.constructor.ConstructorError(None, None, told, key_node.start_mark) from None
             if id(key_node) in own:
                 twice.add(key)
             found[key] = loader.construct_object(value_node, deep=True)

@@ -211,7 +211,7 @@ class Store(Protocol):
         """Return the unanswered commands, in order."""
 
     async def answer(self, run: str, number: int, data: bytes) -> None:
-        """Answer a command; it leaves the inbox."""
+        """Answer a command; it leaves the inbox. The first answer stays."""
 
     async def answered(self, run: str, number: int) -> bytes | None:
         """Return the answer to a command, once there is one."""
@@ -253,7 +253,10 @@ class Store(Protocol):
 
 @runtime_checkable
 class Surveyed(Protocol):
-    """A store with possible local damage; undamaged parts stay readable."""
+    """A store on this machine, with possible damage; undamaged parts stay readable."""
+
+    async def probe(self) -> None:
+        """Write something and take it back; `Unusable` or `Unavailable` says why nothing can be written."""
 
     async def survey(self) -> list[str]:
         """Return the ids of all runs with any trace in the store, listed or not."""

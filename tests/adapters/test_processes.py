@@ -495,6 +495,49 @@ if __name__ == "__main__":
     assert (done.stdout, done.stderr) == ("[1, False, 5]\n", "")
 
 
+@pytest.mark.parametrize(
+    "whole",
+    [
+        "result = rerail.run(PLAN, tools=[charge, render])",
+        "result = asyncio.run(rerail.arun(PLAN, tools=[charge, render]))",
+        "try: result = rerail.run(PLAN, tools=[charge, render])\nexcept rerail.RerailError as error: sys.exit(error)",
+        "asyncio.run(render.call({}))",
+    ],
+)
+def test_x4_a_program_without_a_guard_runs_its_plan_once(tmp_path: Path, whole: str) -> None:
+    """X4, M2: a worker imports the program; what that would run is refused, and the step names the missing line."""
+    (tmp_path / "prog.py").write_text(f"""
+import asyncio, os, sys
+import rerail
+
+with open("imports", "a") as imports:
+    print("one", file=imports)
+if open("imports").read().count("one") > 4:
+    os._exit(9)  # a bomb ends here
+
+@rerail.tool(effect="once")
+def charge():
+    with open("charges", "a") as charges:
+        print("one", file=charges)
+
+@rerail.tool(isolated=True, effect="once")
+def render(): ...
+
+PLAN = {{"steps": [{{"id": "charge", "tool": "charge"}}, {{"id": "render", "tool": "render", "needs": ["charge"]}}]}}
+{whole}
+row = result.steps["render"]
+print(result.status, row.status, row.attempts, row.code, row.error["category"], row.error["message"])
+""")
+    done = subprocess.run([sys.executable, "prog.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (tmp_path / "imports").read_text() == "one\none\n"
+    if "render.call" in whole:
+        assert "if __name__" in done.stderr.splitlines()[-1]
+        return
+    assert (tmp_path / "charges").read_text() == "one\n"
+    assert done.stdout.startswith("failed failed 1 PROGRAM_UNGUARDED permanent_error ")
+    assert 'if __name__ == "__main__":' in done.stdout
+
+
 async def test_a_changed_file_is_read_anew(tmp_path: Path) -> None:
     """E5: a warm worker does not go on with yesterday's code."""
     file = tmp_path / "changing.py"

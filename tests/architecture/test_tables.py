@@ -17,11 +17,13 @@ import pytest
 
 import rerail
 from rerail.cli.command_table import COMMANDS
+from rerail.cli.display import live
+from rerail.cli.shell import prompt
 from rerail.i18n import catalogue, languages
 from rerail.kernel import events as ev
 from rerail.kernel import failure_memory, fold, policy
 from rerail.kernel import ladder as recover
-from rerail.kernel.commands import Command
+from rerail.kernel.commands import NUMBERED, Command
 from rerail.kernel.policy import Rung
 from rerail.mind import reflection
 from rerail.server.app import PREFIX, Files, described, make_api
@@ -116,6 +118,51 @@ def test_a_reader_of_events_names_a_type_or_passes_it_over(file: str) -> None:
     assert not passed & seen, f"named now, so take them off the list: {passed & seen}"
 
 
+# Sets of event types: the types that each one leaves out.
+EVENT_SETS: dict[str, tuple[Iterable[type], str]] = {
+    "live.QUIET": (
+        live.QUIET,
+        """
+        RunStarted PlanRejected GateOpened StepStarted StepProgress StepSucceeded StepFailed StepVerified StepSkipped
+        RetryScheduled Reflected Recovered QuestionAsked Consulted Declined ArtifactLost RetryBegin Replanned
+        CleanupBegun Waiting Resumed Acted Cancelled Stopped Done Notified
+        """,
+    ),
+    "prompt.ESSENTIAL": (
+        prompt.ESSENTIAL,
+        """
+        PlanAccepted GateOpened StepStarted StepProgress StepSucceeded StepVerified StepSkipped StepKept StepRenewed
+        RetryScheduled QuestionAsked Consulted Declined ArtifactCreated RetryDone CleanupBegun Evaluation Acted
+        Notified
+        """,
+    ),
+    "commands.NUMBERED": (
+        NUMBERED,
+        """
+        RunStarted PlanAccepted PlanRejected GateOpened StepStarted StepProgress StepSucceeded StepFailed StepVerified
+        StepSkipped StepKept StepRenewed RetryScheduled Reflected Recovered QuestionAsked Consulted Declined
+        ArtifactCreated ArtifactLost RetryBegin RetryDone Replanned CleanupBegun Evaluation Waiting Stopped Done
+        Notified
+        """,
+    ),
+    "recorded_answers": (
+        (*recorded_answers._ANNOUNCED, *recorded_answers._DECIDED, *recorded_answers._MINDS_WORDS),
+        """
+        RunStarted PlanAccepted StepSucceeded StepFailed StepVerified StepSkipped ArtifactLost RetryBegin CleanupBegun
+        Resumed Acted Cancelled
+        """,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", sorted(EVENT_SETS))
+def test_an_event_type_is_in_a_set_or_left_out(name: str) -> None:
+    """I2: each set of event types holds a type, or leaves it out here on purpose."""
+    members, without = {kind.__name__ for kind in EVENT_SETS[name][0]}, set(EVENT_SETS[name][1].split())
+    assert members | without == set(EVENTS), f"missing: {' '.join(sorted(set(EVENTS) - members - without))}"
+    assert not members & without, "is in the set now: take it off the list"
+
+
 @pytest.mark.parametrize("lang", ["en", "zh"])
 def test_the_page_has_a_word_for_every_event_type(lang: str) -> None:
     """I2: and for none that is not there."""
@@ -151,7 +198,11 @@ def test_a_rung_is_folded() -> None:
 RUNG_SETS: dict[str, tuple[Iterable[Rung], str]] = {
     "policy.WITHOUT_REFLECTION": (policy.WITHOUT_REFLECTION, "ADJUST ALTERNATIVE PRODUCER REPAIR REPLAN DOUBT FAIL"),
     "policy.NEEDS_RECOVERABLE": (policy.NEEDS_RECOVERABLE, "FALLBACK SKIP REPLAN DOUBT FAIL"),
+    "ladder.ENDLESS": (recover.ENDLESS, "PRODUCER REPAIR FALLBACK SKIP REPLAN DOUBT FAIL"),
+    "ladder.AFTER_FALLBACK": (recover.AFTER_FALLBACK, "RETRY ADJUST ALTERNATIVE PRODUCER REPAIR FALLBACK DOUBT FAIL"),
+    "ladder.OF_THE_PLAN": (recover.OF_THE_PLAN, "RETRY ADJUST ALTERNATIVE PRODUCER FALLBACK SKIP DOUBT FAIL"),
     "fold.CHANGED": (fold.CHANGED, "RETRY PRODUCER SKIP REPLAN DOUBT FAIL"),
+    "fold.CHOSEN": (fold.CHOSEN, "RETRY PRODUCER FALLBACK SKIP REPLAN DOUBT FAIL"),
     "failure_memory.LEARNT": (failure_memory.LEARNT, "PRODUCER FALLBACK SKIP REPLAN DOUBT FAIL"),
     "recorded_answers._ACTS": (recorded_answers._ACTS, "RETRY REPAIR SKIP REPLAN DOUBT FAIL"),
     "reflection.ACTIONS": (set(reflection.ACTIONS.values()), ""),

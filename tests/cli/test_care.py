@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
+import resource
 import shutil
 import subprocess
 import sys
@@ -239,6 +241,22 @@ def test_a_backup_that_cannot_be_written_leaves_nothing(here: Here) -> None:
     ended = subprocess.run([sys.executable, "-c", FULL, str(FILE), "copy.db"], capture_output=True, text=True)
     assert ended.stdout.startswith("refused:"), ended
     assert not [name for name in os.listdir() if "copy.db" in name]
+
+
+def test_a_store_that_has_no_room_is_not_ok(here: Here) -> None:
+    """E4: doctor tries a write and takes it back; what cannot be written needs no backup."""
+    filled(here, 2)
+    before = FILE.read_bytes()
+    here("doctor", code=0)
+    assert FILE.read_bytes() == before
+    ended = subprocess.run(
+        [sys.executable, "-m", "rerail.cli", "doctor", "--json"], capture_output=True, text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)),
+    )  # fmt: skip
+    (store,) = [check for check in json.loads(ended.stdout)["checks"] if check["name"] == "store"]
+    assert ended.returncode == 1 and not store["ok"] and store["hint"] == "", ended
+    assert "runs.db cannot be read or written now" in store["detail"]
+    assert FILE.read_bytes() == before
 
 
 def test_who_only_looks_writes_nothing(here: Here) -> None:

@@ -37,9 +37,9 @@ def test_what_healed_is_named(here: Here) -> None:
     step = {"id": "a", "tool": "fail", "alternatives": ["ok"]}
     plan = here.place.plan(step, {"id": "b", "tool": "fail", "fallback": {"value": 7}})
     found = here("run", plan, "--tools", "toolbox.py", "--set", "reflection.max_step_retries=1", code=0)
-    healed = found.out.split("Healed\n")[1]
+    healed = found.out.split("Recovered\n")[1]
     assert "a  another tool: ok" in healed
-    assert "b  a fallback stood in: it broke" in found.out.split("Healed\n")[0]
+    assert "b  a fallback stood in: it broke" in found.out.split("Recovered\n")[0]
     assert found.out.startswith("◐ completed, degraded")
 
 

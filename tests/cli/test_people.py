@@ -6,6 +6,7 @@ import json
 import signal
 from typing import Any
 
+import pytest
 from tests.cli.conftest import Here
 
 GATED: tuple[dict[str, Any], ...] = (
@@ -167,7 +168,16 @@ def test_watch_and_follow_a_run_of_another_process(here: Here) -> None:
     assert events[-1]["type"] == "done"
     rest, _ = follower.communicate(timeout=10)
     assert rest.rstrip().endswith("2 steps, all succeeded")
-    assert process.wait(10) == 0
+    assert (process.wait(10), follower.returncode) == (0, 0)
+
+
+@pytest.mark.parametrize(("step", "code"), [({"tool": "ok", "confirm": True}, 3), ({"tool": "fail"}, 1)])
+def test_following_ends_with_the_exit_code_of_the_run(here: Here, step: dict[str, object], code: int) -> None:
+    """T4: at rest and waiting, with both commands; a log that is only printed is 0."""
+    run = here.run({"id": "a", **step}, code=code)
+    for words in (("watch", run), ("logs", run, "--follow"), ("logs", run, "--follow", "--json")):
+        here(*words, code=code)
+    here("logs", run, code=0)
 
 
 def test_a_gate_shows_what_would_be_called(here: Here) -> None:

@@ -38,9 +38,9 @@ def test_one_is_not_many(here: Here) -> None:
 def test_a_plain_failure_counts_no_skips(here: Here) -> None:
     """V7: where nothing was skipped, nothing is said about it."""
     alone = here("show", here.run({"id": "a", "tool": "fail"}, code=1), code=0).out
-    assert "a (it broke)" in alone and "because of that" not in alone
+    assert "a (it broke)" in alone and "as a result" not in alone
     run = here.run({"id": "a", "tool": "fail"}, {"id": "b", "tool": "ok", "needs": ["a"]}, code=1)
-    assert "1 step skipped because of that" in here("show", run, code=0).out
+    assert "1 step skipped as a result" in here("show", run, code=0).out
 
 
 def test_an_unknown_tool_is_named_plainly(here: Here) -> None:
@@ -104,8 +104,15 @@ def test_a_budget_says_what_it_is(here: Here) -> None:
     """H4: which budget stopped the run, what it had left, and what to do."""
     plan = here.place.plan({"id": "a", "tool": "ok"}, {"id": "b", "tool": "ok", "needs": ["a"]})
     said = here("run", plan, "--tools", "toolbox.py", "--set", "run.max_attempts=1", "-q", code=1).out
-    assert "stopped early, a budget of the run allows no more calls; failed: -; 1 of 2 steps never started" in said
+    assert "stopped early, a budget of the run allows no more calls; 1 of 2 steps never started" in said
     assert "max_attempts: 1 of 1 used (run.max_attempts = 1): raise it with --set, then retry" in said
+    run = here("ls", "--json").json[0]["run_id"]
+    assert f"rerail retry {run} --set run.max_attempts=N --dry-run" in said
+    assert f"rerail retry {run} --dry-run --set run.max_attempts=N" in here("why", run).out
+    for look in ("--dry-run", "--force"):
+        refused = here("retry", run, look, code=2).err
+        assert f"a retry of run {run} would call nothing: max_attempts: 1 of 1 used" in refused
+    assert here("retry", run, "--set", "run.max_attempts=2", code=0)
 
 
 @pytest.mark.parametrize(("seconds", "now"), [(0.0, True), (0.0004, True), (0.001, False), (2.0, False)])

@@ -555,3 +555,77 @@ def test_h4_a_replay_keeps_to_the_runs_time() -> None:
     assert replay("r", records, tools, {"step_timeout": 100.0}).branch == 0
     records, tools = recorded("once")
     assert not replay("r", records, tools, {"max_seconds": 15.0}).branch
+
+
+# -- Waits that end past the run's time ---------------------------------------------------------------------------
+
+
+def hampered(**tool: Any) -> Any:
+    """A tool that wants to be asked again in a minute, or whose connection breaks."""
+
+    async def work(say: str) -> int:
+        if say == "busy":
+            raise rerail.RateLimited("later", retry_after=60)
+        if say == "broken":
+            raise ConnectionError("gone")
+        await asyncio.sleep(2)
+        return 1
+
+    return rerail.tool(work, name="work", **{"effect": "read", **tool})
+
+
+def out_of_time(*steps: dict[str, Any], then: Any = None, most: float = 10.0) -> tuple[Any, float, list[Any]]:
+    """Run these steps within ten seconds; the result, how long it took, and the reasons of its stops."""
+    policy = {"run": {"max_seconds": most}, "retry": {"backoff_base": 60.0, "backoff_cap": 60.0, "jitter": False}}
+
+    async def main() -> Any:
+        clock = VirtualClock()
+        async with rerail.Engine("memory://", [hampered()], policy, clock=clock) as engine:
+            begun = clock.now()
+            result = await engine.run({"steps": list(steps)}, run_id="r")
+            took = clock.now() - begun
+            if then is not None:
+                await asyncio.sleep(then)
+                await engine.confirm("r", "gated")
+                result = await engine.wait("r")
+            return result, took, [record.reason for record in await engine.events("r") if record.type == "stopped"]
+
+    return virtual_run(main)
+
+
+def step(name: str, say: str, **more: Any) -> dict[str, Any]:
+    return {"id": name, "tool": "work", "args": {"say": say}, **more}
+
+
+@pytest.mark.parametrize(("say", "why"), [("busy", "later"), ("broken", "gone")])
+def test_h4_a_wait_that_can_only_end_past_the_runs_time_is_not_sat_out(say: str, why: str) -> None:
+    """H4: "not now" and a backoff of a minute in a run of ten seconds; what is under way ends first."""
+    result, took, reasons = out_of_time(step("a", say), step("b", "fine"))
+    assert took == pytest.approx(2.0) and result.stopped == "BUDGET_EXCEEDED"
+    assert reasons == ["max_seconds: 2 of 10 used, and the next call, of step 'a', could start only in 58 s"]
+    assert not result.cut_off and [row["reason"] for row in result.failed_steps] == [why]
+    assert out_of_time(step("a", say), most=70.0)[1] >= 60.0  # one that fits is waited for
+
+
+def test_h4_a_run_that_could_only_wait_in_vain_waits_for_the_person_that_it_needs() -> None:
+    """H4: time waiting for people does not count, so the wait may be over when the answer comes."""
+    steps = step("a", "busy"), step("gated", "fine", confirm=True)
+    result, took, reasons = out_of_time(*steps)
+    assert (result.status, took, reasons) == ("waiting", pytest.approx(0.0), [])
+    result, _, reasons = out_of_time(*steps, then=10.0)
+    assert result.steps["gated"].status == "succeeded" and result.stopped == "BUDGET_EXCEEDED"
+    assert reasons == ["max_seconds: 2 of 10 used, and the next call, of step 'a', could start only in 48 s"]
+    result, _, _ = out_of_time(*steps, then=59.0)
+    assert result.steps["a"].attempts == 2  # it was asked again
+
+
+def test_h4_the_time_that_is_left_for_a_call_is_told_in_milliseconds() -> None:
+    """H4: what the message says is the timeout that the call had."""
+
+    async def main() -> Any:
+        async with rerail.Engine(
+            "memory://", [slow()], {"run": {"max_seconds": 1 / 3}}, clock=VirtualClock()
+        ) as engine:
+            return await engine.run(eight(count=1))
+
+    assert virtual_run(main).steps["s0"].error["message"] == "timed out after 0.334 s"

@@ -903,3 +903,93 @@ def test_e3_a_rerun_of_a_cancelled_run_calls() -> None:
             return found.status, found.in_doubt
 
     assert virtual_run(main) == ("completed", ()) and len(calls) == 2
+
+
+# -- Another call in between ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("between", ["fallback", "alternative", "hint"])
+def test_v8_a_call_is_looked_for_whatever_was_called_in_between(between: str) -> None:
+    """V8: the effect shows while another tool, or other arguments, had their turn; in the next round it is found."""
+    log: list[Any] = []
+    shown: set[str] = set()
+
+    def look(args: dict[str, Any]) -> bool:
+        log.append(("look", args["to"]))
+        return args["to"] in shown
+
+    @rerail.tool(effect="once", verify=look, settle=0.1)
+    def pay(to: str) -> None:
+        log.append(("pay", to))
+        if to == "bobby":
+            shown.add("bob")
+            raise rerail.ToolError("no such account", category="tool_error")
+        if between == "hint":
+            raise rerail.ToolError("who?", category="parameter_error", suggest={"to": "bobby"}, lost=True)
+        raise rerail.ToolError("lost", category="tool_error", lost=True)
+
+    @rerail.tool(effect="once" if between == "alternative" else "read")
+    def other(to: str = "") -> None:
+        shown.add("bob")
+        raise rerail.ToolError("down", category="tool_error")
+
+    steps: dict[str, Any] = {
+        "fallback": {"fallback": {"tool": "other"}, "retries": 0},
+        "alternative": {"alternatives": ["other"], "retries": 1},
+        "hint": {"retries": 1},
+    }
+    result, _ = run([pay, other], args={"to": "bob"}, **steps[between])
+    assert result.status == "completed" and log.count(("pay", "bob")) == 1
+    assert log[-1] == ("look", "bob")
+
+
+def test_v8_the_first_probe_is_the_baseline_whatever_was_called_in_between() -> None:
+    """V8: a transfer half done, an alternative that failed, the transfer again: never taken for one good transfer."""
+    account = {"a": 70, "b": 0}
+    calls: list[str] = []
+
+    def moved(before: Any) -> bool:
+        return before["a"] - account["a"] == 30 and account["b"] - before["b"] == 30
+
+    @rerail.tool(effect="once", probe=lambda: dict(account), verify=moved, settle=0.1, alternatives=["other"])
+    def transfer() -> None:
+        calls.append("transfer")
+        account["a"] -= 30
+        if len(calls) == 1:
+            raise rerail.ToolError("deadlock", category="tool_error", lost=True)
+        account["b"] += 30
+
+    @rerail.tool(effect="once")
+    def other() -> None:
+        calls.append("other")
+        raise rerail.ToolError("not available", category="parameter_error")
+
+    result, _ = run([transfer, other])
+    assert calls[:3] == ["transfer", "other", "transfer"]
+    assert not result.success
+
+
+def test_t5_a_retry_after_a_cancel_looks_for_effects_that_other_steps_need() -> None:
+    """V8, T5: what was cut off is looked for first, also where the steps to do again come after it."""
+    done: list[int] = []
+
+    async def main() -> Any:
+        @rerail.tool(effect="once", verify=lambda: bool(done), settle=0.1)
+        async def pay() -> None:
+            done.append(1)
+            await asyncio.sleep(5)
+
+        @rerail.tool(effect="read")
+        def after() -> int:
+            return 1
+
+        steps = [{"id": "a", "tool": "pay"}, {"id": "b", "tool": "after", "needs": ["a"]}]
+        async with Engine(MemoryStore(), [pay, after], QUICK, clock=VirtualClock()) as engine:
+            started = await engine.start({"steps": steps})
+            await asyncio.sleep(1)
+            await engine.cancel(started)
+            assert (await engine.wait(started)).status == "cancelled"
+            return await engine.retry(started)
+
+    result = virtual_run(main)
+    assert (result.status, len(done)) == ("completed", 1)

@@ -1032,22 +1032,22 @@ def test_an_odd_time_to_come_back(seconds: float) -> None:
 
 
 def test_a_tool_that_says_not_now_without_end_is_given_up() -> None:
-    """X8, H4: also if each wait is none: the total is bounded by something."""
-    calls = 0
+    """X8, H4: also if each wait is none: it is called after growing waits, and these are what `max_wait` bounds."""
+    world = World(a=[RateLimited("later", retry_after=0)])
+    result, events = history(world, plan(("a",)), settings={"retry": {"max_wait": 100, "jitter": False}})
+    calls = [event.at - events[0].at for event in of(events, "step_started")]
+    assert [event.delay for event in of(events, "retry_scheduled")] == [0, 2, 2, 4, 8, 16, 30, 30]
+    assert calls == pytest.approx([0, 0, 2, 4, 8, 16, 32, 62, 92], abs=0.1)
+    assert result.steps["a"].code == "RATE_LIMITED" and world.calls_of("a") == 9
+    (failed,) = of(events, "reflected")
+    assert failed.refused == ("has to wait 30 s, with 92 s already waited of 100 s allowed: later",)
 
-    async def a() -> None:
-        nonlocal calls
-        calls += 1
-        if calls > 1000:
-            raise SystemError("this would go on for ever")
-        raise RateLimited("later", retry_after=0)
 
-    async def main() -> Any:
-        async with Engine("memory://", [a], clock=VirtualClock()) as engine:
-            return await engine.run(plan(("a",)))
-
-    virtual_run(main)
-    assert calls <= 1000
+def test_a_wait_that_is_asked_for_is_kept_where_it_is_longer() -> None:
+    """X8: the first wait is the tool's own; without a backoff, further ones still take some time."""
+    world = World(a=[RateLimited("later", retry_after=seconds) for seconds in (0.5, 0.5, 7, 0)] + [1])
+    _, events = history(world, plan(("a",)), settings={"retry": {"backoff_base": 0}})
+    assert [event.delay for event in of(events, "retry_scheduled")] == [0.5, 2, 7, 2]
 
 
 # -- X9: suspect outputs ------------------------------------------------------------------------------------------
@@ -1840,6 +1840,23 @@ def test_a_watcher_waits_with_a_run_that_waits() -> None:
         assert not watcher.done()
         await engine.confirm(run)
         assert (await watcher)[-1].type == "done"
+
+    assert live(world, plan(("a",), a={"confirm": True}), act)[0].success
+
+
+def test_a_watcher_ends_on_request_when_the_run_waits_for_a_person() -> None:
+    """Section 12: as `wait` returns; it goes past earlier waits, and on after the answer."""
+    world = World()
+
+    async def act(engine: Engine, run: str) -> None:
+        async def seen(after: int = 0) -> list[Any]:
+            return [event async for event in engine.watch(run, after, until_waiting=True)]
+
+        first = await seen()
+        assert first[-1].type == "waiting" and first == await seen()
+        await engine.confirm(run)
+        rest = await seen(first[-1].seq)
+        assert rest[-1].type == "done" and [*first, *rest] == await seen()
 
     assert live(world, plan(("a",), a={"confirm": True}), act)[0].success
 

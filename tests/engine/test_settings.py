@@ -24,7 +24,7 @@ import rerail
 from rerail.adapters.stores.memory import MemoryStore
 from rerail.api import Engine
 from rerail.codes import Category
-from rerail.errors import PlanError, RateLimited, SettingsError, StoreError, ToolError
+from rerail.errors import PlanError, RateLimited, Refused, SettingsError, StoreError, ToolError
 from rerail.factory import make_executor, make_model, make_store
 from rerail.kernel.policy import Policy, merged
 from rerail.ports import Batch, ModelFailed, Prompt, Reply, Unavailable
@@ -1039,9 +1039,11 @@ def test_a_spent_time_stays_spent() -> None:
         async with world.engine(ONE, store=store, settings=settings) as engine:
             await engine.wait(await engine.start(ONE, run_id="r"))
         async with world.engine(ONE, store=store) as engine:
-            return await engine.retry("r")
+            with pytest.raises(Refused, match="max_seconds: 20 of 10 used") as caught:
+                await engine.retry("r")
+            return caught.value.code
 
-    assert virtual_run(main).stopped == "BUDGET_EXCEEDED" and world.calls_of("a") == 1
+    assert virtual_run(main) == "BUDGET_EXCEEDED" and world.calls_of("a") == 1
 
 
 def test_what_is_assumed_of_a_tool_stays_with_the_run() -> None:

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from rerail.codes import Category
-from rerail.kernel import actions as commands
+from rerail.kernel import actions, retry
 from rerail.kernel import events as ev
-from rerail.kernel import retry
 from rerail.kernel.actions import Faulty, Refusal
 from rerail.kernel.events import Course, Error, Event, Record
 from rerail.kernel.fold import fold
@@ -63,25 +62,25 @@ TWICE = (*did("a"), *failed("b"), FAILED)
 @pytest.mark.parametrize(
     ("code", "told", "wish"),
     [
-        ("STEP_UNKNOWN", (), lambda s: commands.skip(s, "aa", "ann")),
-        ("STEP_UNKNOWN", (), lambda s: commands.skip(s, "something else", "ann")),
+        ("STEP_UNKNOWN", (), lambda s: actions.skip(s, "aa", "ann")),
+        ("STEP_UNKNOWN", (), lambda s: actions.skip(s, "something else", "ann")),
         ("RUN_COPIED", (ev.RunStarted(copied="there"),), lambda s: retry.retry(s, "ann")),
         ("RUN_MOVED", (ev.Cancelled("ann", to="there", after=3),), lambda s: retry.retry(s, "ann")),
-        ("RUN_AT_REST", TWICE, lambda s: commands.pause(s, "ann")),
-        ("RUN_AT_REST", (*BOTH, COMPLETED), lambda s: commands.cancel(s, "ann")),
-        ("RUN_PAUSED", (ev.Acted("pause", "ann"),), lambda s: commands.pause(s, "ann")),
-        ("RUN_LIVE", (), lambda s: commands.resume(s, "ann")),
-        ("STEP_ENDED", did("a"), lambda s: commands.skip(s, "a", "ann")),
-        ("STEP_ENDED", did("a"), lambda s: commands.resolve_succeeded(s, "a", "ann", 1, pack(1), blob=False)),
+        ("RUN_AT_REST", TWICE, lambda s: actions.pause(s, "ann")),
+        ("RUN_AT_REST", (*BOTH, COMPLETED), lambda s: actions.cancel(s, "ann")),
+        ("RUN_PAUSED", (ev.Acted("pause", "ann"),), lambda s: actions.pause(s, "ann")),
+        ("RUN_LIVE", (), lambda s: actions.resume(s, "ann")),
+        ("STEP_ENDED", did("a"), lambda s: actions.skip(s, "a", "ann")),
+        ("STEP_ENDED", did("a"), lambda s: actions.resolve_succeeded(s, "a", "ann", 1, pack(1), blob=False)),
         (
             "STEP_NOT_WAITING", did("a")[:1],
-            lambda s: commands.resolve_succeeded(s, "a", "ann", 1, pack(1), blob=False),
+            lambda s: actions.resolve_succeeded(s, "a", "ann", 1, pack(1), blob=False),
         ),
-        ("STEP_NOT_WAITING", (), lambda s: commands.resolve_failed(s, "a", "ann")),
-        ("STEP_NOT_WAITING", (), lambda s: commands.resolve_rerun(s, "a", "ann")),
-        ("STEP_ENDED", did("a"), lambda s: commands.repair(s, "a", {"tool": "u"}, TOOLS, "ann")),
-        ("STEP_ENDED", did("a")[:1], lambda s: commands.repair(s, "a", {"tool": "u"}, TOOLS, "ann")),
-        ("RUN_IN_DOUBT", DOUBT, lambda s: commands.repair(s, "a", {"tool": "u"}, TOOLS, "ann")),
+        ("STEP_NOT_WAITING", (), lambda s: actions.resolve_failed(s, "a", "ann")),
+        ("STEP_NOT_WAITING", (), lambda s: actions.resolve_rerun(s, "a", "ann")),
+        ("STEP_ENDED", did("a"), lambda s: actions.repair(s, "a", {"tool": "u"}, TOOLS, "ann")),
+        ("STEP_ENDED", did("a")[:1], lambda s: actions.repair(s, "a", {"tool": "u"}, TOOLS, "ann")),
+        ("RUN_IN_DOUBT", DOUBT, lambda s: actions.repair(s, "a", {"tool": "u"}, TOOLS, "ann")),
         ("RUN_COMPLETED", (*BOTH, COMPLETED), lambda s: retry.retry(s, "ann")),
         ("RUN_IN_DOUBT", (*DOUBT, FAILED), lambda s: retry.retry(s, "ann")),
         ("RUN_IN_DOUBT", (*DOUBT, FAILED), lambda s: retry.retry(s, "ann", force=True)),
@@ -129,10 +128,10 @@ def test_a_wish_that_does_not_fit_is_refused_with_its_code(
 def test_who_confirms_says_which_gate(told: tuple[Event, ...], step: str | None, code: str) -> None:
     """X7: unless there is only one that waits; those that wait are named."""
     with pytest.raises(Refusal) as refused:
-        commands.confirm(after(*told, steps=STEPS), step, "ann")
+        actions.confirm(after(*told, steps=STEPS), step, "ann")
     assert refused.value.code == "STEP_NOT_WAITING" and code in refused.value.message
     one = after(*did("a"), ev.Acted("confirm", "ann", "h"), ev.GateOpened("g", 0, "u", "d1"), steps=STEPS)
-    assert commands.confirm(one, None, "ann") == [ev.Acted("confirm", "ann", "g", digest="d1")]
+    assert actions.confirm(one, None, "ann") == [ev.Acted("confirm", "ann", "g", digest="d1")]
     with pytest.raises(Refusal) as waits:
         retry.retry(after(*did("a"), ev.Waiting(()), steps=STEPS), "ann")
     assert waits.value.code == "RUN_WAITS_CONFIRM" and waits.value.hint
@@ -141,14 +140,14 @@ def test_who_confirms_says_which_gate(told: tuple[Event, ...], step: str | None,
 def test_a_gate_may_be_confirmed_ahead_of_time_and_refused_once_it_waits() -> None:
     """X7, X10: who agrees to a call that is not known yet has to say so."""
     early = after(steps=STEPS)
-    assert commands.confirm(early, "g", "ann", ahead=True) == [ev.Acted("confirm", "ann", "g", ahead=True)]
+    assert actions.confirm(early, "g", "ann", ahead=True) == [ev.Acted("confirm", "ann", "g", ahead=True)]
     with pytest.raises(Refusal, match="g") as refused:
-        commands.confirm(early, "g", "ann")
+        actions.confirm(early, "g", "ann")
     assert refused.value.code == "STEP_NOT_WAITING" and refused.value.hint.endswith("rerail confirm r g --ahead")
     with pytest.raises(Refusal, match="g") as refused:
-        commands.refuse(early, "g", "ann")
+        actions.refuse(early, "g", "ann")
     assert refused.value.code == "STEP_NOT_WAITING" and "rerail skip r g" in refused.value.hint
-    acted, told = commands.refuse(after(*did("a"), steps=STEPS), "g", "")
+    acted, told = actions.refuse(after(*did("a"), steps=STEPS), "g", "")
     assert acted == ev.Acted("refuse", "", "g") and isinstance(told, ev.StepFailed) and not told.called
     assert told.error.code == "CONFIRM_REFUSED" and told.error.category is Category.PERMANENT
     assert told.error.data == {"by": "a person"} and "a person" in told.error.message
@@ -156,40 +155,38 @@ def test_a_gate_may_be_confirmed_ahead_of_time_and_refused_once_it_waits() -> No
 
 def test_a_skip_says_who_did_without_the_step() -> None:
     """X7: and their reason, if they gave one; what ran although it had failed looks again."""
-    acted, told = commands.skip(after(), "a", "ann")
+    acted, told = actions.skip(after(), "a", "ann")
     assert acted == ev.Acted("skip", "ann", "a")
     assert isinstance(told, ev.StepSkipped) and "ann" in told.message and told.by == "ann"
-    assert "a person" in commands.skip(after(), "a", "")[1].message  # type: ignore[union-attr]
-    assert commands.skip(after(), "a", "ann", "why not")[1] == ev.StepSkipped("a", "SKIP_USER", "why not", "ann")
-    assert commands.skip(after(*failed("a")), "a", "ann")[0] == ev.Acted(
-        "skip", "ann", "a", course=Course(below=("a",))
-    )
+    assert "a person" in actions.skip(after(), "a", "")[1].message  # type: ignore[union-attr]
+    assert actions.skip(after(), "a", "ann", "why not")[1] == ev.StepSkipped("a", "SKIP_USER", "why not", "ann")
+    assert actions.skip(after(*failed("a")), "a", "ann")[0] == ev.Acted("skip", "ann", "a", course=Course(below=("a",)))
 
 
 def test_what_a_person_resolves_is_what_was_said() -> None:
     """X7, E3: with its digest; of a large value only where it is kept. At rest it opens a round for what is behind."""
     packed = pack({"n": 1})
-    (small,) = commands.resolve_succeeded(after(), "a", "ann", {"n": 1}, packed, blob=False)
+    (small,) = actions.resolve_succeeded(after(), "a", "ann", {"n": 1}, packed, blob=False)
     assert isinstance(small, ev.Acted)
     assert (small.outcome, small.output, small.digest, small.size) == ("succeeded", {"n": 1}, packed.digest, 7)
-    (large,) = commands.resolve_succeeded(after(), "a", "ann", {"n": 1}, packed, blob=True)
+    (large,) = actions.resolve_succeeded(after(), "a", "ann", {"n": 1}, packed, blob=True)
     assert isinstance(large, ev.Acted) and large.output is None and large.blob
     state = after(*failed("a"), FAILED)
-    _, begin = commands.resolve_succeeded(state, "a", "ann", 1, packed, blob=False)
+    _, begin = actions.resolve_succeeded(state, "a", "ann", 1, packed, blob=False)
     assert isinstance(begin, ev.RetryBegin) and not begin.automatic and begin.operation == "resolve"
     assert (begin.round, begin.roots, begin.chain, begin.chain_size) == (1, (), ("b",), 1)
     assert begin.previous_status == "failed"
     hole = after(ev.StepStarted("a", 1, "t"), ev.StepSucceeded("a", 1, None, hole=True))
-    assert len(commands.resolve_succeeded(hole, "a", "ann", 1, packed, blob=False)) == 1
+    assert len(actions.resolve_succeeded(hole, "a", "ann", 1, packed, blob=False)) == 1
 
 
 def test_a_doubt_is_answered_by_yes_no_or_once_more() -> None:
     """E2, E3: no is a permanent failure, once more the same call under its own key."""
-    acted, told = commands.resolve_failed(after(*DOUBT), "a", "ann")
+    acted, told = actions.resolve_failed(after(*DOUBT), "a", "ann")
     assert acted == ev.Acted("resolve", "ann", "a", outcome="failed") and isinstance(told, ev.StepFailed)
     assert (told.error.code, told.attempt, told.called) == ("RESOLVED_FAILED", 1, False)
     course = Course(("a",), automatic=False)
-    assert commands.resolve_rerun(after(*DOUBT), "a", "ann") == [
+    assert actions.resolve_rerun(after(*DOUBT), "a", "ann") == [
         ev.Acted("resolve", "ann", "a", outcome="rerun", course=course)
     ]
 
@@ -197,7 +194,7 @@ def test_a_doubt_is_answered_by_yes_no_or_once_more() -> None:
 def test_steps_are_added_by_a_person() -> None:
     """X7, P5: with every fault at once; adding nothing is one, too."""
     new = Step("n", "t", needs=(Need("b"),))
-    assert commands.add(after(), [new], TOOLS, "ann") == [
+    assert actions.add(after(), [new], TOOLS, "ann") == [
         ev.Acted("add", "ann", course=Course(steps=(new,), automatic=False))
     ]
     for steps, codes in (
@@ -205,7 +202,7 @@ def test_steps_are_added_by_a_person() -> None:
         ([Step("a", "t"), "x"], ["BAD_VALUE", "DUPLICATE_ID"]),
     ):  # fmt: skip
         with pytest.raises(Faulty) as found:
-            commands.add(after(), steps, TOOLS, "ann")
+            actions.add(after(), steps, TOOLS, "ann")
         assert [fault.code for fault in found.value.faults] == codes
 
 
@@ -213,7 +210,7 @@ def test_steps_are_added_by_a_person() -> None:
 def test_steps_added_at_rest_open_a_round_of_their_own(told: tuple[Event, ...]) -> None:
     """X7: the run goes on with them, also one that had been stopped; what is done stays done."""
     state = after(*told)
-    acted, begin = commands.add(state, [Step("n", "t", needs=(Need("a"),))], TOOLS, "ann")
+    acted, begin = actions.add(state, [Step("n", "t", needs=(Need("a"),))], TOOLS, "ann")
     assert isinstance(acted, ev.Acted) and isinstance(begin, ev.RetryBegin)
     assert (begin.operation, begin.roots, begin.chain, begin.chain_size, begin.stopped) == ("add", (), ("n",), 1, "")
     assert (begin.automatic, begin.counted) == (False, False)
@@ -222,13 +219,13 @@ def test_steps_added_at_rest_open_a_round_of_their_own(told: tuple[Event, ...]) 
 def test_a_change_is_refused_for_what_it_brings_and_not_for_what_was_there() -> None:
     """E5, P5: a run that was accepted when there was another tool takes additions and repairs of its other steps."""
     state = after(*failed("b"), steps=(Step("old", "gone"), Step("b", "t", {"x": 1})))
-    assert commands.add(state, [Step("n", "t", needs=(Need("old"),))], TOOLS, "ann")
-    assert commands.repair(state, "b", {"args": {"x": 2}}, TOOLS, "ann")
+    assert actions.add(state, [Step("n", "t", needs=(Need("old"),))], TOOLS, "ann")
+    assert actions.repair(state, "b", {"args": {"x": 2}}, TOOLS, "ann")
     for change in (
-        lambda: commands.add(state, [Step("n", "gone")], TOOLS, "ann"),
-        lambda: commands.add(state, [Step("old", "t")], TOOLS, "ann"),
-        lambda: commands.repair(state, "old", {"args": {"x": 2}}, TOOLS, "ann"),  # it is as bad as it was
-        lambda: commands.repair(state, "b", {"needs": ["n"]}, TOOLS, "ann"),
+        lambda: actions.add(state, [Step("n", "gone")], TOOLS, "ann"),
+        lambda: actions.add(state, [Step("old", "t")], TOOLS, "ann"),
+        lambda: actions.repair(state, "old", {"args": {"x": 2}}, TOOLS, "ann"),  # it is as bad as it was
+        lambda: actions.repair(state, "b", {"needs": ["n"]}, TOOLS, "ann"),
     ):
         with pytest.raises(Faulty):
             change()
@@ -249,7 +246,7 @@ def test_a_change_is_refused_for_what_it_brings_and_not_for_what_was_there() -> 
 )
 def test_a_repair_changes_what_it_names(changes: dict[str, Any], args: dict[str, Any]) -> None:
     """H7, X7: arguments one by one, the others stay; another tool gets those that are given, if any are."""
-    (acted,) = commands.repair(after(*failed("a")), "a", changes, TOOLS, "ann")
+    (acted,) = actions.repair(after(*failed("a")), "a", changes, TOOLS, "ann")
     assert isinstance(acted, ev.Acted) and (acted.action, acted.by, acted.step) == ("repair", "ann", "a")
     (new,) = acted.course.steps
     assert new.args == args and new.tool == changes.get("tool", "t") and acted.course.touched == ("a",)
@@ -266,13 +263,13 @@ def test_a_repair_changes_what_it_names(changes: dict[str, Any], args: dict[str,
 def test_a_repair_that_would_be_none_is_refused(changes: dict[str, Any], words: str) -> None:
     """H7, P5: or that would make the plan invalid; the old plan stays."""
     with pytest.raises(Faulty) as found:
-        commands.repair(after(*failed("a")), "a", changes, TOOLS, "ann")
+        actions.repair(after(*failed("a")), "a", changes, TOOLS, "ann")
     assert words in str(found.value) and found.value.faults[0].step in ("a", "")
 
 
 def test_a_repair_at_rest_opens_a_round() -> None:
     """X7, R4: of the step and what depends on it, with the reason for which it had failed."""
-    acted, begin = commands.repair(after(*failed("a"), FAILED), "a", {"tool": "u"}, TOOLS, "ann")
+    acted, begin = actions.repair(after(*failed("a"), FAILED), "a", {"tool": "u"}, TOOLS, "ann")
     assert acted == ev.Acted("repair", "ann", "a") and isinstance(begin, ev.RetryBegin)
     assert (begin.round, begin.roots, begin.chain, begin.chain_size) == (1, ("a",), ("a", "b"), 2)
     assert begin.reasons == {"a": "no"} and (begin.operation, begin.previous_status) == ("repair", "failed")
@@ -413,7 +410,7 @@ def test_a_refusal_says_what_to_do_instead() -> None:
     hints = []
     for told in (TWICE, (*BOTH, COMPLETED)):
         with pytest.raises(Refusal) as refused:
-            commands.pause(after(*told), "ann")
+            actions.pause(after(*told), "ann")
         hints.append(refused.value.hint)
     assert all(hints) and hints[0] != hints[1] and "--force" in hints[1] and "--force" not in hints[0]
     with pytest.raises(Refusal) as unknown:
@@ -427,8 +424,8 @@ def test_a_doubt_that_can_be_looked_into_is_not_put_to_a_person(verifiable: bool
     """E3, T5: whoever answers `--rerun` before anybody has looked may make it happen twice."""
     started = ev.StepStarted("a", 1, "t", Effect.ONCE, verifiable=verifiable)
     state = after(started, ev.StepFailed("a", 1, LATE, lost=True))
-    with pytest.raises(commands.Refusal) as refused:
-        commands.refuse_doubt(state)
+    with pytest.raises(actions.Refusal) as refused:
+        actions.refuse_doubt(state)
     assert hint in str(refused.value.hint)
 
 
@@ -438,7 +435,7 @@ def test_an_output_that_was_lost_is_not_supplied_while_it_is_being_made() -> Non
     course = Course(("a",), automatic=False, fresh=("a",))
     running = after(*hole, ev.Acted("retry", "ann", "a", course=course), ev.StepStarted("a", 2, "t"))
     with pytest.raises(Refusal) as refused:
-        commands.resolve_succeeded(running, "a", "ann", 1, pack(1), blob=False)
+        actions.resolve_succeeded(running, "a", "ann", 1, pack(1), blob=False)
     assert refused.value.code == "STEP_NOT_WAITING"
 
 
@@ -456,9 +453,9 @@ def test_a_named_step_may_be_retried_where_the_whole_run_waits_for_something_els
 @pytest.mark.parametrize(
     ("act", "operation", "chain"),
     [
-        (lambda s: commands.skip(s, "a", "ann"), "skip", ("b",)),
-        (lambda s: commands.resolve_succeeded(s, "a", "ann", 1, pack(1), blob=False), "resolve", ("b",)),
-        (lambda s: commands.repair(s, "a", {"tool": "u"}, TOOLS, "ann"), "repair", ("a", "b")),
+        (lambda s: actions.skip(s, "a", "ann"), "skip", ("b",)),
+        (lambda s: actions.resolve_succeeded(s, "a", "ann", 1, pack(1), blob=False), "resolve", ("b",)),
+        (lambda s: actions.repair(s, "a", {"tool": "u"}, TOOLS, "ann"), "repair", ("a", "b")),
     ],
 )
 def test_whatever_is_done_to_a_run_at_rest_opens_a_round_named_after_it(
@@ -475,7 +472,7 @@ def test_whatever_is_done_to_a_run_at_rest_opens_a_round_named_after_it(
 @pytest.mark.parametrize(
     ("wish", "near"),
     [
-        (lambda s: retry.retry(s, "ann", stage="too"), "two"), (lambda s: commands.skip(s, "aa", "ann"), "a"),
+        (lambda s: retry.retry(s, "ann", stage="too"), "two"), (lambda s: actions.skip(s, "aa", "ann"), "a"),
         (lambda s: retry.retry(s, "ann", stage="nothing like it"), ""),
     ],
 )  # fmt: skip

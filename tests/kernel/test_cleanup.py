@@ -9,6 +9,7 @@ import pytest
 
 import rerail
 from rerail.adapters.stores.memory import MemoryStore
+from rerail.api import Engine
 from rerail.errors import PlanError, Refused, ToolError
 from rerail.plan.model import Plan, check
 from rerail.testing.scripted import Took, World
@@ -342,12 +343,36 @@ def test_words_about_other_steps_clean_nothing_up_again() -> None:
 
 
 def test_a_spent_budget_leaves_nothing_to_clean_up_again() -> None:
-    """P2, H4: a retry that calls nothing does not clean up what was cleaned up before."""
+    """P2, H4: a retry that would call nothing is refused, and uses up none of them."""
     world = World(b=[BROKE])
     settings = {**PLAIN, "run": {"max_attempts": 4}}
-    result, events = acts(world, PLAN, lambda engine, run: engine.retry(run), settings=settings)
+
+    async def retried(engine: Engine, run: str) -> None:
+        for dry_run in (True, False):
+            with pytest.raises(Refused, match="max_attempts: 4 of 4 used") as caught:
+                await engine.retry(run, dry_run=dry_run)
+            assert caught.value.code == "BUDGET_EXCEEDED" and "--set run.max_attempts=N" in caught.value.hint
+
+    result, events = acts(world, PLAN, retried, settings=settings)
+    assert not of(events, "retry_begin")
     assert world.order == ["reserve", "a", "b", "free"] and result.not_cleaned_up == ()
     assert len(of(events, "cleanup_begun")) == 1
+
+
+def test_a_retry_past_the_time_of_a_run_only_cleans_up() -> None:
+    """P2, R7: the caps keep room for the clean-up alone, and the dry run says so."""
+    world, seen = World(b=[Took(20, BROKE)], free=[BROKE, 1]), []
+
+    async def retried(engine: Engine, run: str) -> None:
+        seen.append(await engine.retry(run, dry_run=True))
+        await engine.retry(run)
+
+    result, _ = acts(world, PLAN, retried, settings={**PLAIN, "run": {"max_seconds": 10}})
+    (preview,) = seen
+    assert ([row["step"] for row in preview.rerun], dict(preview.becomes)) == (
+        ["free"], {"b": "cancelled", "c": "cancelled"},
+    )  # fmt: skip
+    assert world.order == ["reserve", "a", "b", "free", "free"] and result.not_cleaned_up == ()
 
 
 GATED = {**PLAN, "steps": [*PLAN["steps"][:4], {**FREE, "confirm": "Free it?"}]}

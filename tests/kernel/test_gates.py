@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rerail.codes import Category
-from rerail.kernel import actions as commands
+from rerail.kernel import actions
 from rerail.kernel import events as ev
 from rerail.kernel.actions import Edits, Refusal
 from rerail.kernel.decide import Call, Show, decide
@@ -168,7 +168,7 @@ def test_x10_whatever_its_call_is_made_from_is_shown_anew() -> None:
     for state in (lost, edited, written):
         assert shows(state) == ["g"]
         with pytest.raises(Refusal, match="does not wait for a confirmation yet"):
-            commands.confirm(state, "g", "ann")
+            actions.confirm(state, "g", "ann")
 
 
 def test_x10_a_late_word_of_a_gate_changes_nothing() -> None:
@@ -182,10 +182,10 @@ def test_x10_large_arguments_that_were_seen_elsewhere_are_not_edited() -> None:
     large = ev.GateOpened("g", 0, "u", D, args_blob=signature({"x": 1, "long": "text"}))
     for shown in (None, {"x": 2}):
         with pytest.raises(Refusal) as refused:
-            commands.confirm(at_gate(large), "g", "ann", edits=Edits({"x": 3}, shown=shown), tools=TOOLS)
+            actions.confirm(at_gate(large), "g", "ann", edits=Edits({"x": 3}, shown=shown), tools=TOOLS)
         assert refused.value.code == "GATE_CHANGED" and "u(…)" in refused.value.message
     edits = Edits({"x": 3}, shown={"x": 1, "long": "text"})
-    [acted] = commands.confirm(at_gate(large), "g", "ann", edits=edits, tools=TOOLS)
+    [acted] = actions.confirm(at_gate(large), "g", "ann", edits=edits, tools=TOOLS)
     assert isinstance(acted, ev.Acted) and acted.call is not None
     assert acted.call.args == {"x": 3, "long": "text"} and acted.course.steps[0].args == {"x": 3}
 

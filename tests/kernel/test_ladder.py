@@ -147,6 +147,19 @@ def test_the_whole_ladder_of_an_optional_step(category: str) -> None:
     assert result.success and result.degraded
 
 
+@pytest.mark.parametrize("category", ALL)
+def test_an_untried_alternative_is_named_with_the_reason(category: str) -> None:
+    """H3: "nothing left to try" is not said of a step whose alternative was passed over without a word."""
+    for what, options in ((one(alternatives=["b"]), {}), (one(), {"alternatives": ["b"]})):
+        world = World(a=[BROKE], b=[BROKE]).option("a", **options)
+        world.script["a"] = [Failing(category)]
+        _, events = history(world, what, settings=PLAIN)
+        refused = of(events, "reflected")[-1].refused
+        told = f"alternatives (b) follow a transient_error, tool_error or permanent_error, not {category}_error"
+        listed = "alternative_tool" in WITH_AN_ALTERNATIVE[category]
+        assert list(refused) == ([] if listed else [told])
+
+
 def test_a_tools_own_alternatives_come_after_the_steps() -> None:
     """P1, H3: the step's word first; then the tool's."""
     world = World(a=[BROKE], b=[BROKE], c=[{"v": 1}]).option("a", alternatives=["c"])

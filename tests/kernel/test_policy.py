@@ -503,7 +503,8 @@ def test_max_seconds_counts_time_running() -> None:
     world = World({name: [Took(10)] for name in "abc"})
     result, _ = history(world, chain(*"abc"), settings={"run": {"max_seconds": 15}})
     assert world.order == ["a", "b"]
-    assert result.steps["c"].code == "BUDGET_EXCEEDED"
+    assert result.stopped == "BUDGET_EXCEEDED" and not result.cut_off
+    assert (result.steps["b"].code, result.steps["c"].code) == ("TIMEOUT", "SKIP_UPSTREAM_FAILED")
 
 
 def test_max_seconds_does_not_count_waiting_for_people_or_lying_dead() -> None:

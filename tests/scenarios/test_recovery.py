@@ -264,7 +264,7 @@ def test_not_now() -> None:
     assert world.calls_of("api") == 3  # two waits of 40 s; the third may not be waited, and no round follows
     (failed,) = [event for event in events if event.type == "reflected"]
     assert failed.rung == "fail" and failed.refused == (
-        "asked to wait 40 s, with 80 s already waited of 100 s allowed: slow down",
+        "has to wait 40 s, with 80 s already waited of 100 s allowed: slow down",
     )
 
 

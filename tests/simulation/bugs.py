@@ -444,7 +444,7 @@ def partly_done_is_not_done(patch: Patch) -> None:
 @bug
 def the_latest_probe_is_the_baseline(patch: Patch) -> None:
     """What an earlier attempt did counts as there before (V8)."""
-    intended = fold._intended
+    intended = effect_folds.intended
 
     def latest(of: State, track: Any, call: ev.StepStarted, at: float) -> None:
         intended(of, track, call, at)
@@ -452,7 +452,19 @@ def the_latest_probe_is_the_baseline(patch: Patch) -> None:
             track.effects.before = call.before
 
     patch.setattr(calls, "baseline", lambda *_: None)
-    patch.setattr(fold, "_intended", latest)
+    patch.setattr(fold, "intended", latest)
+
+
+@bug
+def another_call_in_between_is_all_that_is_known(patch: Patch) -> None:
+    """An alternative, a hint or a fallback takes the place of the call before it (V8)."""
+    settle = State.settle_effect
+
+    def forgets(self: State, track: Any, effects: Any) -> None:
+        settle(self, track, effects)
+        track.earlier = ()
+
+    patch.setattr(State, "settle_effect", forgets)
 
 
 @bug

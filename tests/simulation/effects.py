@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rerail.kernel import events as ev
+from rerail.kernel.decide import LOOK_KEPT
 from rerail.kernel.policy import Rung
 from rerail.plan.step import Effect
 
@@ -128,6 +129,43 @@ def repeated_unsettled(records: list[ev.Record]) -> list[Breach]:
             continue
         if (known.lost or known.running) and not _in_time(known, call, record.at):
             bad.append((call.step, call.attempt, dict(known.lost)))
+    return bad
+
+
+def repeated_unlooked(records: list[ev.Record]) -> list[Breach]:
+    """`once` calls that can be looked at, made before under the same tool and arguments, without a look right before.
+
+    Calls with other arguments, another tool or a fallback may lie between the two, and rounds (V8). A success ends it,
+    a new start, a new definition, and a person's word.
+    """
+    made: dict[str, set[str]] = {}  # step → its calls so far
+    latest: dict[str, str] = {}  # step → its latest call, until that was looked for: the first look is about it
+    looks: dict[str, tuple[str, float]] = {}  # step → the latest look: its call, and its time; "": the call to come
+    bad: list[Breach] = []
+    starts = {
+        record.seq: (repr(_called(known, record.event)), known.word)
+        for record, known in watched(records)
+        if isinstance(record.event, ev.StepStarted)
+    }
+    for record in records:
+        event, step = record.event, getattr(record.event, "step", "")
+        if isinstance(event, ev.StepStarted):
+            (name, word), mine = starts[record.seq], made.setdefault(step, set())
+            if event.effect is ONCE and event.verifiable:
+                about, at = looks.get(step, ("", -math.inf))
+                fresh = about in ("", name) and record.at - at <= LOOK_KEPT + NEAR
+                if name in mine and not fresh and not word:
+                    bad.append((step, event.attempt, name))
+                mine.add(name)
+            looks.pop(step, None)
+            latest[step] = name
+        elif isinstance(event, ev.StepVerified) or (isinstance(event, ev.StepFailed) and event.looks):
+            looks[step] = (latest.pop(step, ""), record.at)
+        elif isinstance(event, ev.StepSucceeded):
+            made.pop(step, None)
+        course = getattr(event, "course", None)
+        for anew in (*getattr(course, "fresh", ()), *(one.id for one in getattr(course, "steps", ()))):
+            made.pop(anew, None)
     return bad
 
 

@@ -43,6 +43,7 @@ LAWS = {
     "once": "what must not happen twice happens twice only where a person said so",
     "settled": "a `once` call follows a lost one only after its settled absence, under its key in time, or on a "
     "person's word; a later *not done* settles nothing",
+    "looked": "right before a `once` call is made again its effect is looked for, whatever was called in between",
     "patience": "absence is believed only once `settle` has passed since the call was over, and then it is true",
     "under way": "no `once` call begins while an earlier one of its step is at work",
     "partial": "after a look that found a part of the effect, no `once` call is made but on a person's word",
@@ -414,6 +415,7 @@ def _check_effects(life: Any, records: list[ev.Record]) -> None:
     world, times = life.world, life.store.times
     found = {
         "settled": effects.repeated_unsettled(records),
+        "looked": effects.repeated_unlooked(records),
         "doubt": effects.called_in_doubt(records),
         "partial": effects.repeated_partial(records),
         "under way": effects.made_meanwhile(records, world, times, life.died),

@@ -138,7 +138,7 @@ def test_a_run_that_has_ended_is_seen_whole() -> None:
         "judge": "m", "complete": False, "missing": ["x"], "unsatisfactory": ["b"], "disputed": ["a"], "reason": "thin",
     }  # fmt: skip
     assert (view["judge"], view["disputed"], view["consequences"]) == ("m", ["a"], ["d"])
-    assert view["summary"] == "b (no), c (refused); 1 step skipped because of that" and view["actions"] == [
+    assert view["summary"] == "b (no), c (refused); 1 step skipped as a result" and view["actions"] == [
         "retry",
         "add",
     ]

@@ -9,9 +9,8 @@ import pytest
 
 from rerail.codes import Category
 from rerail.i18n import retold, tell
-from rerail.kernel import actions as commands
+from rerail.kernel import actions, retry
 from rerail.kernel import events as ev
-from rerail.kernel import retry
 from rerail.kernel import stages as pipeline
 from rerail.kernel.actions import Faulty, Refusal
 from rerail.kernel.decide import Note, decide
@@ -259,11 +258,11 @@ def test_a_wrong_gate_is_told_which_ones_wait() -> None:
         ("check1", "STEP_NOT_WAITING", "what waits for a confirmation: send"),
     ):  # fmt: skip
         with pytest.raises(Refusal) as found:
-            commands.confirm(at_gate, step, "ann")
+            actions.confirm(at_gate, step, "ann")
         assert (found.value.code, found.value.hint) == (code, hint)
-    assert commands.gate(at_gate, "post").id == "post", "it may be confirmed ahead of time"
+    assert actions.gate(at_gate, "post").id == "post", "it may be confirmed ahead of time"
     with pytest.raises(Refusal) as found:
-        commands.confirm(after(steps=(Step("check1", "t"),)), "check2", "ann")
+        actions.confirm(after(steps=(Step("check1", "t"),)), "check2", "ann")
     assert found.value.hint == "did you mean 'check1'?"
 
 
@@ -372,18 +371,18 @@ def refused(code: str, *words: Any, **more: Any) -> None:
 def test_wishes_that_do_not_fit() -> None:
     """X7, T5: each refused with its code."""
     state = after()
-    refused("RUN_LIVE", commands.resume, state, "ann")
+    refused("RUN_LIVE", actions.resume, state, "ann")
     refused("STAGE_UNKNOWN", retry.retry, after(*failed("a"), OVER), "ann", stage="writting")
     refused("RUN_LIVE", retry.retry_live, after(ev.Stopped("BREAKER_OPEN")), ["a"], "ann")
     doubt = after(started("a", Effect.ONCE), ev.StepFailed("a", 1, LATE, lost=True))
-    refused("RUN_IN_DOUBT", commands.repair, doubt, "a", {"tool": "u"}, TOOLS, "ann")
+    refused("RUN_IN_DOUBT", actions.repair, doubt, "a", {"tool": "u"}, TOOLS, "ann")
     done = after(*DONE_A, ev.Done("completed", True, True, False), steps=(Step("a", "t"),))
     refused("NOTHING_TO_RETRY", retry.retry, done, "ann", force=True)
     for changes in (
         {"args": [1]}, {"args": {"x": 1}, "remove": "x"}, {"remove": ["gone"]}, {"tool": "t"}, {"tool": "nobody"},
     ):  # fmt: skip
         with pytest.raises(Faulty) as found:
-            commands.repair(after(*failed("a"), OVER), "a", changes, TOOLS, "ann")
+            actions.repair(after(*failed("a"), OVER), "a", changes, TOOLS, "ann")
         codes = {fault.code for fault in found.value.faults}
         assert codes <= {"BAD_VALUE", "UNKNOWN_TOOL"} and codes
 
@@ -420,7 +419,7 @@ def test_what_a_wish_leads_to_is_told_step_by_step() -> None:
     sent = (ev.StepStarted("o", 1, "u", Effect.ONCE), ev.StepSucceeded("o", 1, 1, "e"))
     state = after(*DONE_A, *sent, ev.Acted("confirm", "ann", "g"), started("g"), ev.StepSucceeded("g", 1, 1, "g"),
                   ev.Done("completed", True, True, False), steps=steps)  # fmt: skip
-    events = commands.resolve_succeeded(
+    events = actions.resolve_succeeded(
         after(*failed("a"), OVER, steps=steps), "a", "ann", 2, pack(2), blob=False
     )  # fmt: skip
     begin = ev.RetryBegin(1, "ann", (), (), 0, automatic=False, course=Course(below=("a",)))
@@ -594,7 +593,7 @@ def test_an_effect_that_stands_is_kept_whatever_becomes_of_its_inputs() -> None:
         started("a"), ev.StepSucceeded("a", 1, hole=True), started("b"), ev.StepSucceeded("b", 1, 1, "b"),
         ev.StepStarted("o", 1, "u", Effect.ONCE), ev.StepSucceeded("o", 1, 1, "o"), steps=steps,
     )  # fmt: skip
-    events = commands.resolve_succeeded(state, "a", "ann", 2, pack(2), blob=False)
+    events = actions.resolve_succeeded(state, "a", "ann", 2, pack(2), blob=False)
     found = outlook(state, TOOLS, "a", events, 300.0)
     assert [row["step"] for row in found.rerun] == ["b"] and "o" in found.kept and found.once == ()
 

@@ -14,7 +14,6 @@ import base64
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
@@ -45,39 +44,24 @@ class _NotTold(Exception):
         self.again = again
 
 
-class _Target(Protocol):
-    @property
-    def kind(self) -> str:
-        """Return the kind of target."""
-
-    @property
-    def name(self) -> str:
-        """Return a name without secrets."""
-
-    async def tell(self, notice: Notice, seconds: float) -> None:
-        """Make one attempt; raise `_NotTold` if it failed."""
-
-
 @dataclass(frozen=True, slots=True)
 class Notifiers:
     """All targets and their triggers."""
 
-    targets: Sequence[_Target]
+    targets: Sequence[NotifyCommand | Webhook]
     on: frozenset[str]
     timeout: float = 10.0
     retries: int = 2
 
     @property
     def patience(self) -> float:
-        """Return the longest duration of a notification."""
         waits = sum(_backoff(number) for number in range(1, self.retries + 1))
         return (self.retries + 1) * (self.timeout + SLACK) + waits
 
     async def send(self, notice: Notice) -> list[Delivery]:
-        """Notify all targets in parallel."""
         return list(await asyncio.gather(*(self._told(target, notice) for target in self.targets)))
 
-    async def _told(self, target: _Target, notice: Notice) -> Delivery:
+    async def _told(self, target: NotifyCommand | Webhook, notice: Notice) -> Delivery:
         attempt = 0
         while True:
             attempt += 1
@@ -114,7 +98,6 @@ class NotifyCommand:
 
     @property
     def name(self) -> str:
-        """Return the program, without its arguments."""
         return os.path.basename(self.argv[0]) or self.argv[0]
 
     async def tell(self, notice: Notice, seconds: float) -> None:
@@ -178,7 +161,6 @@ class Webhook:
 
     @property
     def host(self) -> str:
-        """Return its host."""
         return urlsplit(self.url).hostname or ""
 
     @property

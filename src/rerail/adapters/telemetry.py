@@ -57,7 +57,6 @@ class Tracing:
         self._runs: dict[str, _Run] = {}
 
     def __call__(self, record: Record) -> None:
-        """Handle one more event."""
         event, at = record.event, _nanoseconds(record.at)
         if isinstance(event, ev.Notified) or (isinstance(event, ev.StepProgress) and record.run not in self._runs):
             return

@@ -88,7 +88,6 @@ def chosen_lang(given: str | None) -> str:
 
 
 def _langs(words: list[str]) -> list[str]:
-    """Return the requested languages."""
     asked = [words[at + 1] for at, word in enumerate(words[:-1]) if word == "--lang"]
     return asked + [word.partition("=")[2] for word in words if word.startswith("--lang=")]
 
@@ -133,7 +132,6 @@ def _unknown_command(words: list[str]) -> int:
 
 
 def parser(command: CommandEntry) -> App:
-    """Return the parser of a command."""
     from cyclopts import App
 
     app = App("rerail", version_flags=[], result_action="return_value")

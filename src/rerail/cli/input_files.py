@@ -14,7 +14,7 @@ import msgspec
 from rerail.cli.command_table import STDIN
 from rerail.cli.output import Output
 from rerail.errors import Refused
-from rerail.i18n import tell
+from rerail.i18n import languages, say, tell
 from rerail.plan.model import Plan
 from rerail.plan_files import parse_data, read_data, steps_in
 
@@ -53,7 +53,6 @@ def as_value(text: str) -> Any:
 
 
 def has_terminal() -> bool:
-    """Return True if the user can be asked."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
@@ -66,7 +65,9 @@ async def require_yes(out: Output, question: str, declined: str) -> None:
         await typed.wait()  # in no thread: that would go on reading after a Ctrl-C
     finally:
         loop.remove_reader(sys.stdin.fileno())
-    if sys.stdin.readline().strip().lower() not in ("y", "yes", "是"):
+    if sys.stdin.readline().strip().lower() not in {
+        word for lang in languages() for word in say("cli.yes", lang).split()
+    }:
         raise Refused(declined, "CONFIRM_NEEDED")
 
 

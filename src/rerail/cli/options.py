@@ -68,7 +68,6 @@ FEW = 3  # choices that are shown in place of a value
 
 
 def show_help(out: Output, app: App, command: CommandEntry) -> None:
-    """Print the help of a command."""
     places, own, common = arguments(app, command)
     usage = " ".join(["rerail", command.name, *map(_place, places), out.say("cli.help.options_here")])
     out.print(out.say("cli.help.command_usage", usage=usage), "", out.say(f"cli.about.{command.name}"))
@@ -100,7 +99,6 @@ def _is_place(one: Argument) -> bool:
 
 
 def word_of(one: Argument) -> str:
-    """Return an argument's name in the code and in the catalogue."""
     return one.field_info.names[0] if _is_place(one) else (one.keys or one.field_info.names)[0]
 
 
@@ -110,7 +108,6 @@ def _place(one: Argument) -> str:
 
 
 def _spelt(one: Argument) -> str:
-    """Return an argument as it is typed."""
     if _is_place(one):
         return word_of(one).upper()
     return " ".join([", ".join(one.names), *takes(one)])
@@ -128,7 +125,6 @@ def takes(one: Argument) -> list[str]:
 
 
 def meaning_of(out: Output, command: CommandEntry, one: Argument) -> str:
-    """Return an argument's description."""
     own, shared = f"cli.arg.{command.name}.{word_of(one)}", f"cli.arg.{word_of(one)}"
     words = [out.say(own if has(own) and not one.keys else shared)]
     choices = one.get_choices() or ()
@@ -141,10 +137,7 @@ def meaning_of(out: Output, command: CommandEntry, one: Argument) -> str:
 
 
 # Options of earlier versions, each with its message and its hint.
-GONE = {
-    "--on": ("refuse.ray.coordinator", "hint.ray.coordinator"),
-    "--svg": ("cli.graph.svg", "cli.graph.mermaid"),
-}
+GONE = {"--on": ("refuse.ray.coordinator", "hint.ray.coordinator"), "--svg": ("cli.graph.svg", "cli.graph.mermaid")}
 
 
 def mistake(error: CycloptsError) -> str:

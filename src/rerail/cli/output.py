@@ -114,7 +114,6 @@ class Output:
         return self.out.quiet
 
     def say(self, key: str, **values: Any) -> str:
-        """Return a sentence of the catalogue in the user's language."""
         said = say(key, self.lang, **values)
         return self.typed(said) if "rerail " in catalogue(self.lang)[key] else said  # values may hold such words, too
 
@@ -161,7 +160,6 @@ class Output:
         return table([self.say(f"cli.head.{name}") for name in names], rows, self.out.width)
 
     def hint(self, words: str) -> Text:
-        """Return a hint as a line."""
         return Text.assemble((self.say("cli.hint"), "cyan"), " ", clean(words))
 
     def suggest(self, command: str) -> None:
@@ -178,7 +176,6 @@ class Output:
         return 0
 
     def notice(self, told: str) -> None:
-        """Print a notice about an incident on the way."""
         self.noticed.append(str(told))
         self.note(Text(clean(self.typed(retold(told, self.lang))), "yellow"))
 
@@ -204,7 +201,6 @@ class Output:
     # -- Problems -----------------------------------------------------------------------------------------------------
 
     def usage(self, message: str, hint: str) -> int:
-        """Print a usage error; return the exit code."""
         self.problem("USAGE", message, hint)
         return USAGE
 

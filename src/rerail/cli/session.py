@@ -88,7 +88,6 @@ class Session:
         return [absolute(source, folder) for source in self.settings.tools.modules]
 
     def load(self, sources: Sequence[str]) -> list[Tool]:
-        """Load the tools of all sources."""
         if not sources:
             return []
         from rerail.adapters.tools.loading import load_tools
@@ -289,7 +288,6 @@ async def origin_of(engine: Engine, run: str) -> tuple[str, ...]:
 
 
 async def ownership(engine: Engine, run: str) -> Ownership:
-    """Return a run's driver."""
     head = await engine.internals.head(run)
     now = SystemClock().now()
     if head.owner is not None and not is_dead(head, now) and not is_this_process(head.owner):

@@ -33,18 +33,15 @@ ICONS: dict[str, tuple[str, str, str]] = {
 
 
 def icon(status: str, *, fancy: bool = True) -> Text:
-    """Return the sign of a status, in its colour."""
     sign, plain, style = ICONS.get(status, ("·", ".", ""))
     return Text(sign if fancy else plain, style)
 
 
 def style_of(status: str) -> str:
-    """Return the colour of a status."""
     return ICONS[status][2] if status in ICONS else ""
 
 
 def moment(at: float) -> str:
-    """Return a local wall-clock time."""
     return datetime.fromtimestamp(at, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 

@@ -23,12 +23,10 @@ class DemoRun:
 
     @property
     def database(self) -> Path:
-        """Return the path of the history's file."""
         return self.folder / "runs.db"
 
     @property
     def world(self) -> DemoWorld:
-        """Return the world of the tools, in the run's workspace."""
         return DemoWorld(self.folder / "work" / self.run)
 
     def engine(self, *, tools: bool) -> rerail.Engine:
@@ -40,7 +38,6 @@ class DemoRun:
         )  # fmt: skip
 
     async def drive(self) -> None:
-        """Run the plan to its end."""
         async with self.engine(tools=True) as engine:
             await engine.start(rerail.Plan.load(PLAN), run_id=self.run)
             await engine.wait(self.run)

@@ -89,8 +89,6 @@ def sweep(place: Path, before: float) -> None:
 
 
 class Demo:
-    """One performance."""
-
     def __init__(self, out: Output, played: DemoRun) -> None:
         self._out, self._played = out, played
         self._picture, self._records = Picture(played.run), list[Record]()
@@ -147,7 +145,6 @@ class Demo:
         return self._played.folder / "child.err"
 
     async def _start(self) -> asyncio.subprocess.Process:
-        """Start a process of its own, out of reach of the terminal's Ctrl-C."""
         played = self._played
         words = ["-P", "-m", "rerail.demo.child", str(played.folder), played.run, str(played.pace)]
         with self._errors.open("wb") as log:

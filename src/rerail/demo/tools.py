@@ -49,7 +49,6 @@ class DemoWorld:
     # -- Files --------------------------------------------------------------------------------------------------------
 
     def write(self, name: str, value: Any) -> None:
-        """Replace a file, atomically."""
         draft = self.folder / f".{name}.{os.getpid()}"
         draft.write_text(json.dumps(value), encoding="utf-8")
         draft.replace(self.folder / name)
@@ -60,7 +59,6 @@ class DemoWorld:
         return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
     def append(self, log: str, line: dict[str, Any]) -> None:
-        """Append one line to a log."""
         target = os.open(self.folder / log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
             os.write(target, json.dumps(line).encode() + b"\n")
@@ -68,7 +66,6 @@ class DemoWorld:
             os.close(target)
 
     def lines(self, log: str) -> list[dict[str, Any]]:
-        """Return all lines of a log."""
         path = self.folder / log
         return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 

@@ -42,8 +42,6 @@ MAX_FETCHED = 200  # large outputs that are read from the store for one question
 
 @dataclass(slots=True)
 class Answered:
-    """A model's answer, or why there is none."""
-
     action: Ask
     answer: MindAnswer
     args: Mapping[str, Any] | None = None  # the large arguments in question
@@ -64,7 +62,6 @@ class Advice:
     # -- Asking ---------------------------------------------------------------------------------------------------
 
     async def ask(self, action: Ask) -> None:
-        """Ask the model, and deliver its answer."""
         mind = self._parts.mind
         if mind is None:
             self._outcomes.append(Answered(action, MindAnswer(failed=tell("reason.nobody"))))

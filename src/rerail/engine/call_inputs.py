@@ -55,11 +55,11 @@ class CallInputs:
 
     def args(self, track: Track, action: Call, spec: ToolSpec) -> tuple[dict[str, Any], bool, list[str]]:
         """Return the arguments of the next call, whether they are the plan's own, and references into JSON texts."""
-        lost = track.effects is not None and track.effects.lost
-        if action.rung is Rung.FALLBACK and track.step.fallback is not None and not lost:
+        lost = track.effects if track.effects is not None and track.effects.lost else None
+        if action.rung is Rung.FALLBACK and track.step.fallback is not None and lost is None:
             template, own = compile_args(track.step.fallback.args, self._state.names), False
-        elif lost and track.call is not None:
-            return *self.same_args(track, track.call), []
+        elif lost is not None:
+            return *self.same_args(track, lost.call), []
         elif track.heal is not None and track.heal.args is not None:
             if not track.heal.args_blob:
                 return fresh(track.heal.args), False, []
@@ -103,7 +103,8 @@ class CallInputs:
         try:
             args = resolve(template, lookup, parsed=lookup.parsed)
         except MissingPath as missing:
-            raise FailsBeforeCall(path_missing(missing)) from missing
+            ref, there = missing.ref, missing.there
+            raise FailsBeforeCall(from_code("PATH_MISSING", ref=str(ref), step=ref.step, there=there)) from missing
         if lookup.missing:
             raise InputsNotLoaded(lookup.missing)
         return args, lookup
@@ -153,11 +154,6 @@ class Lookup:
             self.missing[result.digest] = step
             return HOLE
         return unpack(data)
-
-
-def path_missing(missing: MissingPath) -> ev.Error:
-    """Return the error for a reference that the earlier output does not hold."""
-    return from_code("PATH_MISSING", ref=str(missing.ref), step=missing.ref.step, there=missing.there)
 
 
 def files_damaged(found: list[FileDamage], parent: str) -> ev.Error:

@@ -37,7 +37,7 @@ from rerail.kernel.accounts import FREE
 from rerail.kernel.budget import in_time
 from rerail.kernel.decide import Call, VerifyEffect
 from rerail.kernel.retry import FileDamage
-from rerail.kernel.step_state import Phase, Track, call_digest, signature
+from rerail.kernel.step_state import EffectState, Phase, Track, call_digest, signature
 from rerail.plan.step import Effect
 from rerail.plan.tool_spec import ToolSpec
 from rerail.ports import Tool
@@ -180,9 +180,9 @@ class Calls:
         launch.term, launch.hold = self._journal.term, self._journal.confirm_lease
         if verifiable:
             launch.patience = self._patience(track, spec, effect)
-        effects, call = track.effects, track.call
-        if effects is not None and effects.lost and not effects.rerun and call is not None and call.idempotent_for:
-            launch.key_until = effects.key_at + call.idempotent_for
+        effects = track.effects
+        if effects is not None and effects.lost and not effects.rerun and effects.call.idempotent_for:
+            launch.key_until = effects.key_at + effects.call.idempotent_for
         if step.produces:
             launch.workspace = self._workspace()
             launch.leftover = track.call.staged if track.call is not None else ""
@@ -206,14 +206,14 @@ class Calls:
             return Patience(usual if isinstance(usual, float | int) and usual else DEFAULT_SETTLE, believed=False)
         return Patience(float(settle))
 
-    def _until_settled(self, track: Track, launch: Launch) -> Patience:
+    def _until_settled(self, track: Track, effects: EffectState | None, launch: Launch) -> Patience:
         """Return how long an absence is waited for from now: only a lost answer can show late (contract V8).
 
         The wait counts from the end of the call. The wall clock may have jumped since: no wait is longer than the
         call and its settling could take.
         """
-        effects, patience, now = track.effects, launch.patience, self._parts.clock.now()
-        if effects is None or (track.call is not None and track.call.effect is Effect.ONCE and not effects.lost):
+        patience, now = launch.patience, self._parts.clock.now()
+        if effects is None or (effects.call.effect is Effect.ONCE and not effects.lost):
             return Patience(0.0, patience.believed)
         if track.is_covered(now):
             return Patience(0.0)
@@ -339,7 +339,8 @@ class Calls:
     async def look(self, action: VerifyEffect) -> None:
         """Look for the effect of a call with an unclear outcome (contract V8)."""
         track = self._state.tracks[action.step]
-        call = track.call
+        effects = self._state.next_effect(track) if track.phase is Phase.PENDING else track.effects
+        call = effects.call if effects is not None else track.call
         if call is None:
             return
         tool, spec = self._parts.tools.get(call.tool), self._parts.specs.get(call.tool)
@@ -351,8 +352,8 @@ class Calls:
         except (BlobMissing, FailsBeforeCall) as problem:
             self._deliver(_unknown(action, words_of(problem)))
             return
-        launch.before = track.effects.before if track.effects is not None else call.before
-        launch.patience = self._until_settled(track, launch)
+        launch.before = effects.before if effects is not None else call.before
+        launch.patience = self._until_settled(track, effects, launch)
         self._deliver(await self._parts.performer.look_again(launch))
 
     async def _look_with(self, track: Track, attempt: int, tool: Tool, spec: ToolSpec, call: ev.StepStarted) -> Launch:
@@ -374,9 +375,9 @@ def _unknown(action: VerifyEffect, reason: str) -> Outcome:
 
 def baseline(track: Track, tool: str, args: Any) -> tuple[Any] | None:
     """Return the result of the first probe before this very call: all its attempts compare with it (contract V8)."""
-    effects = track.effects
-    same = effects is not None and effects.probed and effects.signature == f"{tool} {signature(args)}"
-    return (effects.before,) if effects is not None and same else None
+    name = f"{tool} {signature(args)}"
+    known = (track.effects, *track.earlier) if track.effects is not None else ()
+    return next(((one.before,) for one in known if one.probed and one.signature == name), None)
 
 
 def _plain(message: Any) -> str:

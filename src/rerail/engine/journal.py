@@ -69,7 +69,6 @@ class Contents:
             self._cache.popitem(last=False)
 
     def peek(self, name: str) -> bytes | None:
-        """Return a content from memory."""
         data = self._cache.get(name)
         if data is not None:
             self._cache.move_to_end(name)
@@ -134,7 +133,6 @@ class Journal:
             self._unseen.append(Record(self.state.run, seq, now, event))
 
     def note(self, *events: Event) -> None:
-        """Record events with the time of now."""
         now = self._clock.now()
         steps = sum(len(event.plan.steps) for event in events if isinstance(event, PlanAccepted))
         with gc_paused() if steps > BULK else contextlib.nullcontext():
@@ -184,7 +182,6 @@ class Journal:
         self.term.confirmed(asked)
 
     async def content(self, name: str) -> bytes:
-        """Return a content, from memory or from the store."""
         return await self.with_reconnect(lambda: self.contents.get(name))
 
     async def latest(self, count: int) -> list[Record]:
@@ -202,15 +199,13 @@ class Journal:
             try:
                 return await work()
             except Unusable as error:
-                raise StoreError(
-                    tell("refuse.run.stopped_by_store", run=self.state.run, error=error), error.code
-                ) from error
+                why = tell("refuse.run.stopped_by_store", run=self.state.run, error=error)
+                raise StoreError(why, error.code) from error
             except Unavailable as error:
                 now = asyncio.get_running_loop().time()
                 deadline = now + self._reconnect if deadline is None else deadline
                 if now >= deadline:
-                    raise StoreError(
-                        tell("refuse.run.stopped_out_of_reach", run=self.state.run, error=error)
-                    ) from error
+                    told = tell("refuse.run.stopped_out_of_reach", run=self.state.run, error=error)
+                    raise StoreError(told) from error
                 await asyncio.sleep(min(delay, max(0.0, deadline - now)))
                 delay = min(delay * 2, 2.0)

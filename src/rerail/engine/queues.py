@@ -84,7 +84,6 @@ class CommandQueue:
                 future.set_result(None)
 
     def stop(self) -> None:
-        """Refuse every command that was not applied or not committed."""
         for _, future in self.waiting:
             if not future.done():
                 future.set_exception(Ended(tell("refuse.run.stopped_before")))

@@ -55,7 +55,6 @@ class WorkerPool:
         return dict(self._left)
 
     def stop(self) -> None:
-        """Take up no more runs."""
         self._stopping.set()
 
     async def work(self, *, until_idle: bool = False) -> None:

@@ -179,7 +179,6 @@ def put_together(plain: Mapping[str, Any]) -> Told:
 
 
 def has(key: str, lang: str = SOURCE) -> bool:
-    """True if the catalogue has the key; some sentences are fixed in one language only."""
     return key in catalogue(lang)
 
 

@@ -43,14 +43,12 @@ class Reserved(msgspec.Struct, eq=False):
         return self.calls > 0
 
     def take(self, call: StepStarted) -> None:
-        """Add a call's reservation."""
         self.calls += 1
         self.cost += call.reserved_cost
         self.tokens += call.reserved_tokens
         self.unpriced += call.unpriced
 
     def give_back(self, call: StepStarted) -> None:
-        """Release a call's reservation."""
         self.calls -= 1
         # Sums of floats drift: without calls, the sum is set to zero.
         self.cost = self.cost - call.reserved_cost if self.calls else 0.0

@@ -12,15 +12,7 @@ from rerail.kernel.events import Course, said_no
 from rerail.kernel.plan_graph import recount, redirect
 from rerail.kernel.policy import CLEANUP_SECONDS, Rung
 from rerail.kernel.state import State
-from rerail.kernel.step_state import (
-    AHEAD,
-    FIRST,
-    PENDING,
-    SUCCEEDED,
-    Phase,
-    Result,
-    Track,
-)
+from rerail.kernel.step_state import AHEAD, FIRST, PENDING, SUCCEEDED, Phase, Result, Track
 from rerail.plan.step import Effect
 
 

@@ -49,12 +49,9 @@ class Faulty(Exception):
 def track_named(state: State, step: str) -> Track:
     track = state.tracks.get(step)
     if track is None:
-        hint = nearest(step, state.tracks)
-        raise Refusal(
-            "STEP_UNKNOWN",
-            tell("refuse.run.step_unknown", run=state.run, step=step),
-            tell("hint.run.did_you_mean", near=hint) if hint else tell("hint.run.see_run", run=state.run),
-        )
+        near = nearest(step, state.tracks)
+        hint = tell("hint.run.did_you_mean", near=near) if near else tell("hint.run.see_run", run=state.run)
+        raise Refusal("STEP_UNKNOWN", tell("refuse.run.step_unknown", run=state.run, step=step), hint)
     return track
 
 
@@ -101,9 +98,8 @@ def pause(state: State, by: str) -> list[Event]:
         hint = tell("hint.run.stopping")
         raise Refusal("RUN_LIVE", tell("refuse.run.stopping", run=state.run, stopped=state.stopped), hint)
     if state.paused:
-        raise Refusal(
-            "RUN_PAUSED", tell("refuse.run.run_paused", run=state.run), tell("hint.run.run_paused", run=state.run)
-        )
+        why = tell("refuse.run.run_paused", run=state.run)
+        raise Refusal("RUN_PAUSED", why, tell("hint.run.run_paused", run=state.run))
     return [ev.Acted("pause", by)]
 
 
@@ -278,11 +274,10 @@ def resolve_succeeded(
     lost = track.phase is Phase.SUCCEEDED and track.result is not None and track.result.hole
     lost = lost or (step in state.unsettled and track.phase is Phase.SUCCEEDED)  # a value stands in for the answer
     if track.phase in (Phase.SUCCEEDED, Phase.RUNNING) and not lost and not _correctable(state, track):
-        raise Refusal(  # a lost output may be supplied
-            "STEP_ENDED" if track.phase is Phase.SUCCEEDED else "STEP_NOT_WAITING",
-            tell("refuse.run.step_is", step=step, status=tell(f"status.{status}")),
-            tell("hint.run.step_over", run=state.run, step=step) if track.phase is Phase.SUCCEEDED else "",
-        )
+        hint = tell("hint.run.step_over", run=state.run, step=step) if track.phase is Phase.SUCCEEDED else ""
+        told = tell("refuse.run.step_is", step=step, status=tell(f"status.{status}"))
+        code = "STEP_ENDED" if track.phase is Phase.SUCCEEDED else "STEP_NOT_WAITING"
+        raise Refusal(code, told, hint)  # a lost output may be supplied
     value = None if blob else output
     acted = ev.Acted(
         "resolve", by, step, outcome="succeeded", output=value, digest=packed.digest, size=len(packed.data), blob=blob,
@@ -318,11 +313,9 @@ def _in_doubt(state: State, step: str) -> Track:
     if not is_doubtful(state, track) and not _correctable(state, track):
         status, _ = status_of(state, track)
         over = track.phase in (Phase.SUCCEEDED, Phase.SKIPPED, Phase.FAILED)
-        raise Refusal(
-            "STEP_NOT_WAITING",
-            tell("refuse.run.not_in_doubt", step=step, status=tell(f"status.{status}")),
-            tell("hint.run.not_in_doubt" if over else "hint.run.see_run", run=state.run, step=step),
-        )
+        hint = tell("hint.run.not_in_doubt" if over else "hint.run.see_run", run=state.run, step=step)
+        told = tell("refuse.run.not_in_doubt", step=step, status=tell(f"status.{status}"))
+        raise Refusal("STEP_NOT_WAITING", told, hint)
     return track
 
 

@@ -8,6 +8,8 @@ Rules of this file:
 
 from __future__ import annotations
 
+from math import ceil
+
 from rerail.i18n import tell
 from rerail.kernel.accounts import FREE, SpendingNeed
 from rerail.kernel.state import State
@@ -16,7 +18,7 @@ from rerail.plan.step import Effect
 from rerail.plan.tool_spec import Tools
 
 SLACK = 1e-9  # share of a cap, for rounding: three calls of 0.1 fit a cap of 0.3
-LEAST_TIME = 0.001  # seconds that any call gets, even with no run time left
+LEAST_TIME = 0.001  # seconds that any call gets, even with no run time left; the time left is rounded up to these
 
 
 def first_calls(state: State) -> list[Track]:
@@ -26,6 +28,22 @@ def first_calls(state: State) -> list[Track]:
         return tracks
     waits = [t for t in tracks if t.phase is Phase.PENDING and not (t.dead or state.is_repeat(t))]
     return waits if state.cleaning is not None else []
+
+
+def spent_caps(state: State) -> dict[str, float]:
+    """Return the caps that stopped a run, or that leave no room for another call."""
+    policy, stop = state.policy, state.stop_reason if state.stopped == "BUDGET_EXCEEDED" else ""
+    used = {
+        "max_attempts": state.calls, "max_tokens": state.tokens, "max_cost": state.cost,
+        "max_seconds": state.seconds(state.at),
+    }  # fmt: skip
+    caps = {name: cap for name in used if (cap := getattr(policy, name)) is not None}
+    return {name: cap for name, cap in caps.items() if name in stop or used[name] >= cap}
+
+
+def raised(state: State) -> str:
+    """Return the options of a retry that raise these caps."""
+    return "".join(f" --set run.{name}=N" for name in spent_caps(state))
 
 
 class Allowance:
@@ -77,9 +95,8 @@ class Allowance:
     def take(self, need: SpendingNeed, *, step: str = "", question: str = "", kept: float = 0.0) -> bool:
         """Commit the need of a call or a question; False if it has to wait. ``kept`` was kept back for this call."""
         self.cost -= kept
-        short = self._short(need)
-        if short and not self.short:
-            self.short = self._told(short, need, step, question)
+        short = self._short(need, step, question)
+        self.short = self.short or short
         if short or (self.held and need != FREE) or (need.unknown and self.unpriced):
             self.held = True
             self.cost += kept
@@ -89,33 +106,24 @@ class Allowance:
         self.unpriced = self.unpriced or need.unknown
         return True
 
-    def _short(self, need: SpendingNeed) -> str:
-        """Return the budget without room for the need; a cap of 0 lets nothing start."""
-        policy = self._state.policy
-        for name, committed, own, cap in (
-            ("max_cost", self.cost, need.cost, policy.max_cost),
-            ("max_tokens", self.tokens, need.tokens, policy.max_tokens),
+    def _short(self, need: SpendingNeed, step: str, question: str) -> str:
+        """Return which budget has no room for the need, in words; empty if all have. A cap of 0 lets nothing start."""
+        state, policy = self._state, self._state.policy
+        for name, spent, committed, own, cap in (
+            ("max_cost", state.cost, self.cost, need.cost, policy.max_cost),
+            ("max_tokens", state.tokens, self.tokens, need.tokens, policy.max_tokens),
         ):
             if cap is None:
                 continue
             full = committed >= cap * (1 - SLACK) if own is None else committed + own > cap * (1 + SLACK)
             if full or not cap:
-                return name
+                told = {"name": name, "spent": spent, "limit": cap}
+                if not own:
+                    return self.short or tell("reason.used", **told)
+                if step:
+                    return self.short or tell("reason.step_needs", **told, step=step, need=own)
+                return self.short or tell("reason.question_needs", **told, question=question, need=own)
         return ""
-
-    def _told(self, name: str, need: SpendingNeed, step: str, question: str) -> str:
-        state, policy = self._state, self._state.policy
-        spent, own, limit = (
-            (state.cost, need.cost, policy.max_cost)
-            if name == "max_cost"
-            else (state.tokens, need.tokens, policy.max_tokens)
-        )
-        told = {"name": name, "spent": spent, "limit": limit}
-        if not own:
-            return tell("reason.used", **told)
-        if step:
-            return tell("reason.step_needs", **told, step=step, need=own)
-        return tell("reason.question_needs", **told, question=question, need=own)
 
 
 def in_time(state: State, timeout: float, effect: Effect, now: float) -> float:
@@ -125,7 +133,11 @@ def in_time(state: State, timeout: float, effect: Effect, now: float) -> float:
     """
     most = state.policy.max_seconds
     if state.cleaning is not None:
-        return min(timeout, max(LEAST_TIME, state.cleaning.until - now)) if state.cleaning.until else timeout
+        return min(timeout, _left(state.cleaning.until - now)) if state.cleaning.until else timeout
     if most is None or effect is Effect.ONCE:
         return timeout
-    return min(timeout, max(LEAST_TIME, most - state.seconds(now)))
+    return min(timeout, _left(most - state.seconds(now)))
+
+
+def _left(seconds: float) -> float:
+    return max(LEAST_TIME, ceil(seconds * 1000 - 1e-6) / 1000)

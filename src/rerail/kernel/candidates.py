@@ -1,20 +1,15 @@
-"""Candidates: values of earlier steps that a refused argument may have meant (contract H6, H11).
+"""Candidates: values of earlier steps that a refused argument may have meant (contract H6).
 
 Rules of this file:
-- A blank that was never filled in (`<booking_id>`, `TODO`) is no real value. It gets the one value that earlier steps
-  gave under that name. Else it gets the one `id` from a tool with a name that ends with the blank's noun
-  (`create_booking`, not `list_booking_fees`). `[draft]` and `{draft}` may be blanks: they are if the word inside
-  is the argument's own name, or a name under which an earlier step gave a value.
-- For a tool that reads, a blank beside an argument that refers to a step may be one end of a pair. It gets the value
-  that the one other step of the same tool gave at that place. This step must need that other step, and refer to it
-  nowhere: of two `get_zipcode` steps, the second gives the other end of the way.
-- A value one slip away from the only value that an earlier step gave is taken for it, but only for a tool that
-  reads: 10001 may well be another order than 10002, and a wrong read does no harm.
-- A value that is altogether different is left alone: it may be exactly what was wanted. A user is told what an earlier
-  step gave under that name (`supposed`), and decides.
+- A blank that was never filled in (`<booking_id>`, `TODO`) gets the one value that earlier steps gave under that name,
+  else the one `id` from a tool with a name that ends with the blank's noun (`create_booking`, not `list_booking_fees`).
+  `[draft]` is a blank only if the word inside is the argument's name, or one under which an earlier step gave a value.
+- For a tool that reads, a blank beside a reference to a step may be one end of a pair. It gets the value that the one
+  other step of the same tool gave at that place, if this step needs that one and refers to it nowhere.
+- Only for a tool that reads, a value one slip away from the only value of an earlier step is taken for it: 10001 may
+  well be another order than 10002; a wrong read does no harm. A user is told of values that differ more (`supposed`).
 - A blank with two candidates gets neither.
-- An output too large for the history shows only the short values that occur in it under one name alone. They fill
-  blanks. They do not count for slips, since other close values in it would go unseen.
+- Of an output too large for the history, the short values under one name alone fill blanks, but count for no slips.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Events as bytes: the one place that knows how a history is written.
+"""Events as bytes: the one place that knows how an event becomes JSON.
 
 Rules of this file:
 - A history of an older format is upcast on read; one of a newer format is refused by its number, never guessed at.
@@ -47,7 +47,6 @@ class Damaged(ValueError):
 
 
 def encode(event: Event) -> bytes:
-    """Return an event as JSON bytes."""
     odd: list[Any] = []
     data = msgspec.json.encode(event, enc_hook=odd.append)
     if not odd:
@@ -59,7 +58,6 @@ def encode(event: Event) -> bytes:
 
 
 def decode(data: bytes) -> Event:
-    """Return the event that the bytes hold."""
     try:
         event = _decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -16,9 +16,8 @@ import msgspec
 from msgspec import Meta
 
 from rerail.i18n import tell
-from rerail.kernel import actions as commands
+from rerail.kernel import actions, retry
 from rerail.kernel import events as ev
-from rerail.kernel import retry
 from rerail.kernel.actions import Refusal
 from rerail.kernel.actor import NO_ACTOR, Actor
 from rerail.kernel.events import Event
@@ -247,34 +246,34 @@ def storable(command: Command) -> Command:
 def _handled(state: State, tools: Tools, command: Command) -> Handled:
     match command:
         case Pause():
-            return Handled(commands.pause(state, command.by))
+            return Handled(actions.pause(state, command.by))
         case Resume():
-            return Handled(commands.resume(state, command.by))
+            return Handled(actions.resume(state, command.by))
         case Cancel():
-            return Handled(commands.cancel(state, command.by, command.reason))
+            return Handled(actions.cancel(state, command.by, command.reason))
         case Skip():
-            return Handled(commands.skip(state, command.step, command.by, command.reason))
+            return Handled(actions.skip(state, command.step, command.by, command.reason))
         case Confirm():
             return _confirm(state, tools, command)
         case Refuse():
-            return Handled(commands.refuse(state, command.step, command.by))
+            return Handled(actions.refuse(state, command.step, command.by))
         case Retry():
             return Handled(retry.retry_live(state, list(command.steps), command.by, force=command.force))
         case Resolve():
             return _resolve(state, command)
         case Add():
-            return Handled(commands.add(state, command.steps, tools, command.by))
+            return Handled(actions.add(state, command.steps, tools, command.by))
         case Repair():
             given = {name: getattr(command, name) for name in ("tool", "args", "remove", "needs")}
             changes = {**command.value, **{name: value for name, value in given.items() if value is not None}}
-            return Handled(commands.repair(state, command.step, changes, tools, command.by))
+            return Handled(actions.repair(state, command.step, changes, tools, command.by))
         case RecordNotices():
             return Handled(list(command.value))
 
 
 def _confirm(state: State, tools: Tools, command: Confirm) -> Handled:
-    edits = commands.Edits(command.args, command.files, command.value)
-    events = commands.confirm(
+    edits = actions.Edits(command.args, command.files, command.value)
+    events = actions.confirm(
         state, command.step, command.by, digest=command.digest, ahead=command.ahead, edits=edits, tools=tools
     )
     acted, blobs = events[-1], dict[str, bytes]()
@@ -290,15 +289,15 @@ def _confirm(state: State, tools: Tools, command: Confirm) -> Handled:
 
 def _resolve(state: State, command: Resolve) -> Handled:
     step = command.step
-    commands.same_attempt(state, step, command.attempt)
+    actions.same_attempt(state, step, command.attempt)
     if command.outcome == "failed":
-        return Handled(commands.resolve_failed(state, step, command.by))
+        return Handled(actions.resolve_failed(state, step, command.by))
     if command.outcome == "rerun":
-        return Handled(commands.resolve_rerun(state, step, command.by))
+        return Handled(actions.resolve_rerun(state, step, command.by))
     packed = pack(None if command.value is msgspec.UNSET else command.value)
     blob = len(packed.data) > INLINE
     output = unpack(packed.data)
-    events = commands.resolve_succeeded(state, step, command.by, output, packed, blob=blob, files=command.files)
+    events = actions.resolve_succeeded(state, step, command.by, output, packed, blob=blob, files=command.files)
     if packed.digest:
         track = state.tracks[step]
         events.insert(0, ev.ArtifactCreated(step, step, track.attempt, packed.digest, len(packed.data)))

@@ -245,23 +245,16 @@ def unresolved(state: State, show: Show) -> ev.GateOpened:
 
 def _before_repeat(state: State, tools: Tools, track: Track, now: float) -> Action | None:
     """Return what precedes a call with an effect that may already exist: a look, or the event of a doubt (V8, E2)."""
-    effects, call = track.effects, track.call
-    if effects is None or call is None or effects.rerun:
+    effects = state.next_effect(track)
+    if effects is None or effects.rerun:
         return None
     if effects.lost and not track.is_covered(now):
         return Note(tuple(lapsed(state, tools, track, now)))
-    if not call.verifiable or effects.looked_at < 0 or _is_another(state, track):
+    if not effects.call.verifiable or effects.looked_at < 0:
         return None
     fresh = LOOK_KEPT if effects.cleared else LOOK_FRESH
-    return None if 0 <= now - effects.looked_at <= fresh else VerifyEffect(track.id, track.attempt)
-
-
-def _is_another(state: State, track: Track) -> bool:
-    """True if the next call differs from the last one: its effect differs too, so a look proves nothing."""
-    effects, call, heal = track.effects, track.call, track.heal
-    if effects is None or call is None or effects.lost:
-        return False
-    return effects.redefined or state.tool_of(track) != call.tool or (heal is not None and heal.args is not None)
+    since = effects is track.effects and 0 <= now - effects.looked_at <= fresh  # and no other call came in between
+    return None if since else VerifyEffect(track.id, track.attempt)
 
 
 def _free(state: State, tools: Tools, started: dict[str, int], left: Allowance | None) -> Callable[[str], bool]:
@@ -296,7 +289,7 @@ def _over_budget(state: State, now: float, *, asking: bool = False) -> str:
     policy, kept = state.policy, len(state.finals) if not state.cleaned else 0
     used = (
         ("max_attempts", state.calls, kept, None if asking else policy.max_attempts),
-        ("max_seconds", state.seconds(now) if policy.max_seconds is not None else 0.0, 0, policy.max_seconds),
+        ("max_seconds", round(state.seconds(now), 3) if policy.max_seconds is not None else 0.0, 0, policy.max_seconds),
     )
     for name, spent, kept_back, limit in used[:1] if state.cleaning is not None else used:
         if limit is not None and spent + kept_back >= limit:
@@ -336,13 +329,17 @@ def _questions(state: State, left: Allowance | None = None) -> list[Action]:
 
 def _close(state: State, tools: Tools, now: float) -> list[Action]:
     """Nothing can start: wait for calls under way or for a user, or close the round."""
-    if state.running or ((state.backoff or state.held) and not (state.paused or state.halted)):
+    waits = (state.backoff or state.held) and not (state.paused or state.halted)
+    in_vain = _waits_in_vain(state, now) if waits and not state.running else ""
+    if state.running or (waits and not in_vain):
         return []
     # After a cancel nothing waits for a user: the clean-up has a minute.
     if not state.halted and state.stopped != "RUN_CANCELLED" and (state.paused or state.gates or state.doubts):
         on = tuple(waiting_on(state))
         if on or not state.stopped:
             return [] if state.waiting or not on else [Note((ev.Waiting(on),))]
+    if in_vain:
+        return [_out_of_budget(in_vain)]
     if not state.seq or not state.revision:
         return []
     if not state.round_done:
@@ -363,12 +360,18 @@ def _close(state: State, tools: Tools, now: float) -> list[Action]:
     if state.finals and not state.cleaned and _wants_clean_up(state):
         return [Note((_clean_up_begun(state, now),))]
     if state.cleaning is not None and state.policy.max_attempts is not None and any(True for _ in state.startable()):
-        return [_out_of_budget(_over_attempts(state))]  # a repeat that would leave others without their first call
+        said = tell("reason.used", name="max_attempts", spent=state.calls, limit=state.policy.max_attempts)
+        return [_out_of_budget(said)]  # a repeat that would leave others without their first call
     return [Note((_done(state, found, now),))]
 
 
-def _over_attempts(state: State) -> str:
-    return tell("reason.used", name="max_attempts", spent=state.calls, limit=state.policy.max_attempts)
+def _waits_in_vain(state: State, now: float) -> str:
+    """Return why the run need not wait for its next call, if it is out of time by then (H4)."""
+    most, due = state.policy.max_seconds, state.next_timer()
+    if most is None or due is None or state.held or state.cleaning is not None or state.seconds(due) < most:
+        return ""
+    told = {"step": state.backoff[state.timers[0][1]].id, "wait": round(due - now, 3)}
+    return tell("reason.waits_in_vain", name="max_seconds", spent=round(state.seconds(now), 3), limit=most, **told)
 
 
 def _wants_clean_up(state: State) -> bool:

@@ -5,35 +5,57 @@ from __future__ import annotations
 from rerail.kernel import events as ev
 from rerail.kernel.outcome import Case, Certainty, Follows, Saw, follows
 from rerail.kernel.state import State
-from rerail.kernel.step_state import (
-    PENDING,
-    EffectState,
-    Phase,
-    Track,
-)
+from rerail.kernel.step_state import PENDING, EffectState, Phase, Track
 from rerail.plan.step import Effect
 
 
+def _intent_of(state: State, track: Track, call: ev.StepStarted, at: float) -> EffectState:
+    """Return the record of a call with an effect to look for, as it is at its first intent."""
+    own = track.heal is None or (track.heal.args is None and not track.heal.fallback)
+    return EffectState(f"{call.tool} {state.signature(track, call)}", at, call, own=own)
+
+
+def intended(state: State, track: Track, call: ev.StepStarted, at: float) -> None:
+    """Record the first intent of a call that may need a look at its effect: later looks are compared with it."""
+    effects = track.effects
+    if effects is None and not (call.probed or call.verifiable or call.idempotent_for):
+        return  # made only once its answer is lost: most never need it
+    name = f"{call.tool} {state.signature(track)}"
+    if effects is None or (effects.signature != name and not effects.lost):
+        effects = next((one for one in track.earlier if one.signature == name), None)
+        if effects is None:
+            effects = _intent_of(state, track, call, at)
+            effects.before, effects.probed = call.before, call.probed or call.before is not None
+        state.settle_effect(track, effects)
+    effects.rerun, effects.call = False, call
+
+
+def _call(track: Track) -> ev.StepStarted | None:
+    """Return the call under way; else the latest one with an effect to know of: calls that only read came after it."""
+    return track.call if track.phase is Phase.RUNNING or track.effects is None else track.effects.call
+
+
 def mark_done(state: State, track: Track) -> None:
-    """The latest call had its effect, or may have had it; remembered if it must not be repeated."""
-    call = track.call
+    """The call had its effect, or may have had it; remembered if it must not be repeated."""
+    call = _call(track)
     if call is not None and call.effect is Effect.ONCE:
         large = bool(call.args_blob)
         args = None if large else call.args if call.args is not None else state.template(track).value
         minded = state.chosen_by_a_mind(track)
-        state.once.add(call.tool, state.signature(track), track.id, args, large=large, minded=minded)
+        state.once.add(call.tool, state.signature(track, call), track.id, args, large=large, minded=minded)
 
 
 def unmark_done(state: State, track: Track) -> None:
-    if track.call is not None and track.call.effect is Effect.ONCE:
-        state.once.remove(track.call.tool, state.signature(track), track.id)
+    call = _call(track)
+    if call is not None and call.effect is Effect.ONCE:
+        state.once.remove(call.tool, state.signature(track, call), track.id)
 
 
 def call_failed(state: State, track: Track, call: ev.StepStarted, event: ev.StepFailed, at: float) -> None:
     """A call failed: look for its effect, or apply the consequence at once (X4, V8)."""
     effects = track.effects
     if call.effect is Effect.ONCE and (event.lost or effects is not None):
-        effects = effects or EffectState(f"{call.tool} {state.signature(track)}", track.started_at)
+        effects = effects or _intent_of(state, track, call, track.started_at)
         effects.lost = effects.lost or event.lost
         effects.ever_lost = effects.ever_lost or event.lost
         effects.acting = effects.acting or event.acting
@@ -85,10 +107,10 @@ def follow(state: State, track: Track, what: Follows) -> None:
 
 
 def mark_lost(state: State, track: Track) -> None:
-    """The latest call may have had its effect: its step is not called until that is settled (E3)."""
-    call = track.call
+    """The call may have had its effect: its step is not called until that is settled (E3)."""
+    call = _call(track)
     if call is not None and call.effect is Effect.ONCE:
-        effects = track.effects or EffectState(f"{call.tool} {state.signature(track)}", track.started_at)
+        effects = track.effects or _intent_of(state, track, call, track.started_at)
         effects.lost = effects.ever_lost = True
         state.settle_effect(track, effects)
 

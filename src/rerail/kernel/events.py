@@ -44,7 +44,6 @@ class Error(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
             return self.message  # an error of the same code, with its tool's own message
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the error as plain data."""
         plain: dict[str, Any] = msgspec.to_builtins(self, enc_hook=as_text)
         return plain
 
@@ -559,7 +558,6 @@ class Record:
 
     @property
     def type(self) -> EventType:
-        """The event's stored type name."""
         tag: Any = type(self.event).__struct_config__.tag
         return cast("EventType", tag)
 

@@ -13,11 +13,11 @@ from typing import Any
 
 from rerail.kernel import events as ev
 from rerail.kernel.action_folds import ask_anew, cancelled, edited_by, person_acted, planned_anew, prolong, rewritten
-from rerail.kernel.effect_folds import call_failed, case_of, follow, mark_absent, mark_done, mark_lost
+from rerail.kernel.effect_folds import call_failed, case_of, follow, intended, mark_absent, mark_done, mark_lost
 from rerail.kernel.events import Event
 from rerail.kernel.outcome import Follows, Saw, follows
 from rerail.kernel.plan_graph import define, recount, redirect
-from rerail.kernel.policy import LEAST_WAIT, Rung
+from rerail.kernel.policy import Rung
 from rerail.kernel.stages import resume_stage
 from rerail.kernel.state import State
 from rerail.kernel.step_state import (
@@ -28,7 +28,6 @@ from rerail.kernel.step_state import (
     SKIPPED,
     SUCCEEDED,
     Degraded,
-    EffectState,
     Gate,
     Heal,
     Lack,
@@ -41,11 +40,12 @@ from rerail.kernel.step_state import (
 from rerail.plan.step import Effect, Step, definition
 
 CHANGED = frozenset({Rung.ADJUST, Rung.ALTERNATIVE, Rung.REPAIR, Rung.FALLBACK})  # rungs that change the call
+CHOSEN = frozenset({Rung.ADJUST, Rung.ALTERNATIVE, Rung.REPAIR})  # rungs by which a mind chooses the call
 MAX_FAILURES = 8  # failed attempts of a step that a mind sees
 
 
 def evolve(state: State, event: Event, at: float, seq: int) -> None:
-    """Return the state after one more event. A late event from an older attempt changes nothing."""
+    """Change the state by one more event. A late event from an older attempt changes nothing."""
     if state.timers:
         state.tick(at)  # a replay sees the same time pass as the live run did
     FOLDS[type(event)](state, event, at)
@@ -125,25 +125,13 @@ def _step_started(state: State, event: ev.StepStarted, at: float) -> None:
     if state.round:
         state.round_calls[event.step] = state.round_calls.get(event.step, 0) + 1
     state.by_tool[event.tool] = state.by_tool.get(event.tool, 0) + 1
+    if event.verifiable or event.effect is Effect.ONCE:
+        intended(state, track, event, at)
+    state.move(track, RUNNING)
     if event.effect is Effect.ONCE:
         mark_done(state, track)  # from now on the effect may exist
-    if event.verifiable or event.effect is Effect.ONCE:
-        _intended(state, track, event, at)
-    state.move(track, RUNNING)
     if event.reserved_cost or event.reserved_tokens or event.unpriced:
         state.reserve(track, event)
-
-
-def _intended(state: State, track: Track, call: ev.StepStarted, at: float) -> None:
-    """Record the first intent of a call that may need a look at its effect: later looks are compared with it."""
-    effects = track.effects
-    if effects is None and not (call.probed or call.verifiable or call.idempotent_for):
-        return  # made only once its answer is lost: most never need it
-    name = f"{call.tool} {state.signature(track)}"
-    if effects is None or (effects.signature != name and not effects.lost):
-        effects = track.effects = EffectState(name, at)
-        effects.before, effects.probed = call.before, call.probed or call.before is not None
-    effects.rerun = False
 
 
 def _step_succeeded(state: State, event: ev.StepSucceeded, at: float) -> None:
@@ -191,9 +179,11 @@ def _step_failed(state: State, event: ev.StepFailed, at: float) -> None:
         return
     track.error, track.judged = event.error, None
     track.ended_at = at
-    if event.error.code == "RUN_CANCELLED" and not _doubtful(track, event):
-        state.move(track, PENDING)
-        return
+    if event.error.code == "RUN_CANCELLED":
+        once = track.call is not None and track.call.effect is Effect.ONCE
+        if not (event.called and event.lost and once):  # else its effect may exist, and must not be repeated
+            state.move(track, PENDING)
+            return
     if track.heal is not None:
         # An earlier "not now", or a mind's reflection on another failure, does not apply to this failure. A step that
         # fails before its call has the attempt number of the call before.
@@ -228,17 +218,16 @@ def _remember(state: State, track: Track, event: ev.StepFailed) -> None:
     del failures[:-MAX_FAILURES]
 
 
-def _doubtful(track: Track, event: ev.StepFailed) -> bool:
-    """True if a cancelled call may have had its effect, and repeating the call could repeat it."""
-    return event.called and event.lost and track.call is not None and track.call.effect is Effect.ONCE
-
-
 def _step_verified(state: State, event: ev.StepVerified, at: float) -> None:
     track = state.current(event.step, event.attempt, Phase.DOUBT, PENDING)
     if track is None or track.call is None or (track.phase is PENDING and track.effects is None):
         return
-    call, saw, repeats = track.call, Saw(event.effect), track.phase is PENDING
+    saw, repeats = Saw(event.effect), track.phase is PENDING
+    effects = state.next_effect(track) if repeats else track.effects
+    call = effects.call if effects is not None else track.call
     unsure = False
+    if effects is not None:
+        state.settle_effect(track, effects)  # the look was for the call that comes next
     if track.effects is not None:
         track.effects.looked_at, track.effects.cleared = at, repeats and saw is Saw.ABSENT
         unsure = repeats and saw is Saw.UNKNOWN and track.effects.ever_lost  # it was absent, and may have shown since
@@ -249,7 +238,7 @@ def _step_verified(state: State, event: ev.StepVerified, at: float) -> None:
         follow(state, track, what)
         return
     result = Result(event.output, event.digest, event.size, event.blob, event.attempt)
-    result.effect, result.hole, result.by = call.effect, event.hole, "verify"
+    result.effect, result.hole, result.by, track.call = call.effect, event.hole, "verify", call
     result.files = event.files
     state.settle(track, result)
 
@@ -298,7 +287,8 @@ def _retry_scheduled(state: State, event: ev.RetryScheduled, at: float) -> None:
     state.wait_seconds += event.delay
     if event.not_now:
         heal = track.healing()
-        heal.waited += max(event.delay, LEAST_WAIT)
+        heal.waited += event.delay
+        heal.waits += event.asked
         heal.not_now = None
         heal.crashes += track.error is not None and track.error.code == "ANSWER_LOST"
         if track.call is not None and track.call.rung is not Rung.FALLBACK:
@@ -343,7 +333,7 @@ def _recovered(state: State, event: ev.Recovered, at: float) -> None:
     if track is None:
         return
     heal = track.healing()
-    if event.by != "rules" and event.rung in (Rung.ADJUST, Rung.ALTERNATIVE, Rung.REPAIR):
+    if event.by != "rules" and event.rung in CHOSEN:
         track.disagree()  # the approval was for another call
         track.wanted = False
         heal.minded = True
@@ -401,21 +391,21 @@ def _declined(state: State, event: ev.Declined, at: float) -> None:
             track.question = ""
             state.move(track, Phase.HURT)
     elif event.question == "replan":
-        state.replans += 1
-        state.replan_wanted = state.breaker = False
-        for track in list(state.held.values()):
-            if track.question == "replan":
-                track.question = ""
-                state.move(track, Phase.HURT)
+        _replan_over(state)
+
+
+def _replan_over(state: State) -> None:
+    state.replans += 1
+    state.replan_wanted = state.breaker = False
+    for track in list(state.held.values()):
+        if track.question == "replan":
+            track.question = ""
+            state.move(track, Phase.HURT)
 
 
 def _plan_rejected(state: State, event: ev.PlanRejected, at: float) -> None:
     if event.question:
         _declined(state, ev.Declined(event.question, event.step, event.reason), at)
-
-
-def _artifact_lost(state: State, event: ev.ArtifactLost, at: float) -> None:
-    redirect(state, event.course)
 
 
 def _retry_begin(state: State, event: ev.RetryBegin, at: float) -> None:
@@ -475,13 +465,8 @@ def _retry_done(state: State, event: ev.RetryDone, at: float) -> None:
 
 
 def _replanned(state: State, event: ev.Replanned, at: float) -> None:
-    state.replans += 1
-    state.replan_wanted = state.breaker = False
+    _replan_over(state)
     state.row.clear()
-    for track in list(state.held.values()):
-        if track.question == "replan":
-            track.question = ""
-            state.move(track, Phase.HURT)
     changed = [step.id for step in event.course.steps if _is_changed(state, step)]
     state.chosen([*changed, *event.course.dropped])
     redirect(state, event.course, new_round=True)
@@ -578,7 +563,7 @@ FOLDS: dict[type, Callable[[State, Any, float], None]] = {
     ev.Consulted: _consulted,
     ev.Declined: _declined,
     ev.ArtifactCreated: _ignored,
-    ev.ArtifactLost: _artifact_lost,
+    ev.ArtifactLost: lambda state, event, at: redirect(state, event.course),
     ev.RetryBegin: _retry_begin,
     ev.RetryDone: _retry_done,
     ev.Replanned: _replanned,

@@ -184,7 +184,6 @@ def _header(headers: Any, name: str) -> str:
 
 
 def _moment(date: str) -> float | None:
-    """Return the time of an HTTP date."""
     from email.utils import parsedate_to_datetime  # rarely needed, and slow to import
 
     try:

@@ -9,7 +9,7 @@ Rules of this file:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -20,9 +20,9 @@ from rerail.kernel import events as ev
 from rerail.kernel.candidates import supplied
 from rerail.kernel.events import Course, Error, Event
 from rerail.kernel.failure_memory import reordered
-from rerail.kernel.policy import LADDER, NEEDS_RECOVERABLE, WITHOUT_REFLECTION, Rung, backoff
+from rerail.kernel.policy import LADDER, NEEDS_RECOVERABLE, WITHOUT_REFLECTION, Rung, backoff, pause
 from rerail.kernel.state import State
-from rerail.kernel.step_state import Track, signature
+from rerail.kernel.step_state import Heal, Track, signature
 from rerail.plan.step import Effect
 from rerail.plan.tool_spec import Tools
 from rerail.recovery.coercion import coerce
@@ -88,9 +88,8 @@ MAX_CRASHES = 3  # calls that may die with their process and be repeated at no c
 def heal(state: State, tools: Tools, track: Track, now: float) -> list[Event]:
     """Return the events that answer a failed attempt: the reflection, the chosen rung, and its act."""
     error = track.error or Error("TOOL_FAILED", Category.UNKNOWN, "failed")
-    wish = track.heal.not_now if track.heal is not None else None
-    if wish is not None and state.is_live(track):
-        waited = _not_now(state, track, wish, now)
+    if track.heal is not None and track.heal.not_now is not None and state.is_live(track):
+        waited = _not_now(state, track, track.heal, track.heal.not_now, now)
         if waited is not None:
             return [waited]
     reflection = _thought(track) or reflect(state, tools, track, error)
@@ -109,14 +108,20 @@ def choose(case: FailureCase) -> list[Event]:
         case.refuse(tell("reason.stopped", stopped=state.stopped))
         return [_reflected(case, Rung.FAIL)]
     heal = case.track.heal
-    if heal is not None and state.refuses_wait(case.track):
+    if heal is not None and heal.not_now is not None and state.refuses_wait(case.track):
         about = {"waited": heal.waited, "limit": state.policy.max_wait, "message": case.error.told}
-        case.refuse(tell("error.RATE_LIMITED", asked=heal.not_now, **about))
+        case.refuse(tell("error.RATE_LIMITED", asked=pause(state.policy, heal.not_now, heal.waits), **about))
     for rung in _rungs(state, case.track, case.reflection):
         taken = RUNGS[rung](case)
         if taken is not None:
-            return [_reflected(case, rung), *taken]
-    return [_reflected(case, Rung.FAIL)]
+            break
+    else:
+        rung, taken = Rung.FAIL, []
+    if rung in (Rung.FALLBACK, Rung.SKIP, Rung.FAIL) and (
+        told := passed_over(_untried(case), case.reflection.category)
+    ):
+        case.refuse(told)
+    return [_reflected(case, rung), *taken]
 
 
 def _same_key(case: FailureCase) -> list[Event]:
@@ -196,6 +201,11 @@ def _thought(track: Track) -> Reflection | None:
     )
 
 
+ENDLESS = frozenset({Rung.RETRY, Rung.ADJUST, Rung.ALTERNATIVE})  # of a step that fails before each of its calls
+AFTER_FALLBACK = frozenset({Rung.SKIP, Rung.REPLAN})  # the fallback had its single call; earlier rungs are over
+OF_THE_PLAN = frozenset({Rung.REPAIR, Rung.REPLAN})  # they change the plan, which ends with the run's work
+
+
 def _rungs(state: State, track: Track, reflection: Reflection) -> Iterator[Rung]:
     fell_back = track.heal is not None and track.heal.fallback
     stuck = track.heal is not None and track.heal.before > MAX_BEFORE
@@ -207,24 +217,26 @@ def _rungs(state: State, track: Track, reflection: Reflection) -> Iterator[Rung]
     if reflection.action in rungs:
         rungs = rungs[rungs.index(reflection.action) :]
     for rung in rungs:
-        if stuck and rung in (Rung.RETRY, Rung.ADJUST, Rung.ALTERNATIVE):
+        if stuck and rung in ENDLESS:
             continue  # no call is made and no budget is spent: this would never end
-        if fell_back and rung not in (Rung.SKIP, Rung.REPLAN):
-            continue  # the fallback had its single call; earlier rungs are over
+        if fell_back and rung not in AFTER_FALLBACK:
+            continue
         if not state.policy.reflect and rung not in WITHOUT_REFLECTION:
             continue
-        if state.cleaned and rung in (Rung.REPAIR, Rung.REPLAN):
-            continue  # the plan's work is over: nothing changes the plan any more
+        if state.cleaned and rung in OF_THE_PLAN:
+            continue
         if not reflection.recoverable and rung in NEEDS_RECOVERABLE and reflection.category is not Category.PERMANENT:
             continue
         yield rung
 
 
-def _not_now(state: State, track: Track, wish: float, now: float) -> Event | None:
+def _not_now(state: State, track: Track, heal: Heal, wish: float, now: float) -> Event | None:
     """Wait as long as the tool asked, while the step's total stays within `retry.max_wait` (X8)."""
     crashed = track.error is not None and track.error.code == "ANSWER_LOST"
-    if crashed and track.heal is not None and track.heal.crashes >= MAX_CRASHES:
+    if crashed and heal.crashes >= MAX_CRASHES:
         return None  # by now this step is likely what kills the process
+    if not crashed:
+        wish = pause(state.policy, wish, heal.waits)
     if state.refuses_wait(track):
         return None
     if state.ends_by(now + wish):
@@ -357,6 +369,13 @@ def _untried(case: FailureCase) -> list[str]:
     wanted = [*case.track.step.alternatives, *(spec.alternatives if spec else ()), *case.reflection.alternatives]
     tried = case.track.heal.alternatives if case.track.heal is not None else ()
     return [name for name in dict.fromkeys(wanted) if name not in tried and name != case.track.step.tool]
+
+
+def passed_over(names: Sequence[str], category: Category | None) -> str:
+    """Return why alternatives are not tried after a failure, if its category has no such rung."""
+    if not names or category is None or Rung.ALTERNATIVE in LADDER[category]:
+        return ""
+    return tell("reason.alternatives_not_for", names=", ".join(names), category=str(category))
 
 
 SAID_NO = frozenset({"CONFIRM_REFUSED", "RESOLVED_FAILED"})  # no other tool may bypass a user's refusal

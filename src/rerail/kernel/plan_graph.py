@@ -51,7 +51,8 @@ def define(state: State, steps: Iterable[Step]) -> list[Track]:
             state.ready.discard(track)
             track.place = NOWHERE if track.place is READY else track.place
             if track.effects is not None and definition(step) != definition(track.step):
-                track.effects.redefined = True
+                for effects in (track.effects, *track.earlier):
+                    effects.redefined = True
             track.step, track.template = step, None
             state.unshow(track)
             track.order = (-step.priority, track.n)

@@ -43,7 +43,7 @@ LADDER: dict[Category, tuple[Rung, ...]] = {
     Category.UNKNOWN: (Rung.RETRY, Rung.REPAIR, *_LAST),
 }
 
-LEAST_WAIT = 2.0  # seconds that a "not now" counts for at least, so that a zero wait cannot loop forever
+LEAST_WAIT = 2.0  # seconds of a wait for a tool that said "not now" before, so that a zero wait cannot loop
 
 CLEANUP_SECONDS = 60.0  # for the steps of `finally` after a cancel, and past `run.max_seconds` (P2)
 
@@ -96,13 +96,28 @@ def merged(today: Policy, recorded: Policy) -> Policy:
     )
 
 
+def has_caps(policy: Policy) -> bool:
+    """Return True if a budget of the whole run bounds its calls."""
+    caps = (policy.max_attempts, policy.max_tokens, policy.max_cost, policy.max_seconds)
+    return any(cap is not None for cap in caps)
+
+
 def backoff(policy: Policy, retry: int, *seed: object) -> float:
     """Return the wait before the n-th retry (1 is the first): exponential, capped, with full jitter.
 
     The jitter comes from the seed alone (run, step, attempt), so a replay waits as long as the original did.
     """
-    ceiling = min(policy.backoff_cap, policy.backoff_base * policy.backoff_factor ** min(retry - 1, 64))
+    ceiling = _ceiling(policy, retry)
     return ceiling * _chance(seed) if policy.jitter else ceiling
+
+
+def pause(policy: Policy, wish: float, waits: int) -> float:
+    """Return the wait after a "not now": as long as asked; after earlier waits at least as long as a backoff."""
+    return max(wish, LEAST_WAIT, _ceiling(policy, waits)) if waits else wish
+
+
+def _ceiling(policy: Policy, retry: int) -> float:
+    return min(policy.backoff_cap, policy.backoff_base * policy.backoff_factor ** min(retry - 1, 64))
 
 
 def _chance(seed: tuple[object, ...]) -> float:

@@ -9,8 +9,11 @@ Rules of this file:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rerail.i18n import tell
+from rerail.kernel.actions import Refusal
+from rerail.kernel.budget import raised
 from rerail.kernel.decide import Note, Show, decide, unresolved
 from rerail.kernel.events import Event
 from rerail.kernel.fold import evolve
@@ -45,8 +48,8 @@ def outlook(state: State, tools: Tools, step: str, events: Sequence[Event], now:
                 kept.append(track.id)
             else:
                 becomes[track.id] = str(status)
-        elif _stands(track):
-            kept.append(track.id)
+        elif track.automatic and track.result is not None and track.result.effect is Effect.ONCE:
+            kept.append(track.id)  # whatever its inputs become: no request repeats its effect (R3)
         elif track.id in waits:
             kept += [track.id] if was in ENDED else []
         elif status not in (Status.RUNNING, Status.IN_DOUBT) and (track.id in behind or was in ENDED or was is None):
@@ -62,6 +65,24 @@ def outlook(state: State, tools: Tools, step: str, events: Sequence[Event], now:
         roots=(step,) if step in inside else (), rerun=tuple(rows), kept=tuple(kept),
         once=once, once_if=once_if, estimate=estimated(state, chain), events=tuple(events),
         asks=tuple(asks), edited=edited_files(state, chain), becomes=becomes, leads_to=str(run_status(state)),
+    )  # fmt: skip
+
+
+def within_budget(state: State, tools: Tools, preview: Preview, now: float) -> Preview:
+    """Return a retry's preview without the calls that no cap has room for; refuse one without any call (H4)."""
+    _settle(state, tools, preview.events, now)
+    if state.stopped != "BUDGET_EXCEEDED":
+        return preview
+    if state.rest is not None:
+        reason = state.stop_reason or tell("stop.BUDGET_EXCEEDED")
+        told = tell("refuse.run.out_of_budget", run=state.run, reason=reason)
+        command = f"rerail retry {state.run}{raised(state)}"
+        raise Refusal("BUDGET_EXCEEDED", told, tell("hint.run.out_of_budget", command=command))
+    left = [row["step"] for row in preview.rerun if row["step"] in state.finals]
+    becomes = {row["step"]: str(Status.CANCELLED) for row in preview.rerun if row["step"] not in state.finals}
+    return replace(
+        preview, rerun=tuple(row for row in preview.rerun if row["step"] in left), becomes=becomes,
+        once=tuple(step for step in preview.once if step in left), once_if=(), estimate=estimated(state, left),
     )  # fmt: skip
 
 
@@ -85,11 +106,6 @@ def _waiting(state: State) -> set[str]:
         if track.phase is Phase.PENDING and track.open and (doubts or failures):
             found.add(track.id)
     return found
-
-
-def _stands(track: Track) -> bool:
-    """True if a finished step is kept whatever its inputs become: no request repeats its effect (R3)."""
-    return track.automatic and track.result is not None and track.result.effect is Effect.ONCE
 
 
 def _why(track: Track, hole: tuple[str, str] | None, *, asked: bool) -> str:

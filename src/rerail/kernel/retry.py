@@ -122,28 +122,21 @@ def retry(
 
 def _checks_passed(state: State, roots: list[str], max_retries: int, *, force: bool) -> list[str]:
     """Return the checks that only `--force` passes; `Refusal` without it."""
-    passed: list[str] = []
+    failed: list[tuple[str, str, str]] = []
     if state.retries >= max_retries:
-        if not force:
-            raise Refusal(
-                "RETRY_LIMIT",
-                tell("refuse.run.retry_limit", run=state.run, retries=state.retries, max_retries=max_retries),
-                tell("hint.run.retry_limit", run=state.run),
-            )
-        passed.append("RETRY_LIMIT")
+        told = tell("refuse.run.retry_limit", run=state.run, retries=state.retries, max_retries=max_retries)
+        failed.append(("RETRY_LIMIT", told, tell("hint.run.retry_limit", run=state.run)))
     if _all_permanent(state, roots):
-        if not force:
-            reason = one_by_one(reasons_of(state, roots).values())
-            raise Refusal(
-                "NOT_RETRYABLE", tell("refuse.run.not_retryable", reason=reason), tell("hint.run.not_retryable")
-            )
-        passed.append("NOT_RETRYABLE")
-    return passed
+        told = tell("refuse.run.not_retryable", reason=one_by_one(reasons_of(state, roots).values()))
+        failed.append(("NOT_RETRYABLE", told, tell("hint.run.not_retryable")))
+    if failed and not force:
+        raise Refusal(*failed[0])
+    return [code for code, _, _ in failed]
 
 
 @dataclass(frozen=True, slots=True)
 class FileDamage:
-    """Return the entry of a file that cannot be kept: its step and what is wrong."""
+    """A file that cannot be kept: its step, and what is wrong."""
 
     step: str
     path: str
@@ -188,19 +181,16 @@ def _refuse_by_status(state: State, steps: Sequence[str] | None, *, clean: bool,
     if "in_doubt" in kinds:
         refuse_doubt(state)
     if "confirm" in kinds and not steps:
-        raise Refusal(
-            "RUN_WAITS_CONFIRM",
-            tell("refuse.run.run_waits_confirm", run=run),
-            tell("hint.run.run_waits_confirm", run=run),
-        )
+        hint = tell("hint.run.run_waits_confirm", run=run)
+        raise Refusal("RUN_WAITS_CONFIRM", tell("refuse.run.run_waits_confirm", run=run), hint)
     if "paused" in kinds and not steps:
         raise Refusal("RUN_PAUSED", tell("refuse.run.run_is_paused", run=run), tell("hint.run.run_paused", run=run))
 
 
 def _is_looked_for(state: State, track: Track) -> bool:
-    """True if a retry first looks for the effect of a step in doubt: the cancel came before its look (V8)."""
-    cancelled = state.rest is not None and state.rest.status == RunStatus.CANCELLED
-    return cancelled and track.phase is Phase.DOUBT and track.question == "verify"
+    """True if a retry first looks for the effect of a step in doubt: a cancel or a crash came before its look (V8)."""
+    over = state.rest is not None and state.rest.status != RunStatus.CANCELLED
+    return not over and track.phase is Phase.DOUBT and track.question == "verify"
 
 
 def _roots(
@@ -223,9 +213,8 @@ def _roots(
         for root in roots if not force else ():
             track = state.tracks[root]
             if track.phase is Phase.SUCCEEDED and track.result is not None and track.result.effect is Effect.ONCE:
-                raise Refusal(
-                    "STEP_SUCCEEDED", tell("refuse.run.step_succeeded", step=root), tell("hint.run.step_succeeded")
-                )
+                told = tell("refuse.run.step_succeeded", step=root)
+                raise Refusal("STEP_SUCCEEDED", told, tell("hint.run.step_succeeded"))
         return roots
     if steps:
         return _named_roots(state, steps, force=force)
@@ -237,8 +226,9 @@ def _roots(
             for track in (*state.doubts.values(), *(state.unsettled.values() if state.rest is not None else ())):
                 if not _is_looked_for(state, track):
                     refuse_doubt(state, track.id)
-            if state.rest is not None and state.rest.status == RunStatus.CANCELLED:
-                return []  # every step was done or called at the cancel: only looks remain
+            looked_for = any(_is_looked_for(state, track) for track in state.doubts.values())
+            if looked_for or (state.rest is not None and state.rest.status == RunStatus.CANCELLED):
+                return []  # every step was done or called at the end: only looks remain
             raise Refusal("NOTHING_TO_RETRY", tell("refuse.run.nothing_failed", run=state.run))
         return roots
     return _completed_roots(state)
@@ -247,8 +237,8 @@ def _roots(
 def _is_root(state: State, track: Track) -> bool:
     """True if the step failed by itself, or never ran because the run stopped or its process died."""
     status = status_of(state, track)[0]
-    if track.id in state.unsettled:
-        return False
+    if track.id in state.unsettled or (track.id in state.finals and state.rest is None):
+        return False  # a doubt is settled first; the clean-up comes at the end by itself
     if track.phase is Phase.FAILED or status is Status.CANCELLED:
         return True
     under_way = (Phase.HURT, Phase.BACKOFF, Phase.HELD)
@@ -270,9 +260,8 @@ def _completed_roots(state: State) -> list[str]:
         return _stage_roots(state, stages[-1])
     if state.unsettled:
         refuse_doubt(state)
-    raise Refusal(
-        "NOTHING_TO_RETRY", tell("refuse.run.nothing_to_retry", run=state.run), tell("hint.run.nothing_to_retry")
-    )
+    told = tell("refuse.run.nothing_to_retry", run=state.run)
+    raise Refusal("NOTHING_TO_RETRY", told, tell("hint.run.nothing_to_retry"))
 
 
 def _stage_roots(state: State, stage: str) -> list[str]:
@@ -280,11 +269,9 @@ def _stage_roots(state: State, stage: str) -> list[str]:
     if not roots:
         stages = list(dict.fromkeys(track.step.stage for track in state.tracks.values() if track.step.stage))
         near = nearest(stage, stages)
-        raise Refusal(
-            "STAGE_UNKNOWN",
-            tell("refuse.run.stage_unknown", run=state.run, stage=stage, stages=", ".join(stages) or "-"),
-            tell("hint.run.did_you_mean", near=near) if near else "",
-        )
+        hint = tell("hint.run.did_you_mean", near=near) if near else ""
+        told = tell("refuse.run.stage_unknown", run=state.run, stage=stage, stages=", ".join(stages) or "-")
+        raise Refusal("STAGE_UNKNOWN", told, hint)
     return roots
 
 
@@ -293,9 +280,8 @@ def _named_roots(state: State, steps: Sequence[str], *, force: bool) -> list[str
     for step in dict.fromkeys(steps):
         track = track_named(state, step)
         if status_of(state, track)[0] in ENDED_WELL and not force:  # a stale result is one too
-            raise Refusal(
-                "STEP_SUCCEEDED", tell("refuse.run.step_succeeded", step=step), tell("hint.run.step_succeeded")
-            )
+            why = tell("refuse.run.step_succeeded", step=step)
+            raise Refusal("STEP_SUCCEEDED", why, tell("hint.run.step_succeeded"))
         if track.phase is Phase.RUNNING:
             raise Refusal("STEP_NOT_WAITING", tell("refuse.run.step_running", step=step))
         roots.append(step)
@@ -310,8 +296,9 @@ def _all_permanent(state: State, roots: list[str]) -> bool:
 
 
 def _refuse_doubtful(state: State, roots: Sequence[str]) -> None:
-    """Refuse to call a step in doubt again, forced or not: a user has to answer first (T5)."""
-    for step_id in (*roots, *unsatisfied_above(state, roots)):
+    """Refuse to call a step in doubt again, forced or not: a user answers first, or a look that is to come (T5)."""
+    above = [name for name in unsatisfied_above(state, roots) if not _is_looked_for(state, state.tracks[name])]
+    for step_id in (*roots, *above):
         if is_doubtful(state, state.tracks[step_id]):
             refuse_doubt(state, step_id)
 
@@ -321,9 +308,8 @@ def retry_live(state: State, steps: Sequence[str], by: str, *, force: bool = Fal
     not_at_rest(state)
     refuse_cleaning(state)
     if state.stopped:
-        raise Refusal(
-            "RUN_LIVE", tell("refuse.run.stopping", run=state.run, stopped=state.stopped), tell("hint.run.stopping")
-        )
+        told = tell("refuse.run.stopping", run=state.run, stopped=state.stopped)
+        raise Refusal("RUN_LIVE", told, tell("hint.run.stopping"))
     roots = _named_roots(state, steps, force=force)
     _refuse_doubtful(state, roots)
     fresh = tuple(root for root in roots if force and state.tracks[root].phase is Phase.SUCCEEDED)

@@ -17,7 +17,7 @@ from typing import Any
 from rerail.codes import Category
 from rerail.kernel import events as ev
 from rerail.kernel.accounts import Largest, OnceCalls, Reserved
-from rerail.kernel.policy import LEAST_WAIT, Policy
+from rerail.kernel.policy import Policy, Rung, pause
 from rerail.kernel.ready_queue import Ready
 from rerail.kernel.step_state import (
     AHEAD,
@@ -164,12 +164,32 @@ class State:
             track.template = compile_args(track.step.args, self.names)
         return track.template
 
-    def signature(self, track: Track) -> str:
-        """Return the digest of the arguments of a step's latest call, to compare tries."""
-        call = track.call
+    def signature(self, track: Track, call: ev.StepStarted | None = None) -> str:
+        """Return the digest of the arguments of a step's latest call, or of this one, to compare tries."""
+        call = call or track.call
         if call is None or call.args is not None or call.args_blob:
             return signature(call.args, call.args_blob) if call is not None else ""
         return signature(self.template(track).value)
+
+    def next_effect(self, track: Track) -> EffectState | None:
+        """Return what is known of the effect of a step's next call; None if no such call was made before (V8)."""
+        latest, heal = track.effects, track.heal
+        if latest is None or latest.lost:
+            return latest
+        tool = self.tool_of(track)
+        for effects in (latest, *track.earlier):
+            call = effects.call
+            if call.tool != tool or effects.redefined:
+                continue
+            if heal is not None and heal.fallback:
+                same = call.rung is Rung.FALLBACK
+            elif heal is not None and heal.args is not None:
+                same = self.signature(track, call) == signature(heal.args, heal.args_blob)
+            else:
+                same = effects.own
+            if same:
+                return effects
+        return None
 
     def chosen_by_a_mind(self, track: Track) -> bool:
         """True if a mind changed any part of the step's next call."""
@@ -256,7 +276,7 @@ class State:
         heal = track.heal
         if heal is None or heal.not_now is None or (track.error is not None and track.error.code == "ANSWER_LOST"):
             return False
-        return heal.waited + max(heal.not_now, LEAST_WAIT) > self.policy.max_wait
+        return heal.waited + pause(self.policy, heal.not_now, heal.waits) > self.policy.max_wait
 
     def is_failed_for_good(self, track: Track) -> bool:
         """True if no automatic round takes a failed step."""
@@ -311,7 +331,6 @@ class State:
         return not changed and not track.minded
 
     def tool_of(self, track: Track) -> str:
-        """Return the tool of the step's next call."""
         if track.heal is not None:
             if track.heal.fallback and track.step.fallback is not None and track.step.fallback.tool:
                 return track.step.fallback.tool
@@ -502,6 +521,10 @@ class State:
 
     def settle_effect(self, track: Track, effects: EffectState | None) -> None:
         """Set what is known of a step's effect: nothing open, unless an attempt is lost."""
+        if effects is None:
+            track.earlier = ()
+        elif track.effects is not None and track.effects is not effects:
+            track.earlier = (track.effects, *(one for one in track.earlier if one is not effects))
         track.effects = effects
         if effects is not None and effects.lost:
             self.unsettled[track.id] = track

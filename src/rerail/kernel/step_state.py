@@ -148,73 +148,50 @@ class Result(msgspec.Struct, eq=False, gc=False):
         return signature(self.files | {"": self.digest}) if self.files else self.digest
 
 
-class Heal:
+class Heal(msgspec.Struct, eq=False):
     """What was tried on a step in this round; allocated only for steps that need healing."""
 
-    __slots__ = (
-        "alternatives",
-        "args",
-        "args_blob",
-        "asked",
-        "before",
-        "crashes",
-        "failures",
-        "fallback",
-        "minded",
-        "not_now",
-        "producer",
-        "repairs",
-        "thought",
-        "tool",
-        "tried",
-        "waited",
-        "wished",
-    )
-
-    def __init__(self) -> None:
-        self.tool: str | None = None  # an alternative tool, for this round
-        self.args: dict[str, Any] | None = None  # adjusted arguments, for this round
-        self.args_blob = ""  # the content with the whole arguments, if they are large and `args` holds only the changes
-        self.alternatives: tuple[str, ...] = ()  # alternatives already tried
-        self.tried: dict[tuple[str, str, str], int] = {}  # (tool, arguments, error) → how often
-        self.repairs = 0
-        self.crashes = 0  # calls that died with their process and were repeated at no cost
-        self.producer = False
-        self.fallback = False
-        self.waited = 0.0
-        self.wished = ""  # the tool that asked for a pause, during that pause
-        self.not_now: float | None = None
-        self.failures: list[dict[str, Any]] = []  # the latest failed attempts, as a mind sees them
-        self.before = 0  # failures before the call since the last call
-        self.asked = -1  # the attempt that a mind was asked about
-        self.thought: ev.Reflected | None = None  # a mind's (not the rules') reflection on the latest failure
-        self.minded = False  # the alternative tool or arguments are a mind's choice
+    tool: str | None = None  # an alternative tool, for this round
+    args: dict[str, Any] | None = None  # adjusted arguments, for this round
+    args_blob: str = ""  # the content with the whole arguments, if they are large and `args` holds only the changes
+    alternatives: tuple[str, ...] = ()  # alternatives already tried
+    tried: dict[tuple[str, str, str], int] = {}  # (tool, arguments, error) → how often
+    repairs: int = 0
+    crashes: int = 0  # calls that died with their process and were repeated at no cost
+    producer: bool = False
+    fallback: bool = False
+    waited: float = 0.0  # seconds, in these waits after a "not now"
+    waits: int = 0
+    wished: str = ""  # the tool that asked for a pause, during that pause
+    not_now: float | None = None
+    failures: list[dict[str, Any]] = []  # the latest failed attempts, as a mind sees them
+    before: int = 0  # failures before the call since the last call
+    asked: int = -1  # the attempt that a mind was asked about
+    thought: ev.Reflected | None = None  # a mind's (not the rules') reflection on the latest failure
+    minded: bool = False  # the alternative tool or arguments are a mind's choice
 
 
-class EffectState:
+class EffectState(msgspec.Struct, eq=False):
     """What is known of a step's effect until a call succeeds (V8); allocated only where needed.
 
-    It outlives rounds. It ends with a success, or when the step starts anew under a new key.
+    It outlives rounds, and calls of the step with another tool or other arguments. It ends with a success, or when
+    the step starts anew under a new key.
     """
 
-    __slots__ = (
-        "acting", "before", "cleared", "ever_lost", "key_at", "looked_at", "lost", "probed", "redefined",
-        "rerun", "settles_at", "signature",
-    )  # fmt: skip
-
-    def __init__(self, signature: str, at: float) -> None:
-        self.signature = signature  # of the call: tool and arguments
-        self.key_at = at  # the time of the call's first intent, and so of its key
-        self.before: Any = None  # the first probe's result; all later looks compare with it
-        self.probed = False
-        self.lost = False  # an attempt may have had its effect, and the doubt is not settled
-        self.ever_lost = False  # an attempt once was lost, settled or not: its effect may still show
-        self.acting = False  # the call may still act, even if a look finds nothing
-        self.settles_at = 0.0  # the end of the latest call; absence is timed from here
-        self.looked_at = -1.0  # the time of the last look; below 0: nothing to look for
-        self.cleared = False  # a look right before the next call found nothing
-        self.redefined = False  # the step was redefined since
-        self.rerun = False  # a user asked for the same call again, without a look
+    signature: str  # of the call: tool and arguments
+    key_at: float  # the time of the call's first intent, and so of its key
+    call: ev.StepStarted  # the latest call of that signature
+    own: bool  # its arguments are the plan's own
+    before: Any = None  # the first probe's result; all later looks compare with it
+    probed: bool = False
+    lost: bool = False  # an attempt may have had its effect, and the doubt is not settled
+    ever_lost: bool = False  # an attempt once was lost, settled or not: its effect may still show
+    acting: bool = False  # the call may still act, even if a look finds nothing
+    settles_at: float = 0.0  # the end of the latest call; absence is timed from here
+    looked_at: float = -1.0  # the time of the last look; below 0: nothing to look for
+    cleared: bool = False  # a look right before the next call found nothing
+    redefined: bool = False  # the step was redefined since
+    rerun: bool = False  # a user asked for the same call again, without a look
 
 
 # What an approval may cover, besides one call's digest.
@@ -271,7 +248,8 @@ class Track(msgspec.Struct, eq=False):
     wanted: bool = False  # a user wants its call, although it repeats an effect
     generation: int = 0
     announced: str = ""
-    effects: EffectState | None = None
+    effects: EffectState | None = None  # of the latest call that may have an effect
+    earlier: tuple[EffectState, ...] = ()  # of calls with another tool or other arguments before it
     started_at: float = 0.0
     ended_at: float = 0.0
     elapsed: float = 0.0
@@ -293,13 +271,11 @@ class Track(msgspec.Struct, eq=False):
         return shown.question or own if shown is not None else own
 
     def healing(self) -> Heal:
-        """Return the step's healing record of this round."""
         if self.heal is None:
             self.heal = Heal()
         return self.heal
 
     def gating(self) -> Gate:
-        """Return the record of the step's gate."""
         if self.gate is None:
             self.gate = Gate()
         return self.gate
@@ -316,10 +292,10 @@ class Track(msgspec.Struct, eq=False):
 
     def is_covered(self, now: float) -> bool:
         """True if the service still remembers the key of a lost call, so that it may be repeated (E2)."""
-        call, effects = self.call, self.effects
-        if call is None or effects is None or not effects.lost:
+        effects = self.effects
+        if effects is None or not effects.lost:
             return False
-        return 0 <= now - effects.key_at < call.idempotent_for  # a clock that was set back proves nothing
+        return 0 <= now - effects.key_at < effects.call.idempotent_for  # a clock that was set back proves nothing
 
     def __repr__(self) -> str:
         return f"Track({self.id!r}, {self.phase.name}, {self.standing.name})"

@@ -68,7 +68,6 @@ def stale_of(state: State, track: Track) -> str:
 
 
 def run_status(state: State) -> RunStatus:
-    """Return the run's current status."""
     if state.rest is not None:
         return RunStatus(state.rest.status)
     if state.waiting:
@@ -128,7 +127,6 @@ def swapped(state: State, track: Track) -> dict[str, str]:
 
 
 def error_of(state: State, track: Track, status: Status, code: str, lang: str = "en") -> dict[str, Any] | None:
-    """Return a step's error as plain data: code, category, message; skips have one too."""
     if status in (Status.FAILED, Status.IN_DOUBT) or (
         status is Status.WAITING and track.error is not None and code != "confirm"
     ):
@@ -396,9 +394,10 @@ def _summary(state: State, found: Verdict) -> Told:
             key = "summary.healed" if retries > 0 else "summary.success"
         return tell(key, total=total, done=done, retries=retries, needless=needless)
     if state.stopped:
-        key = "summary.stopped" if found.never else "summary.stopped_last"
+        keys = ("summary.stopped_alone", "summary.stopped_alone_last")
+        keys = ("summary.stopped", "summary.stopped_last") if names else keys
         reason = tell(f"stop.{state.stopped}")
-        return tell(key, reason=reason, names=names or "-", never=len(found.never), total=total)
+        return tell(keys[not found.never], reason=reason, names=names, never=len(found.never), total=total)
     if found.failed_steps:
         key = "summary.failed" if found.consequences else "summary.failed_alone"
         return tell(key, names=names, consequences=len(found.consequences))

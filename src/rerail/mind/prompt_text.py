@@ -215,7 +215,7 @@ def parsed(answer: Any) -> dict[str, Any]:
         raise Unreadable(tell("mind.answer.empty"))
     if len(text) > MAX_ANSWER:
         raise Unreadable(tell("mind.answer.too_long", count=len(text)))
-    for candidate in (text, *_fences(text), _braces(text)):
+    for candidate in (text, *_fences(text), text[text.find("{") : text.rfind("}") + 1]):
         try:
             found = msgspec.json.decode(candidate.encode("utf-8", "replace"))
         except (msgspec.DecodeError, RecursionError):
@@ -251,8 +251,3 @@ def _fences(text: str) -> list[str]:
     """Return the contents of the first code fences; without a regex, for an answer may have a million characters."""
     parts = text.split("```", 7)[1::2]  # the pieces inside, if the number of fences is even
     return [part.partition("\n")[2] for part in parts[:3]]
-
-
-def _braces(text: str) -> str:
-    """Return the text between the first opening and the last closing brace."""
-    return text[text.find("{") : text.rfind("}") + 1]

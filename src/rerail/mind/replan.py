@@ -11,7 +11,7 @@ from rerail.i18n import tell, words_of
 from rerail.kernel import events as ev
 from rerail.kernel.events import Course, Event
 from rerail.kernel.state import State
-from rerail.kernel.step_state import Phase, Track
+from rerail.kernel.step_state import Phase
 from rerail.mind.guardrails import listed, repeated, restrained
 from rerail.plan.model import Plan, check_change
 from rerail.plan.reader import PlanUnreadable, canonical, read_plan
@@ -102,7 +102,7 @@ def replan_course(state: State, plan: Plan, *, full: bool) -> Course:
             steps.append(step)
         elif track.phase is Phase.DOUBT or track.id in state.unsettled:
             continue
-        elif _once_done(track):
+        elif track.result is not None and track.result.effect is Effect.ONCE:  # whatever it is worth now
             if definition(step) != definition(track.step):
                 done.append(step)
         elif full or definition(step) != definition(track.step):
@@ -113,8 +113,3 @@ def replan_course(state: State, plan: Plan, *, full: bool) -> Course:
     kept = {step.id for step in plan.steps}
     dropped = tuple(step_id for step_id in state.tracks if step_id not in kept)
     return Course(tuple(touched), tuple(steps), dropped, done=tuple(done), order=tuple(step.id for step in plan.steps))
-
-
-def _once_done(track: Track) -> bool:
-    """True if the step's effect happened and must not be repeated, whatever its result is worth now."""
-    return track.result is not None and track.result.effect is Effect.ONCE

@@ -16,7 +16,8 @@ import msgspec
 
 from rerail.i18n import tell
 from rerail.plan.references import Names, Ref, UnknownReference, parse, scan
-from rerail.plan.step import FORMATS, Effect, Fault, Produced, Step, ToolShape, names_of, path_fault, texts_in
+from rerail.plan.step import FORMATS, Effect, Fault, Produced, Step, names_of, path_fault, texts_in
+from rerail.plan.tool_spec import ToolSpec
 from rerail.values.json_values import NotJson, pack, plain_text
 from rerail.values.schema import OPEN, nearest
 
@@ -64,7 +65,7 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
 
         return load_plan(source)
 
-    def check(self, tools: Mapping[str, ToolShape] | Iterable[Any] | None = None) -> list[Fault]:
+    def check(self, tools: Mapping[str, ToolSpec] | Iterable[Any] | None = None) -> list[Fault]:
         """Return every fault of the plan; empty if it can run with these tools."""
         if tools is None or isinstance(tools, Mapping):
             return self.located(check(self, tools))
@@ -81,12 +82,11 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
         return located(self.file, faults)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the plan as plain data."""
         plain: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(self, faults=(), file=""))
         return plain
 
 
-def check(plan: Plan, tools: Mapping[str, ToolShape] | None = None) -> list[Fault]:
+def check(plan: Plan, tools: Mapping[str, ToolSpec] | None = None) -> list[Fault]:
     """Return every fault of the plan at once (P5); without tools, only those found without any."""
     faults = list(plan.faults)
     if plan.objective != plain_text(plan.objective, len(plan.objective)):
@@ -100,12 +100,13 @@ def check(plan: Plan, tools: Mapping[str, ToolShape] | None = None) -> list[Faul
     faults += [f for f in found if (f.code, f.step, str(f.message)) not in said]
     if plan.follow_up is not None:
         # A follow-up works in the same folder: a file of both would count as damaged for one of them.
-        after = [*check(plan.follow_up, tools), *check_places(plan.follow_up.steps, made_by(plan.steps))]
+        makers = {_spelled(file.path): step.id for step in plan.steps for file in step.produces}
+        after = [*check(plan.follow_up, tools), *check_places(plan.follow_up.steps, makers)]
         faults += [Fault(f.code, tell("refuse.plan.in_follow_up", message=f.message), f.step) for f in after]
     return faults
 
 
-def check_steps(steps: Sequence[Step], tools: Mapping[str, ToolShape] | None) -> list[Fault]:
+def check_steps(steps: Sequence[Step], tools: Mapping[str, ToolSpec] | None) -> list[Fault]:
     """Return every fault of these steps, taken together as one plan."""
     names = names_of(steps)
     counts = Counter(step.id for step in steps)
@@ -133,7 +134,7 @@ def check_steps(steps: Sequence[Step], tools: Mapping[str, ToolShape] | None) ->
 
 
 def check_change(
-    olds: Sequence[Step], steps: Sequence[Step], tools: Mapping[str, ToolShape] | None, finals: Iterable[str] = ()
+    olds: Sequence[Step], steps: Sequence[Step], tools: Mapping[str, ToolSpec] | None, finals: Iterable[str] = ()
 ) -> list[Fault]:
     """Return the faults of a changed plan, without those it had before in unchanged steps.
 
@@ -167,11 +168,6 @@ def check_finally(finals: Iterable[str], steps: Sequence[Step]) -> list[Fault]:
     return told
 
 
-def made_by(steps: Sequence[Step]) -> dict[str, str]:
-    """Return the normalized paths of the files that these steps produce → the producing step."""
-    return {_spelled(file.path): step.id for step in steps for file in step.produces}
-
-
 def _spelled(path: str) -> str:
     return "/".join(part for part in path.split("/") if part not in ("", "."))
 
@@ -197,7 +193,7 @@ def check_places(steps: Sequence[Step], before: Mapping[str, str]) -> list[Fault
     return faults
 
 
-def _check_files(steps: Sequence[Step], tools: Mapping[str, ToolShape] | None) -> list[Fault]:
+def _check_files(steps: Sequence[Step], tools: Mapping[str, ToolSpec] | None) -> list[Fault]:
     """Return faults of produced files: each stays inside the workspace, and belongs to one step (T1)."""
     faults = check_places(steps, {})
     for step in steps:
@@ -207,10 +203,8 @@ def _check_files(steps: Sequence[Step], tools: Mapping[str, ToolShape] | None) -
             if problem:
                 faults.append(Fault("BAD_FILE", tell(problem, path=file.path), step.id))
             if file.format and file.format not in FORMATS:
-                known = ", ".join(FORMATS)
-                faults.append(
-                    Fault("BAD_FILE", tell("refuse.plan.file_format", format=file.format, known=known), step.id)
-                )
+                why = tell("refuse.plan.file_format", format=file.format, known=", ".join(FORMATS))
+                faults.append(Fault("BAD_FILE", why, step.id))
             if tools is not None and file.check and file.check not in tools:
                 unknown = _unknown(file.check, tools, "tool")
                 other_tool = tell("refuse.plan.unknown_other_tool", label="produces.check", unknown=unknown)
@@ -285,7 +279,7 @@ def _check_reference(text: str, step: Step, names: Names, needs: dict[str, None]
     return faults
 
 
-def _check_tools(step: Step, names: Names, tools: Mapping[str, ToolShape]) -> list[Fault]:
+def _check_tools(step: Step, names: Names, tools: Mapping[str, ToolSpec]) -> list[Fault]:
     faults: list[Fault] = []
 
     def add(code: str, message: str) -> None:
@@ -322,7 +316,7 @@ def undeclared_faults(step: Step, names: Iterable[str]) -> list[Fault]:
     return [Fault("EFFECT_UNDECLARED", tell("refuse.plan.effect_undeclared", name=name), step.id) for name in names]
 
 
-def undeclared(step: Step, tools: Mapping[str, ToolShape]) -> list[str]:
+def undeclared(step: Step, tools: Mapping[str, ToolSpec]) -> list[str]:
     """Return the tools that a step may call with an assumed effect; the step's own `effect` declares it (E3).
 
     A `verify` call only reads, whatever its tool declares.
@@ -338,13 +332,13 @@ def undeclared(step: Step, tools: Mapping[str, ToolShape]) -> list[str]:
     return [name for name in dict.fromkeys(names) if name in tools and not tools[name].declared]
 
 
-def _check_args(step: Step, args: Mapping[str, Any], tool: ToolShape, names: Names) -> list[Fault]:
+def _check_args(step: Step, args: Mapping[str, Any], tool: ToolSpec, names: Names) -> list[Fault]:
     if not args and tool.schema.accepts_nothing:
         return []
     return args_faults(step, _opened(args, names), tool)
 
 
-def args_faults(step: Step, args: Any, tool: ToolShape) -> list[Fault]:
+def args_faults(step: Step, args: Any, tool: ToolSpec) -> list[Fault]:
     """Return the faults that a tool's schema finds in arguments without references."""
     return [
         Fault(

@@ -26,7 +26,7 @@ from rerail.plan.step import (
     Verify,
     When,
 )
-from rerail.values.json_values import show
+from rerail.values.json_values import is_number, show
 from rerail.values.schema import nearest, problems
 
 PLAN_KEYS = ("objective", "steps", "follow_up", "mcp", "finally")
@@ -159,9 +159,8 @@ def _rename(
         name = aliases.get(key, key) if isinstance(key, str) else key
         if name in known:
             if name in fields:
-                faults.append(
-                    Fault("BAD_VALUE", tell("refuse.plan.given_twice", prefix=prefix, name=name, key=key), step)
-                )
+                why = tell("refuse.plan.given_twice", prefix=prefix, name=name, key=key)
+                faults.append(Fault("BAD_VALUE", why, step))
             fields[name] = value
         elif key not in ignored:
             hint = nearest(str(key), [*known, *aliases])
@@ -172,7 +171,7 @@ def _rename(
 
 
 class _Reader:
-    """Reads one step; each field has one small method that returns its value or notes a fault."""
+    """Reads one step; each field has one reader that returns its value or notes a fault."""
 
     def __init__(
         self, data: Mapping[str, Any], name: str, order: Sequence[str], taken: set[str], faults: list[Fault]
@@ -207,62 +206,9 @@ class _Reader:
             self.faults.append(Fault("BAD_VALUE", tell("refuse.plan.id_too_long", limit=MAX_ID), self.id[:60] + "…"))
 
     def fault(self, name: str, expected: str, value: Any) -> Any:
-        """Note that a value has the wrong type."""
-        self.faults.append(
-            Fault("BAD_VALUE", tell("refuse.plan.expected", name=name, expected=expected, kind=_kind(value)), self.id)
-        )
+        why = tell("refuse.plan.expected", name=name, expected=expected, kind=_kind(value))
+        self.faults.append(Fault("BAD_VALUE", why, self.id))
         return _BAD
-
-    # One method per type of value.
-
-    def text(self, name: str, value: Any) -> Any:
-        return value if isinstance(value, str) else self.fault(name, tell("plan.kind.text"), value)
-
-    def flag(self, name: str, value: Any) -> Any:
-        return value if isinstance(value, bool) else self.fault(name, tell("plan.kind.flag"), value)
-
-    def gate(self, name: str, value: Any) -> Any:
-        if isinstance(value, bool | str):
-            return value
-        if not isinstance(value, Mapping):
-            return self.fault(name, tell("plan.kind.gate"), value)
-        fields = self.part(name, value, "text", "by", "four_eyes")
-        for key, read in (("text", self.text), ("by", self.names), ("four_eyes", self.flag)):
-            if key in fields:
-                fields[key] = read(f"{name}.{key}", fields[key])
-        return self.build(name, Approval, fields)
-
-    def count(self, name: str, value: Any) -> Any:
-        good = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
-        return value if good else self.fault(name, tell("plan.kind.count"), value)
-
-    def whole(self, name: str, value: Any) -> Any:
-        good = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
-        return value if good else self.fault(name, tell("plan.kind.whole"), value)
-
-    def seconds(self, name: str, value: Any) -> Any:
-        good = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < LONGEST
-        return float(value) if good else self.fault(name, tell("plan.kind.seconds"), value)
-
-    def settle(self, name: str, value: Any) -> Any:
-        good = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < LONGEST
-        if not good and value != "never":
-            return self.fault(name, tell("plan.kind.settle"), value)
-        return float(value) if good else value
-
-    def on_doubt(self, name: str, value: Any) -> Any:
-        return value if value in ("wait", "fail") else self.fault(name, tell("plan.kind.on_doubt"), value)
-
-    def mapping(self, name: str, value: Any) -> Any:
-        if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
-            return dict(value)
-        return self.fault(name, tell("plan.kind.mapping"), value)
-
-    def names(self, name: str, value: Any) -> Any:
-        wanted = [value] if isinstance(value, str) else value
-        if isinstance(wanted, Sequence) and all(isinstance(item, str) for item in wanted):
-            return tuple(wanted)
-        return self.fault(name, tell("plan.kind.names"), value)
 
     def files(self, name: str, value: Any) -> Any:
         if not isinstance(value, list | tuple) or not all(isinstance(item, str | Mapping) for item in value):
@@ -283,25 +229,14 @@ class _Reader:
         for problem in problems(fields.get("schema", True)):
             told = tell("refuse.plan.schema_faulty", name=name, problem=problem)
             self.faults.append(Fault("BAD_VALUE", told, self.id))
-        for key, read in (("keys", self.names), ("non_empty", self.flag)):
+        for key, read in (("keys", _names), ("non_empty", _flag)):
             if key in fields:
-                fields[key] = read(f"{name}.{key}", fields[key])
+                fields[key] = read(self, f"{name}.{key}", fields[key])
         return self.build(name, kind, fields)
 
     def part(self, name: str, value: Mapping[str, Any], *known: str) -> dict[str, Any]:
         """Return the fields of a nested mapping."""
         return _rename(value, known, {}, frozenset(), self.id, self.faults, f"{name}.")
-
-    def amounts(self, name: str, value: Any) -> Any:
-        if isinstance(value, Mapping) and all(isinstance(v, int | float) and 0 <= v < LONGEST for v in value.values()):
-            return {str(key): float(amount) for key, amount in value.items()}
-        return self.fault(name, tell("plan.kind.amounts"), value)
-
-    def effect(self, name: str, value: Any) -> Any:
-        try:
-            return Effect(value)
-        except ValueError:
-            return self.fault(name, tell("plan.kind.effect"), value)
 
     def fallback(self, name: str, value: Any) -> Any:
         if not isinstance(value, Mapping):
@@ -316,6 +251,15 @@ class _Reader:
             if not by_tool:
                 return _BAD  # without it, its tool and its references go unchecked
         return self.build(name, Fallback, fields)
+
+    def gate(self, name: str, value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value if isinstance(value, bool | str) else self.fault(name, tell("plan.kind.gate"), value)
+        fields = self.part(name, value, "text", "by", "four_eyes")
+        for key, read in (("text", _text), ("by", _names), ("four_eyes", _flag)):
+            if key in fields:
+                fields[key] = read(self, f"{name}.{key}", fields[key])
+        return self.build(name, Approval, fields)
 
     def check(self, name: str, value: Any) -> Any:
         if not isinstance(value, Mapping):
@@ -332,7 +276,7 @@ class _Reader:
             return value if isinstance(value, bool) else self.fault(name, tell("plan.kind.trust"), value)
         fields = self.part(name, value, "ignore", "suspect")
         if "ignore" in fields:
-            fields["ignore"] = self.names(f"{name}.ignore", fields["ignore"])
+            fields["ignore"] = _names(self, f"{name}.ignore", fields["ignore"])
         signs = fields.get("suspect", [])
         if not isinstance(signs, list | tuple) or not all(isinstance(sign, str | Mapping) for sign in signs):
             return self.fault(f"{name}.suspect", tell("plan.kind.signs"), signs)
@@ -340,7 +284,7 @@ class _Reader:
 
     def build(self, name: str, kind: Callable[..., Any], fields: Mapping[str, Any]) -> Any:
         """Return a nested value, unless one of its own fields was bad."""
-        if "args" in fields and self.mapping(f"{name}.args", fields["args"]) is _BAD:
+        if "args" in fields and _mapping(self, f"{name}.args", fields["args"]) is _BAD:
             return _BAD
         return _BAD if any(value is _BAD for value in fields.values()) else kind(**fields)
 
@@ -374,30 +318,72 @@ class _Reader:
 
 
 _BAD = object()
+ReadField = Callable[[_Reader, str, Any], Any]
 
-STEP_FIELDS: Mapping[str, Callable[[_Reader, str, Any], Any]] = {
-    "id": _Reader.text,
-    "tool": _Reader.text,
-    "args": _Reader.mapping,
+
+def _plain(kind: str, fits: Callable[[Any], bool], become: Callable[[Any], Any] = lambda value: value) -> ReadField:
+    """Return the reader of a field without parts: the word for its kind, what it may hold, and what that becomes."""
+
+    def read(reader: _Reader, name: str, value: Any) -> Any:
+        return become(value) if fits(value) else reader.fault(name, tell(f"plan.kind.{kind}"), value)
+
+    return read
+
+
+def _all_texts(values: Any) -> bool:
+    return all(isinstance(value, str) for value in values)
+
+
+_text = _plain("text", lambda value: isinstance(value, str))
+_flag = _plain("flag", lambda value: isinstance(value, bool))
+_count = _plain("count", lambda value: isinstance(value, int) and is_number(value) and 0 <= value < 2**63)
+_whole = _plain("whole", lambda value: isinstance(value, int) and is_number(value) and abs(value) < 2**63)
+_seconds = _plain("seconds", lambda value: is_number(value) and 0 < value < LONGEST, float)
+_settle = _plain(
+    "settle",
+    lambda value: value == "never" or (is_number(value) and 0 <= value < LONGEST),
+    lambda value: value if value == "never" else float(value),
+)
+_on_doubt = _plain("on_doubt", lambda value: value in ("wait", "fail"))
+_effect = _plain("effect", lambda value: value in tuple(Effect), Effect)
+_mapping = _plain("mapping", lambda value: isinstance(value, Mapping) and _all_texts(value), dict)
+_names = _plain(
+    "names",
+    lambda value: isinstance(value, str) or (isinstance(value, Sequence) and _all_texts(value)),
+    lambda value: (value,) if isinstance(value, str) else tuple(value),
+)
+_amounts = _plain(
+    "amounts",
+    lambda value: (
+        isinstance(value, Mapping)
+        and all(isinstance(one, int | float) and 0 <= one < LONGEST for one in value.values())
+    ),
+    lambda value: {str(key): float(amount) for key, amount in value.items()},
+)
+
+STEP_FIELDS: Mapping[str, ReadField] = {
+    "id": _text,
+    "tool": _text,
+    "args": _mapping,
     "needs": _Reader.needs,
-    "title": _Reader.text,
-    "stage": _Reader.text,
-    "critical": _Reader.flag,
-    "timeout": _Reader.seconds,
-    "retries": _Reader.count,
-    "effect": _Reader.effect,
-    "alternatives": _Reader.names,
+    "title": _text,
+    "stage": _text,
+    "critical": _flag,
+    "timeout": _seconds,
+    "retries": _count,
+    "effect": _effect,
+    "alternatives": _names,
     "fallback": _Reader.fallback,
     "produces": _Reader.files,
     "confirm": _Reader.gate,
     "check": _Reader.check,
     "verify": _Reader.verify,
     "trust_output": _Reader.trust,
-    "priority": _Reader.whole,
-    "resources": _Reader.amounts,
-    "on_doubt": _Reader.on_doubt,
-    "settle": _Reader.settle,
-    "idempotent_for": _Reader.seconds,
+    "priority": _whole,
+    "resources": _amounts,
+    "on_doubt": _on_doubt,
+    "settle": _settle,
+    "idempotent_for": _seconds,
 }
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from rerail.i18n import retold, tell
 from rerail.plan.references import Names, Template, compile_args, strings
-from rerail.values.schema import Schema
 
 
 class When(StrEnum):
@@ -238,7 +237,6 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
         return str(self.told)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fault as plain data."""
         plain = {"code": self.code, "step": self.step or None, "message": str(self.message)}
         return {**plain, "place": self.place} if self.place else plain
 
@@ -252,27 +250,6 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
     def said(self, lang: str) -> str:
         """Return the fault in a language."""
         return retold(self.told, lang)
-
-
-class ToolShape(Protocol):
-    """The facts about a tool that the plan check needs."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def schema(self) -> Schema: ...
-    @property
-    def description(self) -> str: ...
-    @property
-    def effect(self) -> Effect | None: ...
-    @property
-    def keyed(self) -> bool: ...
-    @property
-    def alternatives(self) -> tuple[str, ...]: ...
-    @property
-    def declared(self) -> bool: ...
-    @property
-    def must_declare(self) -> bool: ...
 
 
 def names_of(steps: Iterable[Step]) -> Names:

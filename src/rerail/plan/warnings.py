@@ -15,7 +15,8 @@ from typing import Any, Final
 from rerail.i18n import Told, tell
 from rerail.plan.model import Plan, undeclared
 from rerail.plan.references import Mixed, Names, Ref, compile_args
-from rerail.plan.step import Fault, Step, ToolShape, names_of
+from rerail.plan.step import Fault, Step, names_of
+from rerail.plan.tool_spec import ToolSpec
 from rerail.values.schema import OPEN
 
 ACTS: Final = frozenset({
@@ -67,7 +68,7 @@ def _forms(word: str) -> Iterator[str]:
         yield from (word[:-3], f"{word[:-3]}e")
 
 
-def assumed(steps: Iterable[Step], tools: Mapping[str, ToolShape]) -> list[str]:
+def assumed(steps: Iterable[Step], tools: Mapping[str, ToolSpec]) -> list[str]:
     """Return the tools with an assumed effect in these steps: acting ones first, else in the steps' order."""
     names = {name: tools[name].description for step in steps for name in undeclared(step, tools)}
     return acting_first(names) if names else []
@@ -79,7 +80,6 @@ def acting_first(tools: Mapping[str, str]) -> list[str]:
 
 
 def said(names: list[str]) -> Told:
-    """Return the sentence about tools with an assumed effect."""
     more = len(names) - MOST_NAMED
     return tell("warn.plan.assumed", names=", ".join(names[:MOST_NAMED]) + (f", … (+{more})" if more > 0 else ""))
 
@@ -91,7 +91,7 @@ def plans_in(plan: Plan | None) -> Iterator[Plan]:
         plan = plan.follow_up
 
 
-def effect_warnings(plan: Plan, tools: Mapping[str, ToolShape]) -> list[Fault]:
+def effect_warnings(plan: Plan, tools: Mapping[str, ToolSpec]) -> list[Fault]:
     """Return one warning for the tools with an assumed effect in a plan and its follow-ups; none if all declare it."""
     names = assumed((step for part in plans_in(plan) for step in part.steps), tools)
     return [Fault("EFFECT_ASSUMED", said(names))] if names else []
@@ -100,29 +100,22 @@ def effect_warnings(plan: Plan, tools: Mapping[str, ToolShape]) -> list[Fault]:
 Path = tuple[str | int, ...]
 
 
-def hole_warnings(plan: Plan, tools: Mapping[str, ToolShape]) -> list[Fault]:
+def hole_warnings(plan: Plan, tools: Mapping[str, ToolSpec]) -> list[Fault]:
     """Return warnings for arguments that need the output of an optional step; the plan may run anyway."""
     found: list[Fault] = []
     for part in plans_in(plan):
-        names, optional = names_of(part.steps), {step.id for step in part.steps if _may_be_skipped(step)}
+        names = names_of(part.steps)
+        # These can end without an output; a fallback value is always an output.
+        optional = {one.id for one in part.steps if not one.critical and (one.fallback is None or one.fallback.tool)}
         for step in part.steps if optional else ():
             if step.tool in tools and step.args:
-                found += _of_step(step, tools[step.tool], names, optional)
+                for argument, other in not_accepted(step, tools[step.tool], names, optional):
+                    message = tell("warn.plan.hole", argument=argument, other=other, tool=tools[step.tool].name)
+                    found.append(Fault("HOLE_POSSIBLE", message, step.id))
     return found
 
 
-def _may_be_skipped(step: Step) -> bool:
-    """True if the step can end without an output; a fallback value is always an output."""
-    return not step.critical and (step.fallback is None or step.fallback.tool is not None)
-
-
-def _of_step(step: Step, tool: ToolShape, names: Names, optional: set[str]) -> Iterator[Fault]:
-    for argument, other in not_accepted(step, tool, names, optional):
-        message = tell("warn.plan.hole", argument=argument, other=other, tool=tool.name)
-        yield Fault("HOLE_POSSIBLE", message, step.id)
-
-
-def not_accepted(step: Step, tool: ToolShape, names: Names, missing: Container[str]) -> Iterator[tuple[str, str]]:
+def not_accepted(step: Step, tool: ToolSpec, names: Names, missing: Container[str]) -> Iterator[tuple[str, str]]:
     """Return the arguments that need the outputs of these steps, each with its source step."""
     try:
         template = compile_args(step.args, names)

@@ -99,10 +99,6 @@ def _as_number(value: object) -> Iterator[int | float]:
         yield number
 
 
-def _as_integer(value: object) -> Iterator[int]:
-    yield from (int(number) for number in _as_number(value) if is_type(number, "integer"))
-
-
 def _as_boolean(value: object) -> Iterator[bool]:
     word = value.strip().lower() if isinstance(value, str) else ""
     if word in ("true", "false"):
@@ -126,14 +122,6 @@ def _as_array(value: object) -> Iterator[list[Any]]:
     yield [value]
 
 
-def _as_object(value: object) -> Iterator[dict[str, Any]]:
-    yield from (parsed for parsed in _parsed(value) if isinstance(parsed, dict))
-
-
-def _as_null(value: object) -> Iterator[None]:
-    return iter(())
-
-
 def _parsed(value: object) -> Iterator[object]:
     """Return the value of a JSON text with an array or an object."""
     if not isinstance(value, str) or not value.lstrip().startswith(("[", "{")):
@@ -149,13 +137,13 @@ def _no_constant(name: str) -> None:
 
 
 _READERS: Final[Mapping[str, Callable[[object], Iterator[object]]]] = {
-    "integer": _as_integer,
+    "integer": lambda value: (int(number) for number in _as_number(value) if is_type(number, "integer")),
     "number": _as_number,
     "boolean": _as_boolean,
     "string": _as_string,
     "array": _as_array,
-    "object": _as_object,
-    "null": _as_null,
+    "object": lambda value: (parsed for parsed in _parsed(value) if isinstance(parsed, dict)),
+    "null": lambda value: iter(()),
 }
 
 
@@ -185,11 +173,8 @@ def _members(mender: _Mender, part: Mapping[str, Any], value: object) -> object:
         return value
     named = _with_defaults(mender, part, _renamed(part, value))
     mended = {name: _member(mender, part, name, member) for name, member in named.items()}
-    return value if _same(mended, value) else mended
-
-
-def _same(mended: Mapping[str, object], value: Mapping[str, object]) -> bool:
-    return mended.keys() == value.keys() and all(member is value[name] for name, member in mended.items())
+    same = mended.keys() == value.keys() and all(member is value[name] for name, member in mended.items())
+    return value if same else mended
 
 
 def _renamed(part: Mapping[str, Any], value: dict[str, Any]) -> dict[str, Any]:

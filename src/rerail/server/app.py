@@ -41,15 +41,12 @@ _MEDIA = {
 
 
 class Files:
-    """The files of the page."""
-
     def __init__(self, folder: Path = PAGE) -> None:
         found = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
         self._files = {path.relative_to(folder).as_posix(): path for path in found}
 
     @property
     def built(self) -> bool:
-        """Return True if the page is built."""
         return INDEX in self._files
 
     def answer(self, request: Request) -> Response | None:
@@ -85,8 +82,6 @@ needs `Authorization: Bearer TOKEN`. Socket.IO is at `/socket.io`: `subscribe` w
 
 
 def make_api(server: ServerState, files: Files) -> FastAPI:
-    """Return the routes, without the gate and the sockets."""
-
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
         yield

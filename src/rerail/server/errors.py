@@ -41,7 +41,6 @@ _HARMLESS = frozenset({
 
 
 def status_of(error: RerailError) -> int:
-    """Return the HTTP status of an error."""
     if error.code in STATUS:
         return STATUS[error.code]
     if isinstance(error, PlanError | SettingsError):
@@ -50,7 +49,6 @@ def status_of(error: RerailError) -> int:
 
 
 def problem(code: str, detail: str, hint: str = "", lang: str = "en", **more: Any) -> dict[str, Any]:
-    """Return a problem as plain data, in a language."""
     status = more.pop("status", None) or STATUS.get(code, 409)
     return {
         "type": f"urn:rerail:problem:{code.lower()}", "title": code.replace("_", " ").capitalize(), "status": status,
@@ -96,7 +94,6 @@ def _of_this_machine(error: RerailError) -> bool:
 
 
 def answer(found: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
-    """Return a problem as a response."""
     return Response(encode(found), status_code=found["status"], media_type=MEDIA, headers=dict(headers or {}))
 
 

@@ -42,7 +42,6 @@ class IdleConnections:
         self._idle: dict[TimedProtocol, str] = {}  # the oldest first → its address
 
     def add(self, one: TimedProtocol, address: str) -> None:
-        """Add a connection."""
         self._idle[one] = address
         if len(self._idle) > self._most:
             [(busiest, _)] = Counter(self._idle.values()).most_common(1)
@@ -55,7 +54,6 @@ class IdleConnections:
         self._idle.pop(one, None)
 
     def protocol(self, **given: Any) -> asyncio.Protocol:
-        """Return the protocol of the next connection."""
         return TimedProtocol(self, **given)
 
 
@@ -68,22 +66,18 @@ class TimedProtocol(H11Protocol):
         self._until: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start idle."""
         super().connection_made(transport)
         self._fall_silent()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
         self._speak()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Handle a part of a head or of a body."""
         super().data_received(data)
         self._attend()
 
     def on_response_complete(self) -> None:
-        """Become idle again, unless the next request has come already."""
         self._speak()  # the next silence is a new one
         super().on_response_complete()
         self._attend()
@@ -106,7 +100,6 @@ class TimedProtocol(H11Protocol):
                 self._until = self.loop.call_later(self._silence.pause, self._stalled)
 
     def _asked(self) -> bool:
-        """Return True if a request is under way."""
         cycle: RequestResponseCycle | None = self.cycle  # None before the first request
         return cycle is not None and not cycle.response_complete
 
@@ -144,9 +137,8 @@ def listen(address: str, *, expose: bool, guarded: bool) -> socket.socket:
     try:
         return socket.create_server((host, int(port)), family=family)
     except OSError as error:
-        raise RerailError(
-            tell("refuse.mcp.cannot_listen", address=address, value=error.strerror or error), "USAGE"
-        ) from error
+        told = tell("refuse.mcp.cannot_listen", address=address, value=error.strerror or error)
+        raise RerailError(told, "USAGE") from error
 
 
 def is_local(host: str) -> bool:
@@ -160,7 +152,6 @@ def is_local(host: str) -> bool:
 
 
 def url_of(listening: socket.socket, path: str = "") -> str:
-    """Return a socket's address."""
     host, port = listening.getsockname()[:2]
     host = _openable(host)
     shown = f"[{host}]" if ":" in host else host
@@ -194,11 +185,7 @@ async def serve_app(
         await asyncio.shield(serving)
     finally:
         web.should_exit = True
-        await finished(_ended(serving))
-
-
-async def _ended(serving: asyncio.Future[None]) -> None:
-    await asyncio.wait([serving])
+        await finished(asyncio.wait([serving]))
 
 
 class _Web(uvicorn.Server):

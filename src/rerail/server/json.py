@@ -29,12 +29,9 @@ def _plain(value: Any) -> Any:
 
 
 class Json(Response):
-    """A JSON response."""
-
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
-        """Return the encoded body."""
         return encode(content)
 
 
@@ -51,10 +48,7 @@ class _Body(Request):
 
 
 class StrictRoute(APIRoute):
-    """A route with such requests."""
-
     def get_route_handler(self) -> Any:
-        """Return the handler of a request."""
         handle = super().get_route_handler()
 
         async def strictly(request: Request) -> Response:

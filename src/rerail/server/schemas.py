@@ -31,7 +31,6 @@ _BLANKS: dict[str, Any] = {"string": "", "boolean": False, "integer": 0, "number
 
 
 def shape(told: Any) -> Shape:
-    """Return the schema of a shape."""
     match told:
         case "[s]":
             return {"type": "array", "items": {"type": "string"}}
@@ -119,8 +118,6 @@ DryRun = Annotated[bool, Field(description="Only tell what it would lead to.")]
 
 
 class _Body(BaseModel):
-    """A body: nothing in it is guessed, nothing unknown is passed over."""
-
     model_config = ConfigDict(extra="forbid", strict=True)
 
 

@@ -16,23 +16,9 @@ if TYPE_CHECKING:
     from rerail.testing.virtual_time import VirtualClock, VirtualLoop, virtual_run
 
 __all__ = [
-    "Answer",
-    "Asked",
-    "Called",
-    "CrashReport",
-    "ModelServer",
-    "ScriptedMind",
-    "ScriptedModel",
-    "Stall",
-    "StoreContract",
-    "Took",
-    "VirtualClock",
-    "VirtualLoop",
-    "World",
-    "crash_in_process",
-    "crashtest",
-    "virtual_run",
-]
+    "Answer", "Asked", "Called", "CrashReport", "ModelServer", "ScriptedMind", "ScriptedModel", "Stall",
+    "StoreContract", "Took", "VirtualClock", "VirtualLoop", "World", "crash_in_process", "crashtest", "virtual_run",
+]  # fmt: skip
 
 # The contract suite needs pytest, which users of the other modules may not have.
 _HOMES = {

@@ -59,7 +59,6 @@ class World:
         return self
 
     def calls_of(self, name: str) -> int:
-        """Return the number of a tool's calls."""
         return sum(1 for call in self.calls if call.tool == name)
 
     @property
@@ -129,11 +128,9 @@ class ScriptedMind:
 
     @property
     def answers(self) -> Sequence[str]:
-        """Return the scripted kinds of questions."""
         return tuple(self._answers)
 
     async def answer(self, question: Question) -> Any:
-        """Return the next answer of the script."""
         self.asked.append(question)
         script = self._answers[question.kind]
         given = script.pop(0) if len(script) > 1 else script[0]
@@ -175,7 +172,6 @@ class ScriptedModel:
         self.asked: list[Prompt] = []
 
     async def complete(self, prompt: Prompt) -> Reply:
-        """Return the next reply of the script."""
         self.asked.append(prompt)
         script = self._script.get(prompt.role, self._script[""])
         if not script:

@@ -63,7 +63,6 @@ class VirtualClock:
         self.start = start
 
     def now(self) -> float:
-        """Return the seconds since the epoch in virtual time."""
         return self.start + asyncio.get_running_loop().time()
 
     def uptime(self) -> float:

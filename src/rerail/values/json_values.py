@@ -88,7 +88,6 @@ def digest(data: bytes) -> str:
 
 
 def unpack(data: bytes) -> Any:
-    """Return the value that the bytes hold."""
     return msgspec.json.decode(data)
 
 
@@ -224,7 +223,6 @@ def _scalar(value: object) -> str:
 
 
 def place(path: Iterable[str | int]) -> str:
-    """Return the path in its usual notation: ``options.colours[2]``."""
     text = ""
     for step in path:
         if isinstance(step, int):

@@ -469,10 +469,6 @@ def _unique(compiler: _Compiler, part: Rules) -> Check:
 # --- Combinations --------------------------------------------------------------------------------------------------
 
 
-def _all_of(compiler: _Compiler, part: Rules) -> Check:
-    return _each([compiler.node(rules) for rules in part["allOf"]])
-
-
 def _any_of(word: str) -> Maker:
     """``anyOf``, and ``oneOf``, which allows only one."""
 
@@ -584,7 +580,7 @@ _MAKERS: Final[Sequence[tuple[frozenset[str], Maker]]] = (
     (frozenset({"items", "prefixItems"}), _items),
     (frozenset({"contains"}), _contains),
     (frozenset({"uniqueItems"}), _unique),
-    (frozenset({"allOf"}), _all_of),
+    (frozenset({"allOf"}), lambda compiler, part: _each([compiler.node(rules) for rules in part["allOf"]])),
     (frozenset({"anyOf"}), _any_of("anyOf")),
     (frozenset({"oneOf"}), _any_of("oneOf")),
     (frozenset({"not"}), _not),

@@ -39,10 +39,6 @@ def _is_names(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(name, str) for name in value)
 
 
-def _is_size(value: Any) -> bool:
-    return is_type(value, "integer") and value >= 0
-
-
 def _regex_problem(pattern: object) -> str | None:
     if not isinstance(pattern, str):
         return tell("schema.type", types=tell("schema.kind.regex"), value=show(pattern))
@@ -76,7 +72,7 @@ def _wants(what: str, test: Callable[[Any], bool]) -> Callable[[object], str | N
 
 
 _NUMBER = _wants("number", is_number)
-_SIZE = _wants("size", _is_size)
+_SIZE = _wants("size", lambda value: is_type(value, "integer") and value >= 0)
 _SCHEMAS = _wants("schemas", lambda value: isinstance(value, list) and bool(value))
 _MAP = _wants("map", lambda value: isinstance(value, Mapping))
 

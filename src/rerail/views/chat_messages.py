@@ -56,11 +56,9 @@ class ToolMessages:
 
     @property
     def seq(self) -> int:
-        """Return the number of the last event read."""
         return self._state.seq
 
     def feed(self, record: Record) -> list[Message]:
-        """Return the messages of one more event."""
         event, state = record.event, self._state
         evolve(state, event, record.at, record.seq)
         found: list[Message] = []

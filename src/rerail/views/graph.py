@@ -40,7 +40,6 @@ class Graph:
 
     @classmethod
     def of_plan(cls, plan: Plan) -> Graph:
-        """Return the graph of a plan without faults."""
         names = names_of(plan.steps)
         index = {step.id: at for at, step in enumerate(plan.steps)}
         nodes = []
@@ -51,7 +50,6 @@ class Graph:
 
     @classmethod
     def of_state(cls, state: State) -> Graph:
-        """Return the graph of a run, with the status of each step."""
         index = {track.n: at for at, track in enumerate(state.tracks.values())}
         nodes = []
         for track in state.tracks.values():
@@ -83,7 +81,6 @@ class Graph:
         return len(layers), max(map(len, layers), default=0)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the graph as plain data."""
         nodes = [
             {"id": n.id, "tool": n.tool, "title": n.title or None, "status": n.status or None, "layer": n.layer}
             for n in self.nodes

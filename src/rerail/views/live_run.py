@@ -69,7 +69,6 @@ class Life:
         del self.waits[:-MOST_SPANS]
 
     def wait_over(self, at: float) -> None:
-        """End the wait."""
         if self.waits and (self.waits[-1]["until"] is None or self.waits[-1]["until"] > at):
             self.waits[-1] = {**self.waits[-1], "until": at}
 
@@ -94,21 +93,18 @@ class Board:
 
     @classmethod
     def of(cls, run: str, records: Iterable[Record]) -> Board:
-        """Return the board of a history."""
         board = cls(run)
         for record in records:
             board.feed(record)
         return board
 
     def life(self, step: str) -> Life:
-        """Return the timeline of a step."""
         found = self.lives.get(step)
         if found is None:
             found = self.lives[step] = Life()
         return found
 
     def feed(self, record: Record) -> None:
-        """Apply one more event."""
         event, at, state = record.event, record.at, self.state
         evolve(state, event, at, record.seq)
         step = getattr(event, "step", "")
@@ -154,7 +150,7 @@ class Board:
                 pass
 
     def _gates(self, at: float) -> None:
-        """Return the steps that wait for a user, and since when."""
+        """Note which steps wait for a user, and since when."""
         waiting = {track.id for track in self.state.gates.values()}
         for step in [step for step in self._gated if step not in waiting]:
             life = self._gated.pop(step)
@@ -234,7 +230,9 @@ def step_actions(state: State, track: Track) -> list[str]:
         found.append("skip")
     if not (well or running or doubt):
         found.append("repair")
-        if not (state.rest is None and state.stopped) and _may_retry(state):
+        # By name: a doubt comes first, and finished steps need force.
+        open_ = not state.stopped if state.rest is None else state.rest.status != RunStatus.COMPLETED
+        if open_ and not state.doubts:
             found.append("retry")
     return found
 
@@ -242,11 +240,6 @@ def step_actions(state: State, track: Track) -> list[str]:
 def _may_confirm(state: State, track: Track) -> bool:
     """True if a gate can be approved; a gate left waiting by an earlier version is shown once a user opens it."""
     return track.n in state.gates and (state.waiting or track.n not in state.unshown) and state.rest is None
-
-
-def _may_retry(state: State) -> bool:
-    """True if steps can be retried by name: a doubt comes first, and finished steps need force."""
-    return not state.doubts and (state.rest is None or state.rest.status != RunStatus.COMPLETED)
 
 
 def _mark(state: State, track: Track, life: Life | None) -> tuple[Any, ...]:
@@ -270,7 +263,6 @@ def run_view(board: Board, now: float, lang: str = "en", *, interrupted: bool = 
 
 
 def header(board: Board, now: float, lang: str = "en", *, interrupted: bool = False) -> dict[str, Any]:
-    """Return the run without its steps."""
     state = board.state
     found, status = verdict(state), run_status(state)
     until = now if state.rest is None and not interrupted else state.at  # an interrupted run uses no time

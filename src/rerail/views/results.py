@@ -56,7 +56,6 @@ class StepRow:
     files: tuple[str, ...] = ()  # the files it left in the workspace
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the row as plain data."""
         return {name: getattr(self, name) for name in self.__slots__} | {"status": str(self.status)}
 
 
@@ -137,7 +136,6 @@ class RunRow:
         return getattr(self, name)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the row as plain data."""
         return {name: getattr(self, name) for name in self.__slots__} | {"status": str(self.status)}
 
 

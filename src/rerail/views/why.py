@@ -9,6 +9,7 @@ from typing import Any
 from rerail.codes import Category
 from rerail.i18n import SOURCE, say, span
 from rerail.kernel import events as ev
+from rerail.kernel.budget import raised
 from rerail.kernel.events import Event, Record
 from rerail.kernel.state import State
 from rerail.kernel.step_state import RunStatus, Status, Track
@@ -177,4 +178,4 @@ class _Story:
             return f"rerail show {self.state.run} --store {self.state.moved[0]}"
         categories = {self.state.tracks[row["id"]].category for row in failed}
         permanent = categories == {Category.PERMANENT}
-        return f"rerail retry {self.state.run} --dry-run" + (" --force" if permanent else "")
+        return f"rerail retry {self.state.run} --dry-run" + (" --force" if permanent else "") + raised(self.state)

@@ -61,7 +61,7 @@ def closed_port() -> Iterator[int]:
 def chat(server: ModelServer, name: str = "m", fallback: str | None = None, **options: Any) -> ChatModel:
     first = Endpoint(name, server.base_url, options.pop("key_env", None))
     others = [first.beside(fallback)] if fallback else []
-    return ChatModel(first, *others, **{"waits": AT_ONCE, "timeout": 20, **options})
+    return ChatModel(first, *others, **{"policy": AT_ONCE, "timeout": 20, **options})
 
 
 async def failure(model: Any, prompt: Prompt = PLAN) -> ModelFailed:
@@ -247,7 +247,7 @@ async def test_backoff_is_waited_where_the_server_says_nothing() -> None:
     """M1: as [retry] has it."""
     async with ModelServer([Answer.status(500), Answer.status(500), GOOD]) as server:
         began = time.monotonic()
-        await chat(server, waits=Policy(backoff_base=0.2, jitter=False)).complete(PLAN)
+        await chat(server, policy=Policy(backoff_base=0.2, jitter=False)).complete(PLAN)
     assert time.monotonic() - began >= 0.6
 
 
@@ -264,7 +264,7 @@ async def test_a_slow_model_is_given_up_after_the_timeout() -> None:
 async def test_a_server_that_is_not_there(closed_port: int) -> None:
     """M1: is it running?"""
     address = f"http://127.0.0.1:{closed_port}/v1"
-    failed = await failure(ChatModel(Endpoint("m", address), waits=AT_ONCE))
+    failed = await failure(ChatModel(Endpoint("m", address), policy=AT_ONCE))
     assert f"no connection to {address}: is the server running there?" in str(failed)
     assert failed.transient
 
@@ -274,7 +274,7 @@ async def test_an_address_that_is_no_models(path: str, hint: str) -> None:
     """M1: a page instead of an answer; /v1 is what people forget."""
     async with ModelServer([Answer.web_page()]) as server:
         endpoint = Endpoint("m", f"http://127.0.0.1:{server.port}{path}")
-        failed = await failure(ChatModel(endpoint, waits=AT_ONCE))
+        failed = await failure(ChatModel(endpoint, policy=AT_ONCE))
     assert "did not answer as a model does" in str(failed)
     assert hint in str(failed)
     assert not failed.transient
@@ -501,7 +501,7 @@ async def test_a_credential_that_is_not_ours_is_not_shown_either() -> None:
 async def test_an_address_is_shown_without_its_password(closed_port: int) -> None:
     """M4: base_url may hold one."""
     endpoint = Endpoint("m", f"http://ada:hunter22@127.0.0.1:{closed_port}/v1?token=abc")
-    failed = await failure(ChatModel(endpoint, waits=AT_ONCE))
+    failed = await failure(ChatModel(endpoint, policy=AT_ONCE))
     assert f"http://127.0.0.1:{closed_port}/v1:" in str(failed)
     assert "hunter22" not in shown(failed)
     assert "abc" not in shown(failed)

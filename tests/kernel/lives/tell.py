@@ -20,8 +20,7 @@ from typing import Any
 
 import msgspec
 
-from rerail.kernel import actions as commands
-from rerail.kernel import retry
+from rerail.kernel import actions, retry
 from rerail.kernel import stages as pipeline
 from rerail.kernel.actions import Faulty, Refusal
 from rerail.kernel.codec import decode, encode
@@ -151,24 +150,22 @@ def _wishes(records: Sequence[Record], tools: Mapping[str, ToolSpec]) -> Iterato
         "retry --force": lambda: retry.retry(state, "ann", force=True).to_dict(),
         "retry --clean": lambda: retry.retry(state, "ann", clean=True).to_dict(),
         "retry of what is lost": lambda: retry.retry(state, "ann", force=True, damage=damage).to_dict(),
-        "pause": lambda: commands.pause(state, "ann"),
-        "resume": lambda: commands.resume(state, "ann"),
-        "cancel": lambda: commands.cancel(state, "ann"),
-        "confirm": lambda: commands.confirm(state, None, "ann"),
+        "pause": lambda: actions.pause(state, "ann"),
+        "resume": lambda: actions.resume(state, "ann"),
+        "cancel": lambda: actions.cancel(state, "ann"),
+        "confirm": lambda: actions.confirm(state, None, "ann"),
     }
     for name, wish in whole.items():
         yield f"{name}: {_granted(wish)}"
     for step in state.tracks:
         single: dict[str, Callable[[State], list[Event]]] = {
-            "skip": lambda state, step=step: commands.skip(state, step, "ann"),
-            "confirm": lambda state, step=step: commands.confirm(state, step, "ann"),
-            "refuse": lambda state, step=step: commands.refuse(state, step, "ann"),
-            "succeeded": lambda state, step=step: commands.resolve_succeeded(
-                state, step, "ann", 1, pack(1), blob=False
-            ),
-            "failed": lambda state, step=step: commands.resolve_failed(state, step, "ann"),
-            "rerun": lambda state, step=step: commands.resolve_rerun(state, step, "ann"),
-            "repair": lambda state, step=step: commands.repair(state, step, {"args": {"n": 1}}, tools, "ann"),
+            "skip": lambda state, step=step: actions.skip(state, step, "ann"),
+            "confirm": lambda state, step=step: actions.confirm(state, step, "ann"),
+            "refuse": lambda state, step=step: actions.refuse(state, step, "ann"),
+            "succeeded": lambda state, step=step: actions.resolve_succeeded(state, step, "ann", 1, pack(1), blob=False),
+            "failed": lambda state, step=step: actions.resolve_failed(state, step, "ann"),
+            "rerun": lambda state, step=step: actions.resolve_rerun(state, step, "ann"),
+            "repair": lambda state, step=step: actions.repair(state, step, {"args": {"n": 1}}, tools, "ann"),
             "retry": lambda state, step=step: retry.retry_live(state, [step], "ann"),
             "retry at rest": lambda state, step=step: list(retry.retry(state, "ann", steps=[step]).events),
         }

@@ -4,24 +4,27 @@ Rules of this file:
 - A function in an importable module or a file is named and not copied: a copy would have state of its own.
 - A function without such a place (nested, or typed in) travels by value, in Ray's pickle.
 - A tool that cannot travel is refused with what to do instead; it is never silently called elsewhere.
+- Finding a tool imports its program. Nothing of Rerail runs meanwhile: a program without a guard would run its plan
+  again in every process.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import importlib
 import os
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rerail.adapters.executors.processes.protocol import Target, target_of
 from rerail.codes import Category
 from rerail.context import excerpt
-from rerail.errors import ToolError
+from rerail.errors import RerailError, ToolError
 from rerail.i18n import tell
 from rerail.ports import Tool
 
@@ -33,6 +36,31 @@ class NotCarried(ToolError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, "TOOL_NOT_CARRIED", Category.PERMANENT)
+
+
+# Of the programs that are imported just now, what they were refused.
+IMPORTS: Final[list[list[RerailError]]] = []
+
+
+@contextlib.contextmanager
+def _importing() -> Iterator[None]:
+    """Import a program to find a tool in it; a refusal is what it failed for, whatever it made of that."""
+    refused: list[RerailError] = []
+    IMPORTS.append(refused)
+    try:
+        yield
+    except (Exception, SystemExit):
+        for refusal in refused:
+            raise refusal from None
+        raise
+    finally:
+        IMPORTS.pop()
+
+
+def unguarded() -> RerailError:
+    """Return the refusal of whatever a program would run while it is imported for one of its tools."""
+    IMPORTS[-1].append(refusal := RerailError(tell("error.PROGRAM_UNGUARDED"), "PROGRAM_UNGUARDED"))
+    return refusal
 
 
 def carried(tool: Tool) -> bytes:
@@ -54,9 +82,10 @@ def unpacked(data: bytes) -> Any:
     """Decode a tool; cached, because finding it takes longer than most calls."""
     from ray import cloudpickle
 
-    what, path = cloudpickle.loads(data)
-    sys.path += [folder for folder in path if folder not in sys.path]
-    return what.found(cloudpickle.loads) if isinstance(what, _Function) else what
+    with _importing():
+        what, path = cloudpickle.loads(data)
+        sys.path += [folder for folder in path if folder not in sys.path]
+        return what.found(cloudpickle.loads) if isinstance(what, _Function) else what
 
 
 def found(target: Target) -> Any:
@@ -64,7 +93,8 @@ def found(target: Target) -> Any:
     from rerail.adapters.tools.functions import FunctionTool
     from rerail.adapters.tools.loading import load_file
 
-    here: Any = load_file(target.file) if target.file else importlib.import_module(target.module)
+    with _importing():
+        here: Any = load_file(target.file) if target.file else importlib.import_module(target.module)
     for part in target.qualname.split("."):
         here = getattr(here, part)
     return here if isinstance(here, FunctionTool) else _wrapped(here)

@@ -90,7 +90,6 @@ class ThreadPool:
     __slots__ = ("_idle", "_keep_seconds", "_lock", "_started", "size")
 
     def __init__(self, keep_seconds: float = _KEEP_SECONDS) -> None:
-        """Set how long an idle thread is kept."""
         self._keep_seconds = keep_seconds
         self.reset()
 
@@ -167,7 +166,7 @@ async def uninterrupted(work: Coroutine[Any, Any, T]) -> tuple[T, bool]:
     return task.result(), cancelled
 
 
-async def finished(work: Coroutine[Any, Any, None]) -> None:
+async def finished(work: Coroutine[Any, Any, object]) -> None:
     """Finish the work, then let a cancellation that came meanwhile take effect."""
     _, cancelled = await uninterrupted(work)
     if cancelled:

@@ -10,11 +10,11 @@ Rules of this file:
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import os
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from rerail.adapters.models.endpoints import Endpoint
@@ -69,7 +69,7 @@ class ChatModel:
     """A language model and its fallbacks, in order.
 
     ``timeout`` is for one model, all attempts and waits together; the next one has as long again. ``prices`` are for a
-    million tokens, in and out. ``waits`` gives the delays between attempts.
+    million tokens, in and out. ``policy`` gives the delays between attempts.
     """
 
     def __init__(
@@ -81,17 +81,18 @@ class ChatModel:
         retries: int = 2,
         output: Output = "auto",
         prices: Mapping[str, tuple[float, float]] | None = None,
-        waits: Policy | None = None,
+        policy: Policy | None = None,
     ) -> None:
         """Check the names; SettingsError says what is wrong or missing. No import, no connection yet."""
-        _require_installed()
+        if find_spec("pydantic_ai") is None or find_spec("openai") is None:  # without an import
+            raise SettingsError(tell("refuse.mind.no_extra"), hint=tell("hint.mind.no_extra"))
         self._endpoints = tuple(endpoint.checked() for endpoint in (first, *others))
         self._temperature = temperature
         self._timeout = timeout
         self._retries = retries
         self._output: Output = output
         self._prices = dict(prices or {})
-        self._waits = waits or Policy()
+        self._policy = policy or Policy()
         self._learnt: dict[Endpoint, Way] = {}  # the way of asking for JSON that worked with a server
 
     def __repr__(self) -> str:
@@ -154,7 +155,7 @@ class ChatModel:
                 continue
             retry += 1
             wait = outcome.retry_after
-            wait = backoff(self._waits, retry, uuid.uuid4()) if wait is None else wait
+            wait = backoff(self._policy, retry, uuid.uuid4()) if wait is None else wait
             if retry > self._retries or not outcome.transient or not _in_time(wait, limit):
                 return outcome
             await asyncio.sleep(wait)
@@ -166,12 +167,6 @@ class ChatModel:
             return (self._output,)
         learnt = self._learnt.get(endpoint)
         return ways(client) if learnt is None else (learnt,)
-
-
-def _require_installed() -> None:
-    """Raise SettingsError if the extra is missing; checks without importing."""
-    if importlib.util.find_spec("pydantic_ai") is None or importlib.util.find_spec("openai") is None:
-        raise SettingsError(tell("refuse.mind.no_extra"), hint=tell("hint.mind.no_extra"))
 
 
 def _connect(endpoint: Endpoint) -> Any:
@@ -200,11 +195,9 @@ class RoleModels:
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """Return the roles that have a model."""
         return tuple(self._models)
 
     async def complete(self, prompt: Prompt) -> Reply:
-        """Ask the model of the prompt's role."""
         model = self._models.get(prompt.role)
         if model is None:
             hint = tell("model.set_name", role=prompt.role)

@@ -66,7 +66,6 @@ class Endpoint:
 
     @property
     def model(self) -> str:
-        """Return the name that the provider knows."""
         return self._parts[1]
 
     @property
@@ -103,11 +102,9 @@ class Endpoint:
         return Endpoint(name)
 
     def keys(self, environ: Mapping[str, str]) -> tuple[str, ...]:
-        """Return the current values of its variables."""
         return tuple(environ[name] for name in self.variables if environ.get(name))
 
     def checked(self) -> Endpoint:
-        """Return itself if the name is valid."""
         if not self.model:
             raise SettingsError(tell("refuse.mind.no_model_named", name=self.name))
         if not self.provider and not self.base_url:

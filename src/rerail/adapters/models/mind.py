@@ -48,7 +48,6 @@ class ModelMind:
 
     @property
     def answers(self) -> Sequence[str]:
-        """Return the supported kinds of questions."""
         return self._answers
 
     async def answer(self, question: Question) -> MindAnswer:
@@ -119,7 +118,6 @@ def _spent(question: Question, calls: Sequence[Consultation]) -> bool:
 
 
 def shipped(role: str) -> str:
-    """Return the prompt that comes with the package."""
     return resources.files("rerail.mind").joinpath("prompts", f"{role}.md").read_text(encoding="utf-8")
 
 
@@ -144,10 +142,8 @@ class Prompts:
         return text
 
     def path(self, role: str) -> Path | None:
-        """Return the path of a user's own prompt, if there is one."""
         path = self._folder / f"{role}.md" if self._folder is not None else None
         return path if path is not None and path.is_file() else None
 
     def __call__(self, role: str) -> str:
-        """Return the prompt of a role."""
         return self._texts[role]

@@ -127,7 +127,6 @@ def ways(client: Client) -> tuple[Way, ...]:
 async def attempt(
     client: Client, endpoint: Endpoint, prompt: Prompt, way: Way, *, temperature: float | None, seconds: float
 ) -> Outcome:
-    """Ask once."""
     spelt = way == "text" or endpoint.provider in _SILENT
     try:
         response = await model_request(
@@ -261,7 +260,6 @@ def _of_shape(error: Raised) -> bool:
 
 
 def _what(error: Raised, endpoint: Endpoint) -> str:
-    """Return what happened and what to do about it."""
     match error:
         case problems.ModelAuthenticationError():
             return tell("model.key_refused", status=_status(error), advice=_about_the_key(endpoint))

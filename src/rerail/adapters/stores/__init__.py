@@ -1,1 +1,1 @@
-"""Stores of histories. A new store is one file that passes `rerail.testing.store_contract`."""
+"""Stores of histories; CONTRIBUTING names all places."""

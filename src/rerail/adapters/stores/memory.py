@@ -14,7 +14,7 @@ from typing import Unpack
 
 from rerail.adapters.stores.shared import ANY, OPEN, Selection, Waiters, not_held, require_own
 from rerail.i18n import Told
-from rerail.ports import Batch, Conflict, Flaw, Head, Lease, Owner, Row, RunFilters, Taken
+from rerail.ports import Batch, Conflict, Flaw, Head, Lease, Owner, Row, RunFilters, Store, Taken
 
 _COPIED = [one.name for one in fields(Head) if one.name != "seq"]
 
@@ -45,7 +45,7 @@ class _Action:
     answer: bytes | None = None
 
 
-class MemoryStore:
+class MemoryStore(Store):
     """Everything in dictionaries, gone with the process."""
 
     caveats: Sequence[Told] = ()
@@ -69,14 +69,12 @@ class MemoryStore:
     # -- Histories ------------------------------------------------------------------------------------------------
 
     async def create(self, head: Head) -> None:
-        """Create a run with an empty history; `Conflict` if its id is taken."""
         if head.run in self._runs:
             raise Conflict(f"there is a run {head.run} already")
         self._runs[head.run] = _Run(number=self._made, **{name: getattr(head, name) for name in _COPIED})
         self._made += 1
 
     async def append(self, batch: Batch) -> None:
-        """Append all rows and contents or none; a repeated batch is not doubled."""
         run = self._known(batch.run)
         if (len(run.rows), run.fence) != (batch.after, batch.fence):
             there = run.rows[batch.after : batch.after + len(batch.rows)]
@@ -97,17 +95,14 @@ class MemoryStore:
         return None
 
     async def read(self, run: str, after: int = 0, limit: int = 1000) -> list[Row]:
-        """Return the next rows of a history in order; empty at its end."""
         found = self._runs.get(run)
         return found.rows[after : after + limit] if found else []
 
     async def head(self, run: str) -> Head | None:
-        """Return the head of one run."""
         found = self._runs.get(run)
         return found.head() if found else None
 
     async def heads(self, **filters: Unpack[RunFilters]) -> list[Head]:
-        """Return runs, newest first."""
         wanted = Selection(**filters)
         found = [(run.created_at, run.number, run.head()) for run in self._runs.values()]
         if wanted.before is not None:
@@ -121,7 +116,6 @@ class MemoryStore:
     # -- Leases ---------------------------------------------------------------------------------------------------
 
     async def claim(self, run: str, owner: Owner, now: float, *, over: int | None = None) -> Lease:
-        """Acquire the lease if it is free or its fence is `over`; else raise `Taken`."""
         found = self._known(run)
         if found.owner is not None and found.fence != over:
             raise Taken(found.head())
@@ -130,14 +124,12 @@ class MemoryStore:
         return Lease(run, owner, found.fence)
 
     async def renew(self, lease: Lease, now: float) -> None:
-        """Renew the lease (heartbeat); `Fenced` if the caller lost it."""
         held = self._held(lease)
         if held is None:
             raise not_held(lease)
         held.renewed_at = now
 
     async def release(self, lease: Lease) -> None:
-        """Release the lease; no effect if it was lost already."""
         held = self._held(lease)
         if held is not None:
             held.owner = None
@@ -147,7 +139,6 @@ class MemoryStore:
     # -- Inbox ----------------------------------------------------------------------------------------------------
 
     async def post(self, run: str, data: bytes) -> int:
-        """Post a command to the run's inbox; return its number."""
         self._known(run)
         self._actions.append(_Action(run, data))
         number = len(self._actions)
@@ -156,16 +147,13 @@ class MemoryStore:
         return number
 
     async def inbox(self, run: str) -> list[tuple[int, bytes]]:
-        """Return the unanswered commands in the order they were posted."""
         return list(self._open.get(run, {}).items())
 
     async def answer(self, run: str, number: int, data: bytes) -> None:
-        """Answer a command and remove it from the inbox."""
         if self._open.get(run, {}).pop(number, None) is not None:
             self._actions[number - 1].answer = data
 
     async def answered(self, run: str, number: int) -> bytes | None:
-        """Return the answer to a command; None until it is answered."""
         if not 1 <= number <= len(self._actions):
             return None
         action = self._actions[number - 1]
@@ -174,11 +162,9 @@ class MemoryStore:
     # -- Contents -------------------------------------------------------------------------------------------------
 
     async def blob(self, digest: str) -> bytes | None:
-        """Return a content by its digest; None if it is absent or was swept."""
         return self._blobs.get(digest)
 
     async def sweep(self, before: float) -> int:
-        """Drop contents that only runs completed before that time refer to; return their number."""
         kept: set[str] = set()
         old: set[str] = set()
         for run in self._runs.values():
@@ -188,7 +174,6 @@ class MemoryStore:
         return len(dropped)
 
     async def remove(self, heads: Sequence[Head]) -> int:
-        """Remove all of these runs or none; `Conflict` if one changed since the caller read it."""
         going = {head.run for head in heads}
         for head in heads:
             found = self._known(head.run)
@@ -212,17 +197,13 @@ class MemoryStore:
         return 0
 
     async def examine(self) -> list[Flaw]:
-        """Return faults of the store itself: unreferenced contents."""
         loose = len(self._loose(self._blobs.keys()))
         return [Flaw("orphans", "contents", loose)] if loose else []
 
     async def clear(self) -> int:
-        """Drop unreferenced contents; return their number."""
         return self._drop(self._blobs.keys())
 
     async def changed(self, run: str, after: int, timeout: float, *, inbox: bool = False) -> bool:  # noqa: ASYNC109
-        """Wait for events past `after` or, if asked, for inbox entries; False on timeout."""
-
         async def look() -> bool:
             found = self._runs.get(run)
             return (inbox and bool(self._open.get(run))) or (found is not None and len(found.rows) > after)
@@ -230,7 +211,6 @@ class MemoryStore:
         return await self._waiters.until(look, run, after, timeout)
 
     async def freed(self, timeout: float) -> bool:  # noqa: ASYNC109 - a time limit, not an error
-        """Wait until an unfinished run is released; False on timeout."""
         return await self._waiters.any_freed(timeout)
 
     # -- Inside ---------------------------------------------------------------------------------------------------

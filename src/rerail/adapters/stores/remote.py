@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from urllib.parse import urlsplit, urlunsplit
 
 from rerail.adapters.stores.shared import Waiters, require_own
 from rerail.i18n import Told
-from rerail.ports import Batch, Conflict, Head, Lease, Row, Taken
+from rerail.ports import Batch, Conflict, Head, Lease, Row, Store, Taken
 
 _IN_QUERY = re.compile(r"(?i)([?&](?:ssl)?password=)[^&#]*")
 ReadHead = Callable[[str], Awaitable[Head | None]]
@@ -44,14 +44,15 @@ def shown(url: str) -> str:
     return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{where}"))
 
 
-class ServerStore:
+class ServerStore(Store):
     """What the stores on a server have in common: the address, the waiters, two clocks."""
+
+    caveats: Sequence[Told] = ()  # data loss that the server's settings permit
 
     def __init__(self, url: str, answer_seconds: float, clock: Callable[[], float]) -> None:
         self._url, self._patience, self._clock = url, answer_seconds, clock
         self._where = shown(url)
         self._waiters = Waiters()
-        self.caveats: tuple[Told, ...] = ()  # data loss that the server's settings permit
 
     @property
     def url(self) -> str:
@@ -59,7 +60,6 @@ class ServerStore:
         return self._where
 
     async def freed(self, timeout: float) -> bool:  # noqa: ASYNC109 - a time limit, not an error
-        """Wait until an unfinished run is released; False on timeout."""
         return await self._waiters.any_freed(timeout)
 
     async def shrink(self) -> int:

@@ -72,6 +72,11 @@ class Waiters(msgspec.Struct, eq=False):
             if seq is None or seq > after:
                 _wake(woken)
 
+    def ring_all(self) -> None:
+        """Wake every waiter: each reads for itself, and raises an error of the store in its own caller."""
+        for run in self.runs():
+            self.ring(run)
+
 
 def _wake(woken: asyncio.Future[None]) -> None:
     if not woken.done():

@@ -131,7 +131,6 @@ class FunctionTool(Looks, Generic[P, R]):
         return object.__getattribute__(self, name)
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function itself, as if undecorated."""
         return self.fn(*args, **kwargs)
 
     def __repr__(self) -> str:
@@ -145,7 +144,6 @@ class FunctionTool(Looks, Generic[P, R]):
         return kwargs
 
     async def call(self, args: dict[str, Any], ctx: Any = None) -> Any:
-        """Call the tool: awaited, in a thread, or in a process of its own."""
         if self._target is not None:
             # A lazy import: most programs never start a worker.
             from rerail.adapters.executors.processes.pool import PROCESSES

@@ -58,7 +58,6 @@ class LangChainTool(Looks):
         self.spec = make_spec(name, shape, kind, source_of(function), merged, runs=runs)
 
     async def call(self, args: dict[str, Any], ctx: Any = None) -> Any:
-        """Call the tool: awaited, or in a thread."""
         # Only the answer to a call with an id includes the artifact.
         given: Any = args
         if self._with_artifact:
@@ -160,15 +159,13 @@ class GraphTool(Looks):
         self.spec = make_spec(name, shape, effect or Effect.ONCE, nodes, options, keyed=True)
 
     async def call(self, args: dict[str, Any], ctx: Any = None) -> Any:
-        """Run the graph to its end."""
         config = {"configurable": {"thread_id": getattr(ctx, "key", "") or "rerail"}}
         begun = bool(self._graph.checkpointer) and (await self._graph.aget_state(config)).created_at is not None
         answer = await self._graph.ainvoke(None if begun else args, config)
         if isinstance(answer, Mapping) and answer.get(INTERRUPTED):
             asked = "; ".join(str(one.value) for one in answer[INTERRUPTED])
-            raise ToolError(
-                tell("error.graph.interrupted", question=excerpt(asked, 500)), category="permanent_error", lost=True
-            )
+            told = tell("error.graph.interrupted", question=excerpt(asked, 500))
+            raise ToolError(told, category="permanent_error", lost=True)
         return _plain(answer)
 
 

@@ -116,11 +116,8 @@ def _file_module(path: str) -> ModuleType:
     try:
         return load_file(file)
     except (Exception, SystemExit) as error:  # noqa: BLE001  # it is the user's code that runs here
-        _refuse(
-            tell("refuse.tools.cannot_load", path=path, error=_last_words(error, path)),
-            tell("hint.tools.mend_file"),
-            error,
-        )
+        why = tell("refuse.tools.cannot_load", path=path, error=_last_words(error, path))
+        _refuse(why, tell("hint.tools.mend_file"), error)
 
 
 def _named_module(name: str) -> ModuleType:
@@ -135,11 +132,8 @@ def _named_module(name: str) -> ModuleType:
     except (Exception, SystemExit) as error:  # noqa: BLE001  # it is the user's code that runs here
         if isinstance(error, ModuleNotFoundError) and name.startswith(str(error.name)):
             _refuse(tell("refuse.tools.no_module", name=name), tell("hint.tools.no_module"), error)
-        _refuse(
-            tell("refuse.tools.cannot_import", name=name, error=_last_words(error, "")),
-            tell("hint.tools.mend_module"),
-            error,
-        )
+        why = tell("refuse.tools.cannot_import", name=name, error=_last_words(error, ""))
+        _refuse(why, tell("hint.tools.mend_module"), error)
 
 
 def _last_words(error: BaseException, path: str) -> str:

@@ -106,15 +106,12 @@ def _hints(name: str, fn: Any, wanted: _Parameters, names: Mapping[str, Any]) ->
 
 def _context_parameter(parameters: _Parameters, hints: Mapping[str, Any]) -> str | None:
     for name, parameter in parameters.items():
-        # The annotation of a **parameter is about its values.
-        if parameter.kind is not parameter.VAR_KEYWORD and _is_context(hints.get(name)):
+        hint = hints.get(name)  # of a **parameter it is about the values
+        wants = hint is Context or (_is_union(hint) and Context in typing.get_args(hint))
+        if wants and parameter.kind is not parameter.VAR_KEYWORD:
             return name
     plain = parameters.get("ctx")
     return "ctx" if plain is not None and "ctx" not in hints and plain.kind is not plain.VAR_KEYWORD else None
-
-
-def _is_context(hint: Any) -> bool:
-    return hint is Context or (_is_union(hint) and Context in typing.get_args(hint))
 
 
 def _is_union(hint: Any) -> bool:
@@ -179,15 +176,14 @@ def _schema(adapter: Any, name: str, fields: Mapping[str, Any], parameters: _Par
     for field, rules in schema.get("properties", {}).items():
         if field in docs.parameters:
             rules.setdefault("description", docs.parameters[field])
-        if field in parameters and _is_plain_value(default := _value_of(parameters[field].default)):
-            rules.setdefault("default", default)
+        if field in parameters:
+            default = parameters[field].default
+            default = default.value if isinstance(default, enum.Enum) else default
+            if _is_plain_value(default):
+                rules.setdefault("default", default)
     schema.setdefault("properties", {})
     schema.setdefault("additionalProperties", True)
     return schema
-
-
-def _value_of(default: Any) -> Any:
-    return default.value if isinstance(default, enum.Enum) else default
 
 
 def _is_plain_value(value: Any) -> bool:

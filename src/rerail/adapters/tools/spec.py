@@ -75,6 +75,7 @@ def make_spec(
     if not str(name).strip():
         raise ValueError(tell("tool.no_name", name=name))
     effect, timeout, cost = _effect(name, effect), options.get("timeout"), options.get("cost")
+    settle, trust = options.get("settle"), options.get("trust_output", False)
     return ToolSpec(
         name=name,
         description=options.get("description", ""),
@@ -84,14 +85,14 @@ def make_spec(
         alternatives=_names(name, options.get("alternatives", ())),
         provider=options.get("provider", ""),
         check=_check(name, options.get("check")),
-        trust_output=_trust(name, options.get("trust_output", False)),
+        trust_output=trust if isinstance(trust, bool) else _built(name, "trust_output", trust, Trust),
         verifiable=options.get("verify") is not None,
         probes=options.get("probe") is not None,
         secrets=_secrets(name, options.get("secrets", ())),
         fingerprint=digest([name, schema, effect, fingerprint]),
         runs=runs,
         errors=_choice(name, "errors", options.get("errors", ""), ERRORS),
-        settle=_settle(name, options.get("settle")),
+        settle=settle if settle == "never" else _number(name, settle, tell("tool.settle", settle=settle)),
         idempotent_for=_key_known_for(name, options.get("idempotent_for"), keyed=keyed),
         keyed=keyed,
         fenced=_fenced(name, options.get("fenced"), able=fenced),
@@ -121,10 +122,6 @@ def _number(name: str, given: Any, refusal: str, *, least: float = 0.0, most: fl
     return float(given)
 
 
-def _settle(name: str, settle: Any) -> float | str | None:
-    return "never" if settle == "never" else _number(name, settle, tell("tool.settle", settle=settle))
-
-
 def _key_known_for(name: str, given: Any, *, keyed: bool) -> float | None:
     seconds = _number(name, given, tell("tool.idempotent_for", seconds=given), least=LEAST)
     if seconds is not None and not keyed:
@@ -147,7 +144,6 @@ def digest(value: object) -> str:
 
 
 def unknown(word: str, known: Iterable[str]) -> str:
-    """Return the hint for an unknown word."""
     known = list(known)
     guess = nearest(word, known)
     return tell("tool.did_you_mean", guess=guess) if guess else tell("tool.there_are", names=", ".join(known))
@@ -184,7 +180,6 @@ def _names(name: str, tools: Any) -> tuple[str, ...]:
 
 
 def _secrets(name: str, variables: Any) -> tuple[str, ...]:
-    """Return the distinct names of environment variables."""
     listed = not isinstance(variables, str) and isinstance(variables, Sequence)
     if not listed or not all(isinstance(one, str) and one for one in variables):
         _refuse(name, tell("tool.secrets", given=variables))
@@ -213,12 +208,7 @@ def confinement(name: str, limits: Mapping[str, Any] | None) -> str:
     return json.dumps(dict(limits), sort_keys=True)
 
 
-def _trust(name: str, trust: Any) -> bool | Trust:
-    return trust if isinstance(trust, bool) else _built(name, "trust_output", trust, Trust)
-
-
 def _built(name: str, label: str, given: Any, kind: type[Built]) -> Built:
-    """Return a value that may be written as a mapping."""
     if isinstance(given, kind):
         return given
     fields = kind.__struct_fields__
@@ -313,13 +303,11 @@ class Looks:
         return any(look is not None and not look.is_async for look in (self._verify, self._probe))
 
     async def verify(self, args: dict[str, Any], output: Any, before: Any, ctx: Any) -> Any:
-        """Check the effect: true, false, or `Verified`."""
         if self._verify is None:
             raise LookupError(tell("tool.no_verify", name=self.spec.name))
         return await self._verify(args=args, output=output, before=before, ctx=ctx)
 
     async def probe(self, args: dict[str, Any], ctx: Any) -> Any:
-        """Observe the state before the call."""
         if self._probe is None:
             raise LookupError(tell("tool.no_probe", name=self.spec.name))
         return await self._probe(args=args, ctx=ctx)

@@ -146,17 +146,13 @@ async def add(run: str, steps_file: str, /, *, common: Common = PLAIN, out: Out)
 
 
 async def pause(run: str, /, *, common: Common = PLAIN, out: Out) -> int:
-    """Start nothing more until the run is resumed; calls under way end.
-
-    Exit code 0 if it was paused."""
+    """Start nothing more until the run is resumed; calls under way end."""
     code = await _act(run, Pause(), common, out, patient=True)
     return 0 if code == exit_code("waiting") else code
 
 
 async def cancel(run: str, /, *, reason: str = "", common: Common = PLAIN, out: Out) -> int:
-    """End a run: calls under way are cancelled, nothing more starts.
-
-    Exit code 0 if it was cancelled, whatever the run came to."""
+    """End a run: calls under way are cancelled, nothing more starts."""
     code = await _act(run, Cancel(reason=reason), common, out, patient=True)
     return 0 if code == exit_code("cancelled") else code
 

@@ -18,6 +18,7 @@ from rerail.i18n import span, tell
 from rerail.plan.model import Plan
 from rerail.plan.step import Effect, Step
 from rerail.plan.tool_spec import ToolSpec
+from rerail.plan.warnings import plans_in
 from rerail.testing.crash_testing.trials import crashtest as run_crashtest
 from rerail.testing.crash_testing.verdict import Came, CrashReport, ToolRow, Trial, tools_that
 
@@ -40,10 +41,7 @@ async def crashtest(
     common: Common = PLAIN,
     out: Out,
 ) -> int:
-    """Kill a plan's process (kill -9) at every moment, resume it, and see whether every guarantee was kept.
-
-    The tools are really called, in a store and a workspace that are made for each run.
-    Exit code: 0 kept, 1 a guarantee was broken or no crash point was reached, 2 refused."""
+    """Kill a plan's process (kill -9) at every moment, resume it, and see whether every guarantee was kept."""
     if (points is not None and points < 1) or jobs < 1:
         return out.usage(tell("refuse.crash.counts"), "rerail crashtest PLAN --tools FILE.py --points 20")
     session = Session(common, out)
@@ -79,18 +77,11 @@ async def _agreed(out: Output, plan: Plan, specs: Mapping[str, ToolSpec], points
     if not has_terminal():
         raise Refused(tell("refuse.crash.no_terminal"), "CONFIRM_NEEDED", hint="rerail crashtest PLAN --yes")
     many = out.say("cli.crash.all_points") if points is None else out.say("cli.crash.some_points", n=points)
-    names = list(dict.fromkeys(name for step in _steps(plan) for name in _tools(step)))
+    names = list(dict.fromkeys(name for part in plans_in(plan) for step in part.steps for name in _tools(step)))
     out.note(clean(out.say("cli.crash.about", points=many, tools=", ".join(names))))
     if once := [name for name in names if name in specs and specs[name].effect is Effect.ONCE]:
         out.note(Text(clean(out.say("cli.crash.once", tools=", ".join(once))), "yellow"))
     await require_yes(out, out.say("cli.crash.ask"), tell("cli.clean.declined"))
-
-
-def _steps(plan: Plan) -> Iterator[Step]:
-    """Return the steps of a plan and of its follow-ups."""
-    yield from plan.steps
-    if plan.follow_up is not None:
-        yield from _steps(plan.follow_up)
 
 
 def _tools(step: Step) -> Iterator[str]:
@@ -162,7 +153,7 @@ STYLES = {Came.DOUBLED: "bold red", Came.WRONG: "bold red", Came.DOUBT: "yellow"
 
 
 def _cut_off(out: Output, report: CrashReport) -> None:
-    """Return the worst outcome of each tool with cut answers."""
+    """Print the worst outcome of each tool with cut answers."""
     tried = [cut for cut in report.cuts if cut.step]
     if not tried:
         return
@@ -180,7 +171,6 @@ def _cut_off(out: Output, report: CrashReport) -> None:
 
 
 def _seen(out: Output, row: ToolRow) -> Text:
-    """Return the statement on a tool that the observations support."""
     if row.effect == Effect.ONCE:
         return Text(out.say("cli.crash.tool.once"), "dim")
     if row.safe is False:

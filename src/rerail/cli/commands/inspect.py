@@ -31,6 +31,7 @@ from rerail.i18n import span, tell
 from rerail.kernel.events import Record
 from rerail.kernel.stages import PAUSED, shown_status
 from rerail.kernel.state import State
+from rerail.kernel.verdict import run_status
 from rerail.settings.loading import overrides_from
 from rerail.values.json_values import size
 from rerail.views.graph import Graph
@@ -134,7 +135,7 @@ async def show(
 
 
 def _print_value(out: Output, value: Any) -> int:
-    """Return a step's output: raw for a pipe, safe on a terminal."""
+    """Print a step's output: raw for a pipe, safe on a terminal."""
     if out.json:
         out.document(value)
         return 0
@@ -147,9 +148,7 @@ def _print_value(out: Output, value: Any) -> int:
 
 
 async def why(run: str, step: str | None = None, /, *, common: Common = PLAIN, out: Out) -> int:
-    """Tell the story of a run, or of one of its steps: what happened, in order, and why.
-
-    With --json the failed attempts come along, each with its traceback."""
+    """Tell the story of a run, or of one of its steps: what happened, in order, and why."""
     async with Session(common, out).engine(run=run) as engine:
         found = await engine.find(run)
         if out.json:
@@ -174,9 +173,7 @@ async def logs(
     common: Common = PLAIN,
     out: Out,
 ) -> int:
-    """Print everything that happened, one line an event, and what tools and workers printed.
-
-    With --json one document is printed, a list of events; with --follow too, at the end, when the run is at rest."""
+    """Print everything that happened, one line an event, and what tools and workers printed."""
     if tail is not None and tail < 0:
         return out.usage(out.say("cli.logs.tail"), f"rerail logs {run} --tail 20")
     async with Session(common, out).engine(run=run) as engine:
@@ -191,7 +188,7 @@ async def logs(
         if follow and after is not None:
             await _follow(engine, out, after.log, after.picture)
     one.log.end(tail)
-    return 0
+    return exit_code(str(run_status(one.picture.state))) if follow and not out.closed else 0
 
 
 class _Told(NamedTuple):
@@ -256,7 +253,6 @@ class _Log:
         return [line for one in merged for line in self._lines(one)]
 
     def show(self, lines: Iterable[Text]) -> None:
-        """Print lines while the reader is there."""
         for line in lines:
             if self._out.closed:
                 return
@@ -270,17 +266,13 @@ class _Log:
         return self._told.lines(one)
 
     def end(self, tail: int | None) -> None:
-        """Print the document, if one is wanted."""
         if self._out.json:
             left_out = 0 if tail is None else max(0, len(self._collected) - tail)
             self._out.document([record.to_dict() for record in self._collected[left_out:]])
 
 
 async def watch(run: str, /, *, common: Common = PLAIN, out: Out) -> int:
-    """Follow a run live, in any process, until it is at rest or waits for a person.
-
-    With --json one document is printed, at the end: a list of the run's events. The exit code is that of the run.
-    """
+    """Follow a run live, in any process, until it is at rest or waits for a person."""
     async with Session(common, out).engine(run=run) as engine:
         found = await engine.find(run)
         attended = await attend(engine, out, Picture(found), driving=False)

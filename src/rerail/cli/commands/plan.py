@@ -21,9 +21,7 @@ from rerail.plan.step import When
 
 
 async def plan(objective: str, /, *, output: Target = None, common: Common = PLAIN, out: Out) -> int:
-    """Make a plan for an objective with the model; run nothing.
-
-    The plan is checked against the tools; its faults are fed back to the model a bounded number of times."""
+    """Make a plan for an objective with the model; run nothing."""
     session = Session(common, out)
     async with session.engine(session.given, session.load(session.given)) as engine:
         planned = await engine.plan(objective)

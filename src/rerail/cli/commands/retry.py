@@ -159,9 +159,8 @@ async def _confirmed(engine: Engine, out: Output, run: str, wanted: Retry, *, ye
     _, preview = await engine.do(run, wanted, dry_run=True)
     assert preview is not None
     if not has_terminal():
-        raise Refused(
-            tell("cli.clean.no_terminal", run=run), "CONFIRM_NEEDED", hint=f"rerail retry {run} --clean --yes"
-        )
+        told = tell("cli.clean.no_terminal", run=run)
+        raise Refused(told, "CONFIRM_NEEDED", hint=f"rerail retry {run} --clean --yes")
     out.note(Text(out.say("cli.clean.about", run=run, count=len(preview.rerun))))
     out.note(*warnings(out, preview.once, preview.edited))
     await require_yes(out, out.say("cli.clean.ask"), tell("cli.clean.declined"))
@@ -183,7 +182,8 @@ async def retry_all(session: Session, wanted: Retry, *, dry_run: bool, yes: bool
         if dry_run:
             done = [await _previewed(session, row, wanted) for row in rows]
         else:
-            done = await _Many(session, wanted, rows, engine).all_done(jobs or workers_for(session))
+            jobs = jobs or session.settings.worker.jobs or min(MAX_WORKERS, 2 * (os.cpu_count() or 1))
+            done = await _Many(session, wanted, rows, engine).all_done(jobs)
     if out.json:
         out.document([{name: value for name, value in row.items() if name != "said"} for row in done])
     elif done:
@@ -193,13 +193,7 @@ async def retry_all(session: Session, wanted: Retry, *, dry_run: bool, yes: bool
     return max((row["exit_code"] for row in done), key=lambda code: _BADNESS.get(code, 3), default=0)
 
 
-def workers_for(session: Session) -> int:
-    """Return the number of parallel workers: as set, else twice the cores, eight at most."""
-    return session.settings.worker.jobs or min(MAX_WORKERS, 2 * (os.cpu_count() or 1))
-
-
 async def _previewed(session: Session, row: Row, wanted: Retry) -> Row:
-    """Preview the retry of one run."""
     try:
         async with session.reopened(row["run_id"]) as (engine, run):
             _, preview = await engine.do(run, wanted, dry_run=True)
@@ -347,7 +341,6 @@ class _Progress:
         self._live: Live | None = None
 
     def open(self) -> None:
-        """Begin, on a terminal."""
         if self._total and self._out.err.is_terminal and not self._out.err.is_dumb_terminal and not self._out.quiet:
             from rich.live import Live
 
@@ -355,7 +348,6 @@ class _Progress:
             self._live.start(refresh=True)
 
     def advance(self, row: Row) -> None:
-        """Count one more finished run."""
         self._ends[row["status"]] += 1
         if self._live is not None:
             self._live.update(self._line(), refresh=True)
@@ -365,7 +357,6 @@ class _Progress:
             self._out.note(line)
 
     def close(self) -> None:
-        """End: the table has the rest."""
         if self._live is not None:
             with contextlib.suppress(OSError):
                 self._live.stop()

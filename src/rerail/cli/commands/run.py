@@ -48,9 +48,7 @@ async def run(
     common: Common = PLAIN,
     out: Out,
 ) -> int:
-    """Run a plan and stay with it until it is at rest or waits for a person.
-
-    Exit code: 0 success (degraded too), 1 failed or cancelled, 2 refused, 3 waiting."""
+    """Run a plan and stay with it until it is at rest or waits for a person."""
     if (plan is None) == (objective is None):
         raise Refused(tell("cli.error.plan_or_objective"), "USAGE")
     session = Session(common, out)
@@ -113,10 +111,7 @@ async def start(
 
 
 async def check(plan: str, /, *, common: Common = PLAIN, out: Out) -> int:
-    """List every fault of a plan; run nothing.
-
-    With --tools the tools and their arguments are checked as well, and warnings tell what may go wrong: an argument
-    that is made from an optional step's output and does not accept null. Warnings leave the exit code at 0."""
+    """List every fault of a plan; run nothing."""
     session = Session(common, out)
     loaded = load_plan(plan)
     specs = await session.specs()

@@ -23,6 +23,7 @@ from rerail.errors import RerailError
 from rerail.factory import declared_tools, workspaces_of
 from rerail.i18n import say, span, tell
 from rerail.plan.warnings import acting_first, said
+from rerail.ports import Surveyed
 from rerail.settings.loading import describe
 from rerail.version import __version__
 
@@ -136,12 +137,11 @@ def _kind(part: Any) -> str:
     return " | ".join(map(str, kind)) if isinstance(kind, list) else str(kind)
 
 
+BROKEN = ("refuse.store.damaged", "refuse.store.no_database")  # what only a backup mends
 SHOWN = 10  # findings of one kind that are reported one by one
 
 
 class DoctorCheck(NamedTuple):
-    """One finding of a check."""
-
     name: str
     ok: bool
     detail: str
@@ -149,10 +149,15 @@ class DoctorCheck(NamedTuple):
 
 
 async def doctor(*, repair: Flag = False, quick: Flag = False, common: Common = PLAIN, out: Out) -> int:
-    """Check that everything a run needs is there, and that the store and its runs are sound.
+    """Check that everything a run needs is there, and that the store and its runs are sound."""
+    import apsw
 
-    Changes nothing without --repair. Exit code 1 if something is wrong."""
-    checks = [_python(), _sqlite(), DoctorCheck("lang", True, out.lang)]
+    version = ".".join(map(str, sys.version_info[:3]))
+    checks = [
+        DoctorCheck("python", sys.version_info >= (3, 11), f"{version}, rerail {__version__}"),
+        DoctorCheck("sqlite", True, f"{apsw.sqlite_lib_version()} (apsw {apsw.apsw_version()})"),
+        DoctorCheck("lang", True, out.lang),
+    ]
     findings: list[Finding] = []
     try:
         session = Session(common, out)
@@ -162,7 +167,9 @@ async def doctor(*, repair: Flag = False, quick: Flag = False, common: Common = 
         files = sorted({source for source in session.sources.values() if source.endswith("rerail.toml")})
         checks.append(DoctorCheck("settings", True, ", ".join(files) or tell("cli.doctor.defaults")))
         checks.append(await _store(session))
-        if checks[-1].ok and not quick and _is_there(session):
+        file = store_file(session.settings.store.url)
+        there = session.settings.store.url != "memory://" and (file is None or file.exists())
+        if checks[-1].ok and not quick and there:
             runs, findings = await _looked_through(session, repair=repair)
             checks.append(_verdict(runs, findings))
         checks.append(await _tools(session))
@@ -187,11 +194,6 @@ def _say(out: Output, check: DoctorCheck) -> None:
 
 
 # -- The store and its runs ---------------------------------------------------------------------------------------
-
-
-def _is_there(session: Session) -> bool:
-    file = store_file(session.settings.store.url)
-    return session.settings.store.url != "memory://" and (file is None or file.exists())
 
 
 async def _looked_through(session: Session, *, repair: bool) -> tuple[int, list[Finding]]:
@@ -239,17 +241,6 @@ def _say_findings(out: Output, findings: list[Finding]) -> None:
 # -- The surroundings ---------------------------------------------------------------------------------------------
 
 
-def _python() -> DoctorCheck:
-    version = ".".join(map(str, sys.version_info[:3]))
-    return DoctorCheck("python", sys.version_info >= (3, 11), f"{version}, rerail {__version__}")
-
-
-def _sqlite() -> DoctorCheck:
-    import apsw
-
-    return DoctorCheck("sqlite", True, f"{apsw.sqlite_lib_version()} (apsw {apsw.apsw_version()})")
-
-
 async def _store(session: Session) -> DoctorCheck:
     from rerail.adapters.stores.remote import shown
 
@@ -258,12 +249,13 @@ async def _store(session: Session) -> DoctorCheck:
     if file is not None and not file.exists():
         return _absent(session.out, file)
     try:
-        async with session.store():  # no engine: that would clean up before the check
-            pass
+        async with session.store() as store:  # no engine: that would clean up before the check
+            if isinstance(store, Surveyed):
+                await store.probe()
     except RerailError as error:
-        return DoctorCheck("store", False, error.message, error.hint or tell("cli.hint.store_broken", url=shown(url)))
-    if file is not None and not os.access(file, os.W_OK):
-        return DoctorCheck("store", False, tell("cli.doctor.read_only", file=file))
+        broken = getattr(error.message, "key", "") in BROKEN
+        hint = tell("cli.hint.store_broken", url=shown(url)) if broken else ""
+        return DoctorCheck("store", False, error.message, error.hint or hint)
     return DoctorCheck("store", True, shown(url))
 
 

@@ -47,9 +47,7 @@ async def prune(
     common: Common = PLAIN,
     out: Out,
 ) -> int:
-    """Remove runs that ended long ago: history, actions and contents that no other run needs.
-
-    A run that others follow goes with them or not at all; one that is unfinished, waiting or driven stays."""
+    """Remove runs that ended long ago: history, actions and contents that no other run needs."""
     session = Session(common, out)
     session.require_store()
     if older_than is None and keep is None:

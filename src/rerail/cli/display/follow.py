@@ -24,7 +24,6 @@ _CODES = {"completed": OK, "waiting": WAITING}
 
 
 def exit_code(status: str) -> int:
-    """Return the exit code of a run's status (contract T4)."""
     return _CODES.get(status, FAILED)
 
 
@@ -41,7 +40,6 @@ class Attended(NamedTuple):
 
     @property
     def code(self) -> int:
-        """Return its exit code."""
         return exit_code(self.result.status)
 
 
@@ -131,10 +129,8 @@ def show_report(out: Output, attended: Attended) -> None:
 
 
 def saw(run: str, seq: int) -> None:
-    """Note that a run was followed on the screen up to this event."""
     _seen[run] = max(seq, _seen.get(run, 0))
 
 
 def has_seen(run: str, seq: int) -> bool:
-    """Return True if an event was on the screen."""
     return seq <= _seen.get(run, 0)

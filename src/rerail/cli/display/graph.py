@@ -104,9 +104,9 @@ COLORS: dict[str, tuple[str, str, str]] = {
 
 
 def mermaid(graph: Graph) -> str:
-    """Return the graph in Mermaid's syntax."""
     lines = ["flowchart LR"]
-    lines += [f'  n{at}["{_mermaid_label(node)}"]{_mermaid_class(node)}' for at, node in enumerate(graph.nodes)]
+    for at, node in enumerate(graph.nodes):
+        lines.append(f'  n{at}["{_mermaid_label(node)}"]' + (f":::{node.status}" if node.status else ""))
     for at, node in enumerate(graph.nodes):
         for need, when in node.needs:
             lines.append(f"  n{need} --> n{at}" if when == "success" else f"  n{need} -. {when} .-> n{at}")
@@ -115,10 +115,6 @@ def mermaid(graph: Graph) -> str:
             fill, line, letters = COLORS[status]
             lines.append(f"  classDef {status} fill:{fill},stroke:{line},color:{letters}")
     return "\n".join(lines)
-
-
-def _mermaid_class(node: Node) -> str:
-    return f":::{node.status}" if node.status else ""
 
 
 def _mermaid_label(node: Node) -> str:

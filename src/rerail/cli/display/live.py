@@ -71,12 +71,10 @@ class LogLines:
         return [Text.assemble(*self._parts(line)) for line in found[:1]] + details
 
     def line(self, record: Record) -> Text | None:
-        """Return an event's line; None if there is nothing to tell."""
         parts = self.parts(record)
         return None if parts is None else Text.assemble(*parts)
 
     def parts(self, record: Record) -> tuple[Text, Text] | None:
-        """Return an event's prefix and its words."""
         self._latest = self._moments(record.at)
         line = self._narrator.line(record.event)
         return None if line is None else self._parts(line)
@@ -185,7 +183,6 @@ class TableDisplay(RunDisplay):
         self._live.start()
 
     def draw(self) -> None:
-        """Draw the table."""
         if self._live is None or not self._picture.state.tracks:
             return
         if len(self._picture.state.tracks) > MANY:

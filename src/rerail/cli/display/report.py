@@ -23,8 +23,10 @@ from rerail.codes import Category
 from rerail.errors import Refused
 from rerail.i18n import Told, has, retold, span
 from rerail.kernel.actions import Refusal
+from rerail.kernel.budget import raised, spent_caps
 from rerail.kernel.candidates import supposed
 from rerail.kernel.events import RetryBegin
+from rerail.kernel.ladder import passed_over
 from rerail.kernel.retry import Preview, retry
 from rerail.kernel.stages import PAUSED, failed_stage
 from rerail.kernel.state import State
@@ -69,7 +71,7 @@ def report(
         "cli.report.degraded": _degraded(out, picture),
         "cli.report.stale": _stale(out, picture),
         "cli.report.skipped": _skipped(out, picture, accepted=True),
-        "cli.report.healed": _healed(out, picture),
+        "cli.report.healed": [_named(out, "heal", step, mended(out, one)) for step, one in picture.healed().items()],
         "cli.report.disputed": [_named(out, "succeeded", step, "") for step in found.disputed],
         "cli.report.waiting": waits,
     }
@@ -141,6 +143,8 @@ def _failed(out: Output, picture: Picture, wanted: Status) -> list[Text]:
             message=error["message"], code=code, category=error["category"],
         )  # fmt: skip
         lines.append(_named(out, status, track.id, words))
+        if status is Status.FAILED and (told := passed_over(track.step.alternatives, track.category)):
+            lines.append(Text("  ").append(one_line(retold(told, out.lang), 500), "dim"))
         for name, (step, value) in _meant(track).items():
             told = out.say("cli.report.meant", step=step, name=name, value=json.dumps(value, ensure_ascii=False))
             lines.append(Text("  ").append(one_line(told, 500), "dim"))
@@ -163,10 +167,7 @@ def _stopped(out: Output, state: State) -> list[Text]:
             Text(out.say("cli.report.breaker_setting", limit=limit)),
         ]
     if state.stopped == "BUDGET_EXCEEDED":
-        budgets = ("max_attempts", "max_tokens", "max_cost", "max_seconds")
-        given = {name: value for name in budgets if (value := getattr(policy, name)) is not None}
-        stopping = [name for name in given if name in state.stop_reason] or list(given)
-        names = ", ".join(f"run.{name} = {given[name]:g}" for name in stopping)
+        names = ", ".join(f"run.{name} = {cap:g}" for name, cap in spent_caps(state).items())
         reason = retold(state.stop_reason, out.lang) or out.say("stop.BUDGET_EXCEEDED")
         return [Text(out.say("cli.report.budget", reason=reason, names=names))]
     return []
@@ -194,10 +195,6 @@ def _stale(out: Output, picture: Picture) -> list[Text]:
     """Return the steps with a kept result although one of its inputs has changed since (contract R3, E5)."""
     found = [(track.id, stale_of(picture.state, track)) for track in picture.state.tracks.values()]
     return [_named(out, "degraded", step, stale_said(stale, out.lang) or "") for step, stale in found if stale]
-
-
-def _healed(out: Output, picture: Picture) -> list[Text]:
-    return [_named(out, "heal", step, mended(out, mending)) for step, mending in picture.healed().items()]
 
 
 def mended(out: Output, mending: Mending) -> str:
@@ -271,9 +268,9 @@ def _fitting_retry(state: State) -> list[str]:
             retry(state, "", force=bool(option))
         except Refusal as refusal:
             if refusal.code == "RUN_IN_DOUBT":
-                return [_resolve(run, shlex.quote(name)) for name in doubts_of(state)[:1]]
+                return _doubts(state)
         else:
-            return [f"rerail retry {run}{option} --dry-run", f"rerail retry {run}{option}"]
+            return [f"rerail retry {run}{option}{more}" for more in (raised(state) + " --dry-run", raised(state))]
     return [f"rerail retry {run} --clean"]
 
 
@@ -331,7 +328,6 @@ def runs_table(
 
 
 def preview_lines(out: Output, picture: Picture, preview: Preview) -> list[Text]:
-    """Return the preview of a retry (contract R7)."""
     count, total = len(preview.rerun), len(preview.rerun) + len(preview.kept)
     roots = _names(preview.roots[:SHOWN], 48)
     lines = [Text(out.say("cli.preview.title", run=picture.state.run, count=count, total=total), "bold")]
@@ -409,7 +405,8 @@ class RetryReport:
         count, of = self._count()
         lines.append(self._line(out, "report.retry.count", count=count, of=of))
         if self._status() == RunStatus.FAILED:
-            lines.append(self._line(out, self._error_key()))
+            passed = "error_passed" if "NOT_RETRYABLE" in self.preview.passed else "retryable"
+            lines.append(self._line(out, f"report.retry.{passed}"))
         if "RETRY_LIMIT" in self.preview.passed:
             lines.append(self._line(out, "report.retry.limit_passed"))
         lines += [self._damaged(out, path) for path in self.preview.damaged]
@@ -433,17 +430,11 @@ class RetryReport:
         return next((event for event in self.preview.events if isinstance(event, RetryBegin)), None)
 
     def _count(self) -> tuple[int, int]:
-        """Return the number of retries, this one included."""
         begin = self._begin()
         if begin is None:
             return self.state.retries, self.state.policy.max_retries
         policy = begin.policy or self.state.policy
         return (0 if begin.reset_count else self.state.retries) + begin.counted, policy.max_retries
-
-    def _error_key(self) -> str:
-        if "NOT_RETRYABLE" in self.preview.passed:
-            return "report.retry.error_passed"
-        return "report.retry.retryable"
 
     def _damaged(self, out: Output, path: str) -> Text:
         """Name a file that cannot be kept, and the stage that makes it again."""

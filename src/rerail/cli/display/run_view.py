@@ -14,7 +14,7 @@ from rerail.kernel import events as ev
 from rerail.kernel.events import Record
 from rerail.kernel.fold import evolve
 from rerail.kernel.state import State
-from rerail.kernel.step_state import Status, Track
+from rerail.kernel.step_state import Status
 from rerail.kernel.verdict import ENDED_WELL, status_of
 
 
@@ -44,7 +44,6 @@ class Picture:
 
     @classmethod
     def of(cls, run: str, records: Iterable[Record]) -> Picture:
-        """Return the picture of a history."""
         picture = cls(run)
         for record in records:
             picture.feed(record)
@@ -52,11 +51,9 @@ class Picture:
 
     @property
     def seq(self) -> int:
-        """Return the last event's number."""
         return self.state.seq
 
     def feed(self, record: Record) -> None:
-        """Fold one more event."""
         evolve(self.state, record.event, record.at, record.seq)
         self.version += 1
         match record.event:
@@ -98,7 +95,6 @@ class Picture:
     # -- Reading ------------------------------------------------------------------------------------------------------
 
     def counts(self) -> dict[Status, int]:
-        """Return the number of steps by status."""
         found: dict[Status, int] = {}
         for track in self.state.tracks.values():
             status = status_of(self.state, track)[0]
@@ -107,17 +103,14 @@ class Picture:
 
     def healed(self) -> dict[str, Mending]:
         """Return the steps that recovered, in plan order; a fallback heals nothing."""
-        tracks = self.state.tracks
-        return {
-            step_id: self.mendings[step_id]
-            for step_id, track in tracks.items()
-            if step_id in self.mendings and _was_mended(self.mendings[step_id]) and self._is_well(track)
-        }
-
-    def _is_well(self, track: Track) -> bool:
-        stood_in = track.result is not None and track.result.stands_in
-        return status_of(self.state, track)[0] in ENDED_WELL and not stood_in
-
-
-def _was_mended(mending: Mending) -> bool:
-    return bool(mending.failures or mending.waits or mending.rungs or mending.verified or mending.by_hand)
+        found = {}
+        for step_id, track in self.state.tracks.items():
+            one = self.mendings.get(step_id, Mending())
+            mended = one.failures or one.waits or one.rungs or one.verified or one.by_hand
+            if (
+                mended
+                and status_of(self.state, track)[0] in ENDED_WELL
+                and not (track.result and track.result.stands_in)
+            ):
+                found[step_id] = one
+        return found

@@ -36,12 +36,10 @@ class Split:
 
     @property
     def before(self) -> list[str]:
-        """Return the words before the last one."""
         return self.words[:-1] if self.inside else self.words
 
     @property
     def last(self) -> str:
-        """Return the last word, so far."""
         return self.words[-1] if self.inside else ""
 
 
@@ -201,7 +199,6 @@ class Lines:
 
 
 def worse(one: int, other: int) -> int:
-    """Return the worse of two exit codes."""
     return max(one, other, key=lambda code: (_FROM_GOOD_TO_BAD.index(code) if code in _FROM_GOOD_TO_BAD else 9, code))
 
 
@@ -226,9 +223,7 @@ def piped(lines: Lines) -> int:
 
 
 def shell(*, common: Common = PLAIN, out: Out) -> int:
-    """Take commands from a prompt, or from a pipe.
-
-    It is not async as the others are: each line is a command with an event loop of its own."""
+    """Take commands from a prompt, or from a pipe."""
     lines = Lines(common, out)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return piped(lines)

@@ -46,8 +46,6 @@ MANY = 200  # words offered, at most
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A possible word and its description."""
-
     text: str
     meaning: str = ""
     goes_on: bool = False  # incomplete on its own: a folder
@@ -64,7 +62,6 @@ class ShellCompleter(Completer):
         self._described = cache(self._describe)
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
-        """Yield completions of the word under the cursor."""
         line = document.text_before_cursor
         found = split(line)
         if found.comment:

@@ -102,7 +102,6 @@ class Above:
         return False
 
     def ring(self) -> None:
-        """Wake the prompt's loop."""
         app = self.app
         loop = app.loop if app is not None else None
         if app is not None and loop is not None:
@@ -110,7 +109,6 @@ class Above:
                 loop.call_soon_threadsafe(self._write_above, context=app.context)
 
     def redraw(self) -> None:
-        """Draw the prompt anew."""
         if self.app is not None:
             self.app.invalidate()
 
@@ -130,7 +128,6 @@ class Above:
 
 
 def shown(out: Output, line: Text) -> str:
-    """Format a line for the terminal."""
     with out.err.capture() as captured:
         out.err.print(line, soft_wrap=True)
     return captured.get()
@@ -157,14 +154,12 @@ class PrivateHistory(FileHistory):
             file.chmod(0o600)  # it may be older than this program
 
     def load_history_strings(self) -> Iterable[str]:
-        """Return the lines, newest first."""
         try:
             return list(super().load_history_strings())
         except OSError:
             return []
 
     def store_string(self, string: str) -> None:
-        """Append a line."""
         if not string[:1].isspace():
             with contextlib.suppress(OSError):
                 super().store_string(string)

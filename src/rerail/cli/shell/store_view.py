@@ -46,8 +46,6 @@ TROUBLE = (Unavailable, Unusable, RerailError, OSError, RuntimeError, *DAMAGE)
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Numbers of unfinished runs."""
-
     running: int = 0
     waiting: int = 0
     interrupted: int = 0
@@ -74,7 +72,6 @@ class Window:
         self._pictures: dict[str, Picture] = {}  # for questions
 
     def open(self) -> None:
-        """Start polling."""
         self._thread.start()
 
     def close(self) -> None:

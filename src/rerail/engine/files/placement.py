@@ -75,11 +75,8 @@ def look(file: Produced, folder: Path) -> Seen:
     try:
         path = inside(folder, file.path)
         if not path.is_file():
-            gone = not path.exists()
-            fault = (
-                tell("reason.file.missing", reason=os.strerror(errno.ENOENT)) if gone else tell("reason.file.no_file")
-            )
-            return Seen(file.path, faults=(fault,))
+            gone = tell("reason.file.missing", reason=os.strerror(errno.ENOENT))
+            return Seen(file.path, faults=(tell("reason.file.no_file") if path.exists() else gone,))
         return look_at(file, path)
     except Outside:
         return Seen(file.path, faults=(tell("reason.file.outside"),))
@@ -88,7 +85,6 @@ def look(file: Produced, folder: Path) -> Seen:
 
 
 def look_at(file: Produced, path: Path) -> Seen:
-    """Read a file anywhere and check it."""
     digest, size = digest_of(path)
     return Seen(file.path, digest, size, tuple(_invalid(file, path, size)))
 
@@ -230,7 +226,9 @@ async def place(
     """
     if not files:
         return
-    needed = {path for path, file in files.items() if _goes_on_with(state, file)}
+    tracks = ((path, state.tracks.get(file.step)) for path, file in files.items())
+    needed = {path for path, track in tracks if track is not None and track.phase is Phase.SUCCEEDED}
+    needed = needed if state.stopped != "RUN_CANCELLED" else set()
 
     def work() -> None:
         put_all_in_place(folder, files.values(), needed)
@@ -266,11 +264,6 @@ def _bring_rest(folder: Path, files: Iterable[FileMade]) -> None:
                 place.parent.mkdir(parents=True, exist_ok=True)
                 (folder / own / name).replace(place)
                 _tidy((folder / own / name).parent, folder)
-
-
-def _goes_on_with(state: State, file: FileMade) -> bool:
-    track = state.tracks.get(file.step)
-    return track is not None and track.phase is Phase.SUCCEEDED and state.stopped != "RUN_CANCELLED"
 
 
 def _tidy(emptied: Path, folder: Path) -> None:

@@ -90,7 +90,6 @@ class Carried:
     reason: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the row as plain data."""
         return {name: getattr(self, name) for name in self.__slots__}
 
     @property
@@ -221,7 +220,8 @@ async def import_runs(store: Store, file: BinaryIO, *, own: bool = False) -> Asy
     if not runs:
         raise Refused(tell("refuse.import.empty"), "USAGE")
     if own:
-        await _make_room(store, runs)
+        # Families at once: the runs themselves take the place of their copies.
+        await _remove(store, [run for run in runs if await _is_copy(store, run)])
     for whole in _checked(file):
         try:
             yield await _taken_in(store, whole, file, own=own)
@@ -277,11 +277,6 @@ def _checked(file: BinaryIO) -> Iterator[_Whole]:
 def _bad(whole: _Whole | None, reason: object) -> Refused:
     run = whole.head.run if whole is not None else "-"
     return Refused(tell("refuse.import.file", run=run, reason=reason), "USAGE", hint=tell("hint.import.file"))
-
-
-async def _make_room(store: Store, runs: list[str]) -> None:
-    """Remove the copies of these runs, families at once: the runs themselves take their place."""
-    await _remove(store, [run for run in runs if await _is_copy(store, run)])
 
 
 async def _remove(store: Store, runs: list[str]) -> None:
@@ -365,7 +360,6 @@ async def _is_copy(store: Store, run: str) -> bool:
 
 
 async def _is_same(store: Store, whole: _Whole, count: int) -> bool:
-    """Return whether the store has exactly this many events of the run."""
     theirs = [row.data async for row in _rows(store, whole.head.run)]
     ours = [data for _, data in whole.rows[:count]]
     return theirs[1:] == ours[1:] and list(map(_unmarked, theirs[:1])) == list(map(_unmarked, ours[:1]))

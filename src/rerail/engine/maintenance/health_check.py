@@ -45,7 +45,6 @@ class Finding:
     mended: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the row as plain data."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 

@@ -34,7 +34,6 @@ class Pruned:
     reason: str = ""  # why it is kept, although it is old enough
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the row as plain data."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
@@ -90,7 +89,6 @@ def _first(head: Head, known: dict[str, Head]) -> str:
 
 
 async def _why_not(store: Store, family: list[Head], status: Collection[str]) -> str:
-    """Return why a family must stay; empty if it may go."""
     for head in family:
         if head.status not in AT_REST or head.status not in status:
             return tell("reason.prune.unfinished", run=head.run, status=head.status)

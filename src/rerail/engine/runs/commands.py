@@ -26,9 +26,9 @@ from rerail.engine.runs.leases import Leases
 from rerail.engine.runs.lineage import Lineage
 from rerail.engine.runs.reader import FORGOTTEN, RunReader, part, store_errors
 from rerail.engine.runs.supervisor import Supervisor
-from rerail.errors import PlanError, Refused, RerailError, StoreError
+from rerail.errors import PlanError, Refused, StoreError
 from rerail.i18n import Told, as_text, tell
-from rerail.kernel import actions as commands
+from rerail.kernel import actions
 from rerail.kernel import commands as cmd
 from rerail.kernel import events as ev
 from rerail.kernel.actions import Faulty, Refusal
@@ -65,10 +65,7 @@ class Commands:
     async def do(
         self, run: str, command: Command, *, dry_run: bool = False, own_tools_only: bool = False
     ) -> tuple[str, Preview | None]:
-        """Apply a command; return its run, and its consequences if they are known.
-
-        With `dry_run` nothing changes. ``own_tools_only`` refuses changes that use tools which this engine lacks.
-        """
+        """Apply a command, as `Engine.do` says; return its run, and its consequences if they are known."""
         if isinstance(command, cmd.Resume):
             return await self.resume(run, command), None
         run = await self._reader.find(run)
@@ -85,14 +82,12 @@ class Commands:
         return run, await self._act(run, command, dry_run=dry_run)
 
     async def _act(self, run: str, command: Command, *, dry_run: bool) -> Preview | None:
-        """Preview a command, or deliver it."""
         if dry_run:
             return await self._preview(run, self._checked(command))
         await self.deliver(run, command)
         return None
 
     async def _preview(self, run: str, command: Command) -> Preview:
-        """Return the consequences of a command."""
         state = await self._reader.folded(run)
         specs: Mapping[str, ToolSpec] = self._parts.specs
         if self._leases.drives(run) or self._leases.driven_elsewhere(await self._reader.head(run)):
@@ -108,8 +103,8 @@ class Commands:
         """Approve the call that is shown, with the user's edited files."""
         state = await (self._reader.state(run) if dry_run else self._show_gates(run))
         with refusals():
-            gate = commands.gate(state, command.step)
-            shown = commands.shown_call(state, gate)
+            gate = actions.gate(state, command.step)
+            shown = actions.shown_call(state, gate)
         large = command.args and shown.args is None
         kept = await self._reader.kept_value(run, gate, shown.args_blob) if large else None
         edit = command.edit
@@ -129,7 +124,7 @@ class Commands:
         track = state.tracks.get(command.step)
         if track is None:
             return command
-        if command.attempt is None and commands.is_doubtful(state, track):
+        if command.attempt is None and actions.is_doubtful(state, track):
             command = msgspec.structs.replace(command, attempt=track.attempt)
         if command.outcome != "succeeded" or not track.step.produces:
             return command
@@ -165,13 +160,10 @@ class Commands:
             loop = await self._lineage.acquire(head, take_over=command.take_over)
         except Refused as refused:
             return await self._resume_live(await self._leases.found_alive(head.run, refused), command)
-        try:
+        async with self._leases.kept(loop):
             _refuse_resume(loop.state)
             self._drift.need_tools(loop.state)
             await self._go_on(loop, command.by)
-        except BaseException:  # a cancellation, too: else the run would stay in this process's name, not driven
-            await self._leases.give_back(loop.lease, loop.predecessor)
-            raise
         return head.run
 
     async def take_up(self, run: str, *, by: str | None = None) -> bool:
@@ -189,11 +181,8 @@ class Commands:
             loop = await self._lineage.acquire(head, state)
         except Refused:
             return False  # another process was faster
-        try:
+        async with self._leases.kept(loop):
             await self._go_on(loop, by or self._by, as_started=True)
-        except BaseException:
-            await self._leases.give_back(loop.lease, loop.predecessor)
-            raise
         return True
 
     async def recover(self, *, served: bool = False) -> tuple[str, ...]:
@@ -284,7 +273,7 @@ class Commands:
 
     async def _apply(self, head: Head, loop: RunLoop, command: Command) -> None:
         """Apply a command to an acquired run, and drive it on if its tools are here."""
-        try:
+        async with self._leases.kept(loop, commits=True):
             refuse_without_plan(loop.state.run, loop.state.revision)
             if not isinstance(command, CALLS_NOTHING):
                 await self._lineage.require_relatives_idle(head, even_superseded=True)
@@ -296,12 +285,6 @@ class Commands:
             if self._drift.can_drive(loop.state):
                 self._supervisor.drive(loop, await self._lineage.parent_state(loop.state))
                 return
-        except BaseException as error:
-            if isinstance(error, RerailError):
-                with suppress(RerailError):
-                    await loop.commit()
-            await self._leases.give_back(loop.lease, loop.predecessor)
-            raise
         await self._leases.release(loop.lease)
         if loop.state.rest is None and not loop.state.waiting:
             self._tell(
@@ -343,13 +326,7 @@ class Commands:
                 continue
             with self._leases.noting(run):
                 try:
-                    loop = await self._leases.acquire(run)
-                    try:
-                        loop.note(*told)
-                        await loop.commit()
-                    finally:
-                        await self._leases.release(loop.lease)
-                    return
+                    return await self._record(run, *told)
                 except Refused:
                     await asyncio.sleep(0.05)  # another process was faster
 
@@ -369,9 +346,12 @@ class Commands:
         with store_errors():
             if await store.head(FORGOTTEN) is None:
                 await store.create(Head(FORGOTTEN, status=str(RunStatus.COMPLETED), created_at=now, updated_at=now))
-        loop = await self._leases.acquire(FORGOTTEN)
-        loop.note(ev.Acted("forget", by or self._by))
+        await self._record(FORGOTTEN, ev.Acted("forget", by or self._by))
+
+    async def _record(self, run: str, *events: ev.Event) -> None:
+        loop = await self._leases.acquire(run)
         try:
+            loop.note(*events)
             await loop.commit()
         finally:
             await self._leases.release(loop.lease)
@@ -387,16 +367,13 @@ def refuse_without_plan(run: str, seq: int) -> None:
 def _refuse_resume(state: State) -> None:
     refuse_without_plan(state.run, state.revision)
     with refusals():
-        commands.not_at_rest(state)
+        actions.not_at_rest(state)
     if state.waiting and not state.paused and not state.unshown:
         if state.gates:
-            raise Refused(
-                tell("refuse.run.run_waits_confirm", run=state.run),
-                "RUN_WAITS_CONFIRM",
-                hint=tell("hint.run.run_waits_confirm", run=state.run),
-            )
+            hint = tell("hint.run.run_waits_confirm", run=state.run)
+            raise Refused(tell("refuse.run.run_waits_confirm", run=state.run), "RUN_WAITS_CONFIRM", hint=hint)
         with refusals():
-            commands.refuse_doubt(state)
+            actions.refuse_doubt(state)
 
 
 # -- What is asked of an engine ----------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from rerail.i18n import tell
 from rerail.kernel import events as ev
 from rerail.kernel.events import Error, Event
 from rerail.kernel.fold import evolve
-from rerail.kernel.policy import Policy, merged
+from rerail.kernel.policy import Policy, has_caps, merged
 from rerail.kernel.state import State
 from rerail.kernel.step_state import Phase, Track
 from rerail.plan.model import Plan
@@ -65,6 +65,10 @@ class DefinitionDrift:
             "stale": _stale(state, now),
             "fingerprints": now if now != state.fingerprints else None,
         }
+
+    def is_capped(self, state: State) -> bool:
+        """Return True if a retry with today's policy has a cap."""
+        return has_caps(merged(self.policy, state.policy))
 
     def can_drive(self, state: State) -> bool:
         """True if a run can go on here: its tools are present, or it makes no further calls."""

@@ -16,7 +16,7 @@ import asyncio
 import contextlib
 import os
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
 from rerail.engine.parts import EngineParts, Predecessor
 from rerail.engine.refusals import refusals
@@ -79,7 +79,6 @@ class Leases:
         return self._watch.is_dead(head, self._parts.clock.now())
 
     def drives(self, run: str) -> bool:
-        """Whether this very engine drives the run now."""
         return run in self._live
 
     def driven_elsewhere(self, head: Head, *, take_over: bool = False) -> bool:
@@ -349,6 +348,18 @@ class Leases:
                     await loop.commit()
         finally:
             await self.release(lease)
+
+    @contextlib.asynccontextmanager
+    async def kept(self, loop: RunLoop, *, commits: bool = False) -> AsyncIterator[None]:
+        """Give an acquired run back if it is not driven after all; ``commits``: first record what a refusal left."""
+        try:
+            yield
+        except BaseException as error:  # a cancellation, too: else the run would stay in this process's name
+            if commits and isinstance(error, RerailError):
+                with contextlib.suppress(RerailError):
+                    await loop.commit()
+            await self.give_back(loop.lease, loop.predecessor)
+            raise
 
     async def release(self, lease: Lease) -> None:
         """Release a lease; if the store is out of reach, `renew_all` does it later."""

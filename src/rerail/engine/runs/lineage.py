@@ -55,7 +55,6 @@ class Lineage:
     # -- Relatives ------------------------------------------------------------------------------------------------
 
     async def parent_state(self, state: State) -> State | None:
-        """Return the state of a run's parent, if it has one."""
         return await self._reader.state(state.parent) if state.parent else None
 
     async def descendants(self, run: str) -> Heads:
@@ -125,11 +124,8 @@ class Lineage:
         """Become the owner of a run, if no run that shares its folder is held (contract T6, T7)."""
         await self.wait_for_relatives(seen)
         loop = await self._leases.acquire(seen.run, seen, known, take_over=take_over)
-        try:
+        async with self._leases.kept(loop):
             await self.require_relatives_idle(seen)
-        except BaseException:
-            await self._leases.give_back(loop.lease, loop.predecessor)
-            raise
         return loop
 
     async def wait_for_relatives(self, head: Head) -> None:

@@ -56,7 +56,6 @@ def is_here(owner: Owner) -> bool:
 
 
 def is_this_process(owner: Owner) -> bool:
-    """Whether the owner is this very process."""
     me = this_process()
     return (owner.host, owner.pid, owner.started) == (me.host, me.pid, me.started)
 

@@ -20,11 +20,13 @@ import msgspec
 from rerail.engine.files.placement import damaged, files_of
 from rerail.engine.journal import BlobMissing, Contents
 from rerail.engine.parts import EngineParts
+from rerail.engine.refusals import refusals
 from rerail.engine.run_loop import RunLoop
 from rerail.engine.runs.owner import is_dead, is_interrupted
 from rerail.errors import Refused, StoreError
 from rerail.i18n import tell, words_of
 from rerail.kernel import events as ev
+from rerail.kernel.actions import track_named
 from rerail.kernel.codec import Damaged, NewerFormat, decode
 from rerail.kernel.events import Event, Record
 from rerail.kernel.failure_memory import Lessons, learn
@@ -92,17 +94,13 @@ class RunReader:
                 return matches[0]
             if matches:
                 names = ", ".join(head.run for head in matches)
-                raise Refused(
-                    tell("refuse.run.run_ambiguous", run=run, names=names),
-                    "RUN_AMBIGUOUS",
-                    hint=tell("hint.run.run_ambiguous"),
-                )
+                hint = tell("hint.run.run_ambiguous")
+                raise Refused(tell("refuse.run.run_ambiguous", run=run, names=names), "RUN_AMBIGUOUS", hint=hint)
             near = nearest(run, [head.run for head in await self._parts.store.heads(limit=1000)])
         hint = tell("hint.run.did_you_mean", near=near) if near else tell("hint.run.no_such_run")
         raise Refused(tell("refuse.run.no_such_run", run=run), "RUN_UNKNOWN", hint=hint)
 
     async def head(self, run: str) -> Head:
-        """Return a run's head: status, owner, last event."""
         with store_errors():
             head = await self._parts.store.head(run)
         if head is None:
@@ -131,7 +129,6 @@ class RunReader:
             self._homes[state.run] = state.home
 
     async def state(self, run: str) -> State:
-        """Return a run's state, folded from its history."""
         live = self._live.get(run)
         if live is not None and live.loop.journal.durable:
             return live.loop.state  # else it is ahead of the store
@@ -146,7 +143,6 @@ class RunReader:
         return state
 
     async def records(self, run: str, after: int = 0) -> AsyncIterator[Record]:
-        """Yield the history after an event."""
         while True:
             with store_errors():
                 rows = await self._parts.store.read(run, after, PAGE)
@@ -157,12 +153,10 @@ class RunReader:
             after = rows[-1].seq
 
     async def events(self, run: str, after: int = 0) -> Records:
-        """Return the history so far."""
         found = [record async for record in self.records(run, after)]
         return found or [record async for record in self.records(await self.find(run), after)]
 
     async def page(self, run: str, after: int = 0, limit: int = PAGE) -> Records:
-        """Return the next events of a history, up to a limit; empty at its end."""
         with store_errors():
             rows = await self._parts.store.read(run, after, limit)
         return [Record(run, row.seq, row.at, _decoded(run, row.seq, row.data)) for row in rows]
@@ -185,8 +179,11 @@ class RunReader:
         with store_errors():
             return await self._parts.store.changed(run, after, seconds)
 
-    async def watch(self, run: str, after: int = 0) -> AsyncIterator[Record]:
-        """Yield events as they come, after a sequence number; ends when the run is at rest and all is delivered."""
+    async def watch(self, run: str, after: int = 0, *, until_waiting: bool = False) -> AsyncIterator[Record]:
+        """Yield events as they come, after a sequence number; ends when the run is at rest and all is delivered.
+
+        A run that waits for a user is watched on, until somewhere the user answers; ``until_waiting`` ends there, too.
+        """
         run = await self.find(run)
         while True:
             async for record in self.records(run, after):
@@ -194,7 +191,8 @@ class RunReader:
                 yield record
             if run not in self._live:
                 head = await self.head(run)
-                if head.seq <= after and (head.status in AT_REST or self.never_planned(head)):
+                waits = until_waiting and head.status == RunStatus.WAITING and head.owner is None
+                if head.seq <= after and (waits or head.status in AT_REST or self.never_planned(head)):
                     return
             with store_errors():
                 await self._parts.store.changed(run, after, 1.0)
@@ -204,7 +202,6 @@ class RunReader:
         return await self.result(await self.state(await self.find(run)))
 
     async def result(self, state: State, contents: Contents | None = None) -> RunResult:
-        """Return the result object for a state."""
         outputs, args = await self._values(state, contents or Contents(self._parts.store, self._parts.memory))
         now, lost = self._parts.clock.now(), False
         if run_status(state) is RunStatus.RUNNING and state.run not in self._live:
@@ -266,7 +263,6 @@ class RunReader:
             before = (page[-1].created_at, page[-1].run)
 
     async def row(self, head: Head) -> RunRow:
-        """Return a run's row for lists."""
         return RunRow(
             head.run, RunStatus(head.status), head.objective, head.parent or None, head.created_at, head.updated_at,
             head.seq, str(head.owner) if head.owner is not None else None,
@@ -289,10 +285,9 @@ class RunReader:
         """Return the story of a run, or of one of its steps, in prose."""
         run = await self.find(run)
         state = await self.state(run)
-        if step is not None and step not in state.tracks:
-            near = nearest(step, state.tracks)
-            hint = tell("hint.run.did_you_mean", near=near) if near else tell("hint.run.see_run", run=run)
-            raise Refused(tell("refuse.run.step_unknown", run=run, step=step), "STEP_UNKNOWN", hint=hint)
+        if step is not None:
+            with refusals():
+                track_named(state, step)
         return story(state, await self.events(run), step, lang)
 
     async def artifact(self, run: str, name: str) -> Any:
@@ -318,11 +313,9 @@ class RunReader:
             with store_errors():
                 return unpack(await Contents(self._parts.store, 1).get(name))
         except BlobMissing as gone:
-            raise Refused(
-                tell("refuse.run.artifact_gone", name=track.id, reason=gone.reason),
-                "ARTIFACT_GONE",
-                hint=tell("hint.run.artifact_gone", run=run, step=track.id),
-            ) from None
+            hint = tell("hint.run.artifact_gone", run=run, step=track.id)
+            told = tell("refuse.run.artifact_gone", name=track.id, reason=gone.reason)
+            raise Refused(told, "ARTIFACT_GONE", hint=hint) from None
 
     async def artifact_bytes(self, run: str, name: str) -> tuple[bytes, str]:
         """Return an artifact as bytes with its media type: an output as JSON, a file as it is."""
@@ -355,11 +348,9 @@ class RunReader:
         folder = self._parts.workspaces(state.home)
         spoilt = await asyncio.to_thread(damaged, [wanted], folder, state.drafts)
         if spoilt:
-            raise Refused(
-                tell("refuse.run.artifact_gone", name=name, reason=spoilt[0].reason),
-                "FILE_DAMAGED",
-                hint=tell("hint.run.artifact_gone", run=state.run, step=track.id),
-            )
+            hint = tell("hint.run.artifact_gone", run=state.run, step=track.id)
+            told = tell("refuse.run.artifact_gone", name=name, reason=spoilt[0].reason)
+            raise Refused(told, "FILE_DAMAGED", hint=hint)
         return await asyncio.to_thread(inside(folder, name).read_bytes), wanted.file.kind
 
     async def artifacts(self, run: str) -> Rows:
@@ -399,16 +390,14 @@ def _decoded(run: str, seq: int, data: bytes) -> Event:
     try:
         return decode(data)
     except NewerFormat as error:
-        raise StoreError(
-            tell("refuse.run.store_newer", run=run, error=error), "STORE_NEWER", hint=tell("hint.run.store_newer")
-        ) from None
+        told = tell("refuse.run.store_newer", run=run, error=error)
+        raise StoreError(told, "STORE_NEWER", hint=tell("hint.run.store_newer")) from None
     except Damaged as error:
         raise StoreError(tell("refuse.run.event_damaged", seq=seq, run=run, error=error)) from None
 
 
 @contextlib.contextmanager
 def store_errors() -> Any:
-    """Convert a store's errors to the public exceptions."""
     try:
         yield
     except Unusable as error:

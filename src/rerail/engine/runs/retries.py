@@ -8,7 +8,6 @@ Rules of this file:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,6 +26,7 @@ from rerail.errors import Refused, RerailError
 from rerail.i18n import tell
 from rerail.kernel import commands as cmd
 from rerail.kernel import retry
+from rerail.kernel.preview import within_budget
 from rerail.kernel.retry import Preview
 from rerail.kernel.rights import require_rights
 from rerail.kernel.state import State
@@ -45,10 +45,7 @@ class Aim:
 
 @dataclass(eq=False)
 class Retries:
-    """Retries the runs of one engine.
-
-    ``expects_tools``: a dry run refuses a retry with tools that are missing here.
-    """
+    """Retries the runs of one engine. ``expects_tools``: a dry run refuses a retry with tools that are missing here."""
 
     _parts: EngineParts
     _reader: RunReader
@@ -111,13 +108,17 @@ class Retries:
         return Aim(head, state, above, {**asked, "damage": damage})
 
     async def _pretended(self, aim: Aim, by: str) -> Preview:
-        """Return what a retry would do."""
         state = await self._reader.folded(aim.state.run)
         pretend_resumed(state)
         preview = self._preview(state, by, aim.asked)
         if self._expects_tools:
             self._need_tools(state, preview)
-        return replace(preview, backs_up=await to_back_up(self._parts, state)) if aim.asked.get("clean") else preview
+        if aim.asked.get("clean"):
+            preview = replace(preview, backs_up=await to_back_up(self._parts, state))
+        if not self._drift.is_capped(aim.state):
+            return preview
+        with refusals():
+            return within_budget(state, self._parts.specs, preview, self._parts.clock.now())
 
     def _preview(self, state: State, by: str, asked: Mapping[str, Any]) -> Preview:
         with refusals():
@@ -129,6 +130,8 @@ class Retries:
     async def _begin(self, aim: Aim, by: str, *, take_over: bool) -> Preview:
         """Back up, acquire the run, record the retry, and drive the run on."""
         self._need_tools(aim.state)
+        if self._drift.is_capped(aim.state):
+            await self._pretended(aim, by)  # no retry is used up for nothing
         backup = await backed_up(self._parts, aim.state) if aim.asked.get("clean") else None
         asked = {**aim.asked, "backup": str(backup.folder) if backup is not None else ""}
         try:
@@ -150,18 +153,12 @@ class Retries:
     ) -> tuple[RunLoop, Preview]:
         """Become the owner, and record the retry: no other process can repeat it."""
         loop = await self._lineage.acquire(aim.head, aim.state, take_over=take_over)
-        try:
+        async with self._leases.kept(loop, commits=True):
             loop.note(*self._drift.resume_events(loop.state, self._by, loop.predecessor))
             preview = self._preview(loop.state, by, asked)
             self._need_tools(loop.state, preview)
             loop.note(*preview.events)
             await loop.commit()  # an announced retry survives a crash
-        except BaseException as error:
-            if isinstance(error, RerailError):
-                with suppress(RerailError):
-                    await loop.commit()
-            await self._leases.give_back(loop.lease, loop.predecessor)
-            raise
         return loop, preview
 
     async def _retry_live(self, head: Head, command: cmd.Retry, *, dry_run: bool) -> Preview | None:

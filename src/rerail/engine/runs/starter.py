@@ -18,7 +18,7 @@ from rerail.engine.runs.reader import RunReader, store_errors
 from rerail.engine.runs.supervisor import Supervisor
 from rerail.errors import PlanError, Refused
 from rerail.i18n import Told, tell, words_of
-from rerail.kernel import actions as commands
+from rerail.kernel import actions
 from rerail.kernel import events as ev
 from rerail.kernel.actor import Actor
 from rerail.kernel.failure_memory import preferred
@@ -201,7 +201,7 @@ class Starter:
         child = follow_up_id(state)
         if not await self._lineage.is_begun(child):
             with refusals():
-                commands.goes_on_here(state)
+                actions.goes_on_here(state)
             try:
                 plan = without_servers(state.follow_up)
                 await self.start(plan, parent=state.run, run_id=child, queued=self._supervisor.is_leaving)
@@ -249,9 +249,6 @@ def usable_id(run: str) -> str:
         or run[-1] in ". "
         or any(sign in run for sign in "/\\:")
     ):
-        raise Refused(
-            tell("refuse.run.run_id_invalid", run=run[:80]),
-            "RUN_ID_INVALID",
-            hint=tell("hint.run.run_id_invalid", limit=MAX_RUN_ID),
-        )
+        hint = tell("hint.run.run_id_invalid", limit=MAX_RUN_ID)
+        raise Refused(tell("refuse.run.run_id_invalid", run=run[:80]), "RUN_ID_INVALID", hint=hint)
     return run

@@ -29,7 +29,7 @@ from rerail.i18n import tell
 from rerail.kernel.stages import failed_stage, shown_status
 from rerail.kernel.verdict import verdict
 from rerail.ports import Head
-from rerail.server.feeds.runs import BATCH, FeedSignal
+from rerail.server.feeds.runs import BATCH, FeedSignal, Following
 from rerail.server.json import encode, number_of
 
 FEW_EVENTS = 5_000  # largest history that a list folds
@@ -44,8 +44,6 @@ Row = dict[str, Any]
 
 
 class Rows:
-    """Rows of runs, cached until their runs change."""
-
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._known: OrderedDict[str, tuple[tuple[Any, ...], Row]] = OrderedDict()
@@ -87,13 +85,14 @@ class Rows:
         while True:
             heads = await self._engine.internals.heads(status=stored, parent=parent, before=before, limit=want)
             for head in heads:
-                if not _matches(head, words):
+                if words not in head.run.lower() and words not in head.objective.lower():
                     continue
                 row = await self.row(head)
                 if status and ("interrupted" if row["interrupted"] else row["status"]) not in status:
                     continue
                 if len(rows) == limit:
-                    return rows, _cursor(rows[-1])
+                    place = msgspec.json.encode([rows[-1]["created_at"], rows[-1]["run_id"]])
+                    return rows, base64.urlsafe_b64encode(place).decode().rstrip("=")
                 rows.append(row)
             if len(heads) < want - 1:
                 return rows, None
@@ -102,14 +101,6 @@ class Rows:
 
 def _unfolded(head: Head) -> Row:
     return {"shown_status": head.status, "failed_stage": "", "counts": None}
-
-
-def _matches(head: Head, words: str) -> bool:
-    return not words or words in head.run.lower() or words in head.objective.lower()
-
-
-def _cursor(row: Row) -> str:
-    return base64.urlsafe_b64encode(msgspec.json.encode([row["created_at"], row["run_id"]])).decode().rstrip("=")
 
 
 def _read_cursor(text: str) -> tuple[float, str]:
@@ -126,15 +117,13 @@ def _read_cursor(text: str) -> tuple[float, str]:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """A message of the feed."""
-
     number: int
     name: str
     data: bytes
     ident: str  # the position behind it, for a reader that comes back
 
 
-class RunListFeed:
+class RunListFeed(Following):
     """The list as it changes, and all events if a reader wants them."""
 
     def __init__(self, engine: Engine, rows: Rows) -> None:
@@ -148,8 +137,6 @@ class RunListFeed:
         self._heads: dict[str, Head] = {}
         self._seen: dict[str, int] = {}  # runs → their last announced event
         self._more = FeedSignal()
-        self._task: asyncio.Task[None] | None = None
-        self._users = 0
         self._wants_events = False  # a reader does, or did a moment ago and may come back
         self._left_at = 0.0
         self._opening = asyncio.Lock()
@@ -161,28 +148,22 @@ class RunListFeed:
             if self._task is None:
                 await self._look(first=True)
                 self._task = asyncio.create_task(self._go_on())
-            self._users += 1
+            self.users += 1
             self._wants_events = self._wants_events or events
         try:
             yield self
         finally:
-            self._users -= 1
+            self.users -= 1
             self._left_at = time.monotonic()
 
     async def _go_on(self) -> None:
-        while self._users or time.monotonic() - self._left_at < IDLE_TTL:
+        while self.users or time.monotonic() - self._left_at < IDLE_TTL:
             await asyncio.sleep(LOOK_EVERY)
             with contextlib.suppress(RerailError):
                 await self._look()
         self._task = None
         self._wants_events = False
         self._epoch = secrets.token_hex(4)  # from now on no news is recorded
-
-    async def close(self) -> None:
-        """Stop reading the store."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
 
     async def _look(self, *, first: bool = False) -> None:
         newest = await self._engine.internals.heads(limit=WATCHED)
@@ -270,5 +251,4 @@ class RunListFeed:
         return self._news[begin : begin + limit]
 
     async def wait(self, number: int, seconds: float) -> bool:
-        """Wait for news; False on timeout."""
         return await self._more.wait(lambda: self.number > number, seconds)

@@ -42,7 +42,6 @@ class FeedSignal:
         self._event = asyncio.Event()
 
     def fire(self) -> None:
-        """Wake the waiters."""
         old, self._event = self._event, asyncio.Event()
         old.set()
 
@@ -65,40 +64,40 @@ class TooSlow(Exception):
 
 @dataclass(frozen=True, slots=True)
 class EncodedEvent:
-    """An event with its JSON, encoded once for all readers."""
-
     seq: int
     record: Record
     data: bytes
 
 
 def encoded(record: Record) -> EncodedEvent:
-    """Return an event with its JSON."""
     return EncodedEvent(record.seq, record, encode(record.to_dict()))
 
 
-class EventFeed:
+class Following:
+    """What follows the store in a task of its own, while it has readers."""
+
+    users = 0
+    _task: asyncio.Task[None] | None = None
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+
+class EventFeed(Following):
     """The feed of one run."""
 
     def __init__(self, engine: Engine, run: str) -> None:
         self.run = run
         self.seq = 0  # the last event known
-        self.users = 0
         self._engine = engine
         self._kept: list[EncodedEvent] = []  # consecutive
         self._news = FeedSignal()
-        self._task: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Start following the history."""
         self.seq = (await self._engine.internals.head(self.run)).seq
         self._task = asyncio.create_task(self._look())
-
-    async def close(self) -> None:
-        """Stop following."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
 
     async def _look(self) -> None:
         while True:
@@ -116,7 +115,6 @@ class EventFeed:
                 await asyncio.sleep(RETRY_DELAY)
 
     async def after(self, seq: int, limit: int = BATCH) -> Sequence[EncodedEvent]:
-        """Return the events after a position; empty at the end."""
         if seq >= self.seq:
             return ()
         if self._kept and self._kept[0].seq <= seq + 1:
@@ -125,7 +123,6 @@ class EventFeed:
         return [encoded(record) for record in await self._engine.internals.page(self.run, seq, limit)]
 
     async def wait(self, seq: int, seconds: float) -> bool:
-        """Wait for an event after a position; False on timeout."""
         return await self._news.wait(lambda: self.seq > seq, seconds)
 
     async def follow(self, seq: int, *, most_behind: int, heartbeat: float) -> AsyncIterator[Sequence[EncodedEvent]]:
@@ -181,7 +178,6 @@ class EventFeeds:
             await feed.close()
 
     async def close(self) -> None:
-        """Close every feed."""
         for task in list(self._lingering):
             task.cancel()
         await asyncio.gather(*self._lingering, return_exceptions=True)
@@ -209,12 +205,11 @@ async def beside(engine: Engine, run: str) -> tuple[dict[str, Any], bool]:
     return facts, is_interrupted(head, time.time())
 
 
-class LiveView:
+class LiveView(Following):
     """The view of one run in one language."""
 
     def __init__(self, engine: Engine, run: str, lang: str) -> None:
         self.run, self.lang = run, lang
-        self.users = 0
         self.version = 0
         self.gone = False
         self._engine = engine
@@ -227,25 +222,16 @@ class LiveView:
         self._news = FeedSignal()
         self._next = 0.0
         self._looked = 0.0
-        self._task: asyncio.Task[None] | None = None
 
     @property
     def seq(self) -> int:
-        """Return the number of the last event in the view."""
         return self._board.state.seq
 
     async def open(self, feed: EventFeed) -> None:
-        """Read the history so far, and follow it."""
         await self._feed(feed)
         await self._look()
         self._changes.view(time.time(), self._facts, interrupted=self._interrupted)
         self._task = asyncio.create_task(self._go_on(feed))
-
-    async def close(self) -> None:
-        """Stop following."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
 
     async def _feed(self, feed: EventFeed) -> None:
         while batch := await feed.after(self.seq, 2_000):

@@ -24,7 +24,6 @@ from starlette.responses import Response
 from rerail.engine.refusals import refusals
 from rerail.errors import PlanError, Refused, RerailError
 from rerail.i18n import retold, tell
-from rerail.kernel.actor import Proof
 from rerail.kernel.commands import (
     COMMANDS,
     FORESEEN,
@@ -38,7 +37,6 @@ from rerail.kernel.commands import (
     given,
     refusing,
 )
-from rerail.kernel.events import Audited
 from rerail.kernel.retry import Preview
 from rerail.plan.model import Plan
 from rerail.plan.step import Fault
@@ -47,16 +45,7 @@ from rerail.plan_files import parse_data, steps_in
 from rerail.server.errors import allow_hint, problem_of
 from rerail.server.json import Json, StrictRoute
 from rerail.server.routes.read import shown
-from rerail.server.schemas import (
-    Lang,
-    ObjectiveBody,
-    PlanBody,
-    RetryAllBody,
-    RunPath,
-    StartBody,
-    answers,
-    body_of,
-)
+from rerail.server.schemas import Lang, ObjectiveBody, PlanBody, RetryAllBody, RunPath, StartBody, answers, body_of
 from rerail.server.state import ServerState, caller_of, language, server_of
 from rerail.views.graph import Graph
 from rerail.views.results import RunRow
@@ -212,7 +201,7 @@ def _route(command: type[Command]) -> None:
         target, preview = await server.engine.do(run, made, dry_run=dry_run, own_tools_only=True)
         if dry_run:
             return Json({"run_id": target, **(foreseen(preview, language(request)) if preview is not None else {})})
-        more: dict[str, Any] = {"once": _once(preview)} if command is Retry else {}
+        more: dict[str, Any] = {"once": list(preview.once) if preview is not None else []} if command is Retry else {}
         return await _now(server, target, **more)
 
     needed = any(field.is_required() for field in body_type.model_fields.values())
@@ -227,10 +216,6 @@ def _route(command: type[Command]) -> None:
         f"/runs/{{run}}/{name}", give, methods=["POST"], status_code=202, responses=responses, name=name,
         description=command.__doc__,
     )  # fmt: skip
-
-
-def _once(preview: Preview | None) -> list[str]:
-    return list(preview.once) if preview is not None else []
 
 
 async def _read(command: type[Command], body: Any, by: str) -> Command:
@@ -271,11 +256,7 @@ async def forget(request: Request, by: By = None) -> Response:
     return Json({"memory": await server.engine.internals.memory()})
 
 
-@router.post(
-    "/retry",
-    status_code=202,
-    responses=answers("retry_failed"),
-)
+@router.post("/retry", status_code=202, responses=answers("retry_failed"))
 async def retry_failed(
     request: Request, body: RetryAllBody | None = None, lang: Lang = None, by: By = None
 ) -> Response:

@@ -12,9 +12,11 @@ from starlette.responses import Response
 
 from rerail.api import Engine
 from rerail.engine.printed import LogReader, log_file
-from rerail.errors import Refused, StoreError
+from rerail.engine.refusals import refusals
+from rerail.errors import StoreError
 from rerail.i18n import tell
 from rerail.kernel import events as ev
+from rerail.kernel.actions import track_named
 from rerail.kernel.events import Record
 from rerail.server.feeds.runs import beside
 from rerail.server.json import Json, StrictRoute
@@ -23,7 +25,6 @@ from rerail.server.security import DATA_POLICY
 from rerail.server.state import ServerState, caller_of, language, server_of
 from rerail.settings.loading import overrides_from
 from rerail.values.json_values import clean
-from rerail.values.names import nearest
 from rerail.version import __version__
 from rerail.views.attempts import revisions as revisions_of
 from rerail.views.attempts import step_detail
@@ -229,11 +230,8 @@ async def step(request: Request, run: RunPath, step: StepPath, lang: Lang = None
     found = await engine.find(run)
     records = await engine.events(found)
     board = Board.of(found, records)
-    track = board.state.tracks.get(step)
-    if track is None:
-        near = nearest(step, board.state.tracks)
-        hint = tell("hint.run.did_you_mean", near=near) if near else tell("hint.run.see_run", run=found)
-        raise Refused(tell("refuse.run.step_unknown", run=found, step=step), "STEP_UNKNOWN", hint=hint)
+    with refusals():
+        track = track_named(board.state, step)
     result = await engine.show(found)
     row, waits = result.steps[step], [item for item in result.waiting_on if item.get("step") == step]
     large = await engine.internals.large_args(records, step)
@@ -255,11 +253,7 @@ async def artifacts(request: Request, run: RunPath) -> Response:
     return Json(await server_of(request).engine.artifacts(run))
 
 
-@router.get(
-    "/runs/{run}/artifacts/{name:path}",
-    response_class=Response,
-    responses=answers("artifact"),
-)
+@router.get("/runs/{run}/artifacts/{name:path}", response_class=Response, responses=answers("artifact"))
 async def artifact(
     request: Request, run: RunPath, name: Annotated[str, Path(description="The artifact's name.")]
 ) -> Response:

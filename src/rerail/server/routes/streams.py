@@ -49,9 +49,8 @@ class EventStream(Response):
     def __init__(self, server: ServerState, frames: AsyncIterator[bytes]) -> None:
         if server.readers >= server.table.max_readers:
             limit = server.table.max_readers
-            raise Refused(
-                tell("refuse.server.too_many", limit=limit), "TOO_MANY_READERS", hint=tell("hint.server.too_many")
-            )
+            told = tell("refuse.server.too_many", limit=limit)
+            raise Refused(told, "TOO_MANY_READERS", hint=tell("hint.server.too_many"))
         super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"})
         del self.headers["content-length"]
         self._server, self._frames = server, frames
@@ -142,7 +141,6 @@ def _framed(one: EncodedEvent, live: LiveView | None) -> bytes:
 
 
 def _gone(run: str) -> bytes:
-    """Format the last message on a removed run."""
     return frame("gone", encode({"run_id": run}))
 
 

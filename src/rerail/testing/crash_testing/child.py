@@ -67,7 +67,6 @@ async def _begun(engine: Engine, plan: Plan) -> str:
 
 
 async def _rested(engine: Engine, run: str) -> RunResult:
-    """Drive a run until it is at rest or waits for a person."""
     if not engine.internals.drives(run):
         result = await engine.show(run)
         if result.status in AT_REST or result.status == RunStatus.WAITING:
@@ -119,8 +118,6 @@ BROKEN = 3
 
 
 class Job(msgspec.Struct, frozen=True):
-    """The job of the process."""
-
     plan: Plan
     tools: list[str]  # their sources, in the form of `--tools`
     settings: dict[str, Any]
@@ -131,22 +128,18 @@ class Job(msgspec.Struct, frozen=True):
 
     @property
     def ledger(self) -> Path:
-        """Return the ledger's path: beside the run's files, not among them."""
         return ledger_in(Path(self.folder))
 
 
 def ledger_in(folder: Path) -> Path:
-    """Return the ledger of a trial."""
     return folder / "ledger.jsonl"
 
 
 def home_in(folder: Path) -> Path:
-    """Return the folder of a trial's store and files."""
     return folder / "home"
 
 
 def store_in(folder: Path) -> str:
-    """Return the URL of a trial's store."""
     return f"sqlite:///{home_in(folder) / 'runs.db'}"
 
 
@@ -172,7 +165,6 @@ async def live(job: Job) -> None:
 
 
 def main() -> int:
-    """Do the job; report an error on stderr."""
     job = msgspec.json.decode(sys.stdin.buffer.read(), type=Job)
     try:
         asyncio.run(live(job))

@@ -217,7 +217,6 @@ class CallLedger:
             self.add(Kept(self.life, batch.run, batch.after + number, digest_of(data)))
 
     def lines(self) -> list[Line]:
-        """Return all lines, of every process that wrote here."""
         return read(self._path) if self._path is not None else list(self._lines)
 
 
@@ -230,7 +229,6 @@ def read(path: Path) -> list[Line]:
 
 
 def digest_of(data: bytes) -> str:
-    """Return a short digest of a content."""
     return hashlib.blake2b(data, digest_size=12).hexdigest()
 
 
@@ -254,7 +252,6 @@ class Watching:
         """Do nothing: there is no pool."""
 
     def takes(self, tool: Tool) -> bool:
-        """Return True: every tool is called here."""
         return True
 
     async def call(

@@ -31,15 +31,7 @@ from rerail.settings.loading import Settings
 from rerail.settings.tables import NotifyTable
 from rerail.testing.crash_testing.child import RUN, Job, drive, home_in, ledger_in, store_in
 from rerail.testing.crash_testing.ledger import CallLedger, Count, Death, Line, Points, Watching, perilous, read
-from rerail.testing.crash_testing.verdict import (
-    KINDS,
-    CrashEvidence,
-    CrashReport,
-    at_rest,
-    judge,
-    judge_cut,
-    tools_of,
-)
+from rerail.testing.crash_testing.verdict import KINDS, CrashEvidence, CrashReport, at_rest, judge, judge_cut, tools_of
 
 # -P: a file in the working folder that is named like a standard module must not shadow it.
 COMMAND = (sys.executable, "-P", "-m", "rerail.testing.crash_testing.child")

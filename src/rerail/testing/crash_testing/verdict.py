@@ -49,7 +49,6 @@ class CrashEvidence:
         return {(event.step, event.attempt) for event in started}
 
     def results(self) -> list[RunResult]:
-        """Return the final state of each run."""
         return [result(fold(run, self.records(run)), {}, 0.0) for run in self.histories]
 
 
@@ -73,7 +72,6 @@ class Trial:
         return not (self.lost or self.repeated or self.missing or self.different or self.problem)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the trial as plain data."""
         return {name: _plain(getattr(self, name)) for name in self.__slots__} | {"kept": self.kept}
 
 
@@ -97,7 +95,6 @@ class ToolRow:
         return True if self.again else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the observations as plain data."""
         return {name: _plain(getattr(self, name)) for name in self.__slots__} | {"safe": self.safe}
 
 
@@ -301,7 +298,6 @@ class CutTrial:
     problem: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the trial as plain data."""
         return {name: str(getattr(self, name)) for name in self.__slots__} | {"call": self.call}
 
 
@@ -373,7 +369,6 @@ class CrashReport:
         return tuple(row for row in self.tools if row.safe is False)
 
     def counts(self) -> dict[str, int]:
-        """Return the number of each outcome."""
         trials = self.trials
         return {
             "points": self.points,

@@ -25,7 +25,6 @@ class UnknownAnswer:
     round: int = 0  # 0 is the first
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
         names = {"what": self.what, "step": self.step or None, "tool": self.tool or None}
         return {**names, "call": self.call or None, "round": self.round}
 
@@ -42,7 +41,6 @@ class Spent:
     cost: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
         return {
             "status": self.status, "calls": self.calls, "waited": round(self.waited, 6),
             "seconds": round(self.seconds, 6), "tokens": self.tokens, "cost": round(self.cost, 9),
@@ -60,17 +58,12 @@ class StepReplayed:
 
     @property
     def changed(self) -> bool:
-        """True if anything differs."""
         return self.other_output or self.recorded != self.replayed
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
-        plain = {name: _for_step(spent) for name, spent in (("recorded", self.recorded), ("replayed", self.replayed))}
+        spent = {"recorded": self.recorded.to_dict(), "replayed": self.replayed.to_dict()}
+        plain = {name: {key: one[key] for key in ("status", "calls", "waited")} for name, one in spent.items()}
         return {"step": self.step, "changed": self.changed, **plain, "other_output": self.other_output}
-
-
-def _for_step(spent: Spent) -> dict[str, Any]:
-    return {key: value for key, value in spent.to_dict().items() if key in ("status", "calls", "waited")}
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ class Given:
     dead_after: float = 0.0  # dead seconds at the time of the answer
 
     def answer(self, batch: Batch, dead: float = 0.0) -> None:
-        """Return its events."""
+        """Take the batch that answers it."""
         self.at, self.end, self.events = batch[0].at, batch[0].seq, tuple(record.event for record in batch)
         self.dead_after = dead
 
@@ -160,7 +160,7 @@ class Answers:
                 self._conclude(batch)
 
     def _conclude(self, batch: Batch) -> None:
-        """Return the answer to an open question, if a batch is one."""
+        """Answer an open question, if the batch does."""
         for record in batch:
             match record.event:
                 case ev.Reflected() as event:

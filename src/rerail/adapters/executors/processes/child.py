@@ -63,7 +63,6 @@ class CallWorker:
         self._orphaned = False
 
     def serve(self) -> None:
-        """Serve until the parent closes its end."""
         signal.signal(signal.SIGTERM, self._terminate)
         threading.Thread(target=self._read, name="rerail-reader", daemon=True).start()
         self._send({"kind": "ready"})
@@ -160,18 +159,13 @@ def _call(request: Mapping[str, Any], ctx: Context) -> Any:
 
     os.chdir(request["cwd"])  # an earlier tool may have changed it
     try:
-        tool = _find(request["target"], request["path"])
-    except Exception as error:  # importing a user's module may raise anything; no tool was called
-        raise NotDone(error) from error
+        sys.path += [folder for folder in request["path"] if folder not in sys.path]
+        tool = found(Target(**request["target"]))
+    except (Exception, SystemExit) as error:  # importing a user's module may raise anything; no tool was called
+        raise NotDone(carried(error)) from error
     kwargs = tool.bind(request["args"], ctx)
     output = tool.fn(**kwargs)
     return settled(asyncio.run(output) if is_async(tool.fn) else output)
-
-
-def _find(target: Mapping[str, str], path: list[str]) -> Any:
-    """Return the tool as this process knows it."""
-    sys.path += [folder for folder in path if folder not in sys.path]
-    return found(Target(**target))
 
 
 def main() -> None:

@@ -194,12 +194,10 @@ class WatchedProcess(asyncio.SubprocessProtocol):
             self.exited.set_result(None)
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the program and its children."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.transport.get_pid(), number)
 
     @property
     def stdin(self) -> asyncio.WriteTransport | None:
-        """Return the pipe to the program."""
         pipe = self.transport.get_pipe_transport(0)
         return pipe if isinstance(pipe, asyncio.WriteTransport) else None

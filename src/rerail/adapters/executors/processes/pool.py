@@ -23,6 +23,7 @@ from typing import Any, Final
 
 import msgspec
 
+from rerail.adapters.executors.carrying import IMPORTS, unguarded
 from rerail.adapters.executors.processes.protocol import Target, owner_answer, pack, revive, target_of, unpack
 from rerail.adapters.executors.threads import THREADS, finished
 from rerail.errors import NotDone, ToolError
@@ -105,7 +106,6 @@ class _Worker:
         return message
 
     def _end(self) -> str:
-        """Return the exit status or the signal that killed the worker."""
         try:
             status = self._process.wait(GRACE)
         except subprocess.TimeoutExpired:
@@ -207,7 +207,6 @@ class ProcessPool:
     """Worker processes, started on demand; a few stay warm."""
 
     def __init__(self, keep: int = 4) -> None:
-        """Set how many idle workers are kept."""
         self._keep = keep
         self.reset()
         # Idle workers notice the end of this process by themselves; busy ones are killed at once.
@@ -224,6 +223,8 @@ class ProcessPool:
 
         ``limits`` is JSON for `limits.apply`.
         """
+        if IMPORTS:
+            raise unguarded()
         call = _Call(self, _request(target, args, ctx), _listener(ctx), limits)
         try:
             answer = await THREADS.run(call.run)
@@ -247,7 +248,6 @@ class ProcessPool:
             await finished(THREADS.run(self._retire, worker))
 
     def pids(self) -> list[int]:
-        """Return the ids of the live processes."""
         with self._lock:
             return sorted(worker.pid for worker in self._all if worker.is_alive())
 
@@ -290,7 +290,6 @@ class ProcessPool:
         self.forget(worker)
 
     def forget(self, worker: _Worker) -> None:
-        """Forget a worker that has ended."""
         with self._lock:
             self._all.discard(worker)
 

@@ -127,7 +127,6 @@ class Remote:
 
 
 def describe(error: BaseException) -> dict[str, Any]:
-    """Return an exception as plain data."""
     certainty = certainty_of(error)
     if isinstance(error, NotDone) and error.error is not None:
         error = error.error
@@ -171,7 +170,6 @@ def _is_json(value: object) -> bool:
 
 
 def revive(described: Mapping[str, Any]) -> Exception:
-    """Rebuild an exception from its description."""
     names, text = described["types"], described["traceback"]
     message = put_together(described["told"]) if described["told"] else described["message"]
     error = _instance(names, message)

@@ -6,9 +6,8 @@ Rules of this file:
   began is not in doubt.
 - Losing the carrier of an answer (a worker, a node, an object, the cluster) is a lost answer. A failure before the task
   is handed over is not.
-- A lost cluster must not end this process. Ray ends its program a minute after it lost the cluster's head, so the
-  executor disconnects before that, and the next call connects again. A process has one connection for all its engines.
-  A disconnect by one holds for all: each compares generations to see that its objects belong to a lost one.
+- A lost cluster must not end this process, as Ray would after a minute: the executor disconnects before that, and the
+  next call connects again. The connection is the process's: its engines see by its generation that it is another one.
 - A cancelled call is interrupted, and killed if that does not end it in time.
 """
 
@@ -142,7 +141,6 @@ class _Joined:
         return generation
 
     def leave(self) -> None:
-        """Disconnect if the connection is our own and has no users left; blocks."""
         with self._lock:
             self._users -= 1
             if not self._users and self._ours:
@@ -181,11 +179,9 @@ async def join(address: str | None, env: Mapping[str, Any]) -> int:
         return await asyncio.to_thread(CLUSTER.join, address, env)
     except (OSError, RuntimeError, ValueError, problems.RayError) as error:
         shown = address or "auto"
-        raise RerailError(
-            tell("refuse.ray.no_cluster", address=shown, error=_words(error)),
-            "CLUSTER_UNREACHABLE",
-            hint=tell("hint.ray.no_cluster"),
-        ) from error
+        hint = tell("hint.ray.no_cluster")
+        told = tell("refuse.ray.no_cluster", address=shown, error=_words(error))
+        raise RerailError(told, "CLUSTER_UNREACHABLE", hint=hint) from error
 
 
 async def leave() -> None:
@@ -202,10 +198,6 @@ def in_rays_words(resources: Mapping[str, float]) -> dict[str, Any]:
         else:
             options.setdefault("resources", {})[name] = amount
     return options
-
-
-def _lower(name: str) -> str:
-    return name.lower() if name.lower() in COUNTED else name
 
 
 # -- Calls ----------------------------------------------------------------------------------------------------------
@@ -268,7 +260,6 @@ class _Under:
                 self._ctx.progress(message["fraction"], message["message"])
 
     def begin(self, seconds: float) -> None:
-        """Record that the tool began, so many seconds ago."""
         self.begun = True
         self._begun(seconds)
 
@@ -325,7 +316,6 @@ class RayExecutor:
         self._listening: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Connect to the cluster and start listening to calls."""
         self._closing = False
         self._generation = await join(self.address, self.env)
         await self._begin()
@@ -371,11 +361,10 @@ class RayExecutor:
             if self._listening is not None:
                 await asyncio.wait([self._listening], timeout=GRACE)
 
-    async def _ended(self, *tasks: asyncio.Task[None] | None) -> None:
-        for task in tasks:
-            if task is not None:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+    async def _ended(self, task: asyncio.Task[None] | None) -> None:
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
     async def _watch(self) -> None:
         """Watch the cluster's head; after too long a silence, fail all calls."""
@@ -417,12 +406,12 @@ class RayExecutor:
             self._gone = False
 
     def takes(self, tool: Tool) -> bool:
-        """Return True if the cluster calls the tool; tools of MCP servers are called beside their server."""
         return not tool.stays
 
     def asked(self, resources: Mapping[str, float]) -> dict[str, Any]:
         """Return a step's resources as Ray takes them; without a cpu it gets the default."""
-        return in_rays_words({"cpu": self.cpus, **{_lower(name): amount for name, amount in resources.items()}})
+        own = {name.lower() if name.lower() in COUNTED else name: amount for name, amount in resources.items()}
+        return in_rays_words({"cpu": self.cpus, **own})
 
     async def call(
         self, tool: Tool, args: Mapping[str, Any], ctx: Any, resources: Mapping[str, float], begun: Begun
@@ -506,9 +495,8 @@ class RayExecutor:
         if interrupted or (under.waited and found["kind"] == "error"):
             # The interrupted call had begun, and the report of that was still on its way: its progress is unknown.
             # Or the interrupt was meant for the call before, in the same worker of the cluster.
-            raise RayAnswerLost(
-                tell("error.ray.lost", error=found["error"].get("message", ""), kind="KeyboardInterrupt")
-            )
+            told = tell("error.ray.lost", error=found["error"].get("message", ""), kind="KeyboardInterrupt")
+            raise RayAnswerLost(told)
         return found
 
     async def _abandoned(self, under: _Under) -> None:
@@ -571,11 +559,10 @@ def _meaning(error: problems.RayError) -> ToolError:
     """Translate Ray's failure of a task into an error of the call."""
     if isinstance(error, problems.RuntimeEnvSetupError | problems.TaskUnschedulableError):
         return Refusing(error)
-    return RayAnswerLost(tell("error.ray.lost", error=_first_line(error), kind=type(error).__name__))
-
-
-def _first_line(error: BaseException) -> str:
-    return excerpt(str(error).strip().partition("\n")[0], 300) or type(error).__name__
+    name = type(error).__name__
+    return RayAnswerLost(
+        tell("error.ray.lost", error=excerpt(str(error).strip().partition("\n")[0], 300) or name, kind=name)
+    )
 
 
 __all__ = ["NotCarried", "RayExecutor"]

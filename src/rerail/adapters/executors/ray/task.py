@@ -214,7 +214,6 @@ class Mailbox:
         self._questions: dict[str, asyncio.Future[bytes]] = {}
 
     async def tell(self, name: str, number: int, words: bytes) -> None:
-        """Add a message."""
         self._said.append((name, number, words))
         self._news.set()
 

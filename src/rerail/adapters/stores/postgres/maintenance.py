@@ -53,9 +53,8 @@ async def _version(connection: psycopg.AsyncConnection[Any], where: str) -> int:
     found = await (await connection.execute("SELECT max(version) FROM rerail.version")).fetchone()
     version = int(found[0] or 0) if found is not None else 0
     if version > len(MIGRATIONS):
-        raise Unusable(
-            tell("refuse.store.store_newer", path=where, version=version, count=len(MIGRATIONS)), code="STORE_NEWER"
-        )
+        told = tell("refuse.store.store_newer", path=where, version=version, count=len(MIGRATIONS))
+        raise Unusable(told, code="STORE_NEWER")
     return version
 
 

@@ -1,11 +1,9 @@
 """The Postgres store, for many processes on many machines (needs the `postgres` extra).
 
 Rules of this file:
-- Every write is one statement that checks before it writes. A refusal writes nothing and raises no server error, so it
-  harms no other write of its transaction.
-- Large contents are sent piece by piece, in the transaction of their append and before it. In one piece, the driver
-  would move the unsent rest in memory with each send. Such an append has its own connection, and a timeout that grows
-  with its size: no other write waits behind it, and it does not count as silence.
+- Every write is one statement that checks before it writes: a refusal harms no other write of its transaction.
+- Large contents are sent piece by piece, in the transaction of their append: in one piece, the driver would move the
+  unsent rest in memory with each send. Such an append has its own connection, and a timeout that grows with its size.
 - Writes that arrive during a transaction share the next one: one commit for many runs.
 - Waiters get news by LISTEN and NOTIFY. The notification follows the commit, in one message for many appends: inside
   the transaction it would serialize all commits of the database. A poll every few seconds, one for all waiters, makes
@@ -137,13 +135,11 @@ class PostgresStore(ServerStore):
         for write in self._queue:
             _settle(write.done, Unavailable(tell("refuse.store.pg_closed", where=self._where)))
         self._queue.clear()
-        for run in self._waiters.runs():
-            self._waiters.ring(run)
+        self._waiters.ring_all()
 
     # -- Histories ------------------------------------------------------------------------------------------------
 
     async def create(self, head: Head) -> None:
-        """Create a run with an empty history; `Conflict` if its id is taken."""
         values = {
             "run": head.run, "status": head.status, "objective": _plain(head.objective), "parent": head.parent,
             "created_at": head.created_at, "updated_at": head.updated_at, "fence": head.fence,
@@ -153,7 +149,6 @@ class PostgresStore(ServerStore):
             raise Conflict(f"there is a run {head.run} already")
 
     async def append(self, batch: Batch) -> None:
-        """Append all rows and contents durably or none; a repeated batch is not doubled."""
         rows = batch.rows
         values: dict[str, Any] = {
             "run": batch.run, "after": batch.after, "count": len(rows), "fence": batch.fence,
@@ -179,17 +174,14 @@ class PostgresStore(ServerStore):
         self._news(batch.run, batch.after + len(rows))
 
     async def read(self, run: str, after: int = 0, limit: int = 1000) -> list[Row]:
-        """Return the next rows of a history in order; empty at its end."""
         found = await self._read(SQL.READ, {"run": run, "after": after, "limit": limit})
         return [Row(seq, at, data) for seq, at, data in found]
 
     async def head(self, run: str) -> Head | None:
-        """Return the head of one run."""
         found = await self._read(SQL.HEAD, {"run": run})
         return _head(found[0], self._clock()) if found else None
 
     async def heads(self, **filters: Unpack[RunFilters]) -> list[Head]:
-        """Return runs, newest first."""
         wanted = Selection(**filters)
         values = {
             "prefix": wanted.prefix, "end": f"{wanted.prefix}\U0010ffff", "parent": wanted.parent,
@@ -203,7 +195,6 @@ class PostgresStore(ServerStore):
     # -- Leases ---------------------------------------------------------------------------------------------------
 
     async def claim(self, run: str, owner: Owner, now: float, *, over: int | None = None) -> Lease:
-        """Acquire the lease if it is free or its fence is `over`; else raise `Taken`."""
         values = {"run": run, "ago": now - self._clock(), "over": over, **_owned(owner)}
         claimed = await self._write(SQL.CLAIM, values)
         if claimed:
@@ -211,12 +202,10 @@ class PostgresStore(ServerStore):
         return await refused_claim(run, self.head)
 
     async def renew(self, lease: Lease, now: float) -> None:
-        """Renew the lease (heartbeat); `Fenced` if the caller lost it."""
         if not await self._write(SQL.RENEW, {"run": lease.run, "fence": lease.fence, "ago": now - self._clock()}):
             raise not_held(lease)
 
     async def release(self, lease: Lease) -> None:
-        """Release the lease; no effect if it was lost already."""
         released = await self._write(SQL.RELEASE, {"run": lease.run, "fence": lease.fence})
         if released and released[0][0] in OPEN:
             self._news(ANY, -1)
@@ -224,7 +213,6 @@ class PostgresStore(ServerStore):
     # -- Inbox ----------------------------------------------------------------------------------------------------
 
     async def post(self, run: str, data: bytes) -> int:
-        """Post a command to the run's inbox; return its number."""
         posted = await self._write(SQL.POST, {"run": run, "data": data})
         if not posted:
             raise Conflict(f"there is no run {run}")
@@ -232,22 +220,18 @@ class PostgresStore(ServerStore):
         return int(posted[0][0])
 
     async def inbox(self, run: str) -> list[tuple[int, bytes]]:
-        """Return the unanswered commands in the order they were posted."""
         return [(number, data) for number, data in await self._read(SQL.INBOX, {"run": run})]
 
     async def answer(self, run: str, number: int, data: bytes) -> None:
-        """Answer a command and remove it from the inbox. The first answer stays."""
         await self._write(SQL.ANSWER, {"run": run, "number": number, "data": data})
 
     async def answered(self, run: str, number: int) -> bytes | None:
-        """Return the answer to a command; None until it is answered."""
         found = await self._read(SQL.ANSWERED, {"run": run, "number": number})
         return found[0][0] if found else None
 
     # -- Contents -------------------------------------------------------------------------------------------------
 
     async def blob(self, digest: str) -> bytes | None:
-        """Return a content by its digest; None if it is absent or was swept."""
         found = await self._read(SQL.BLOB, {"digest": digest, "large": LARGE}, binary=True)
         if found and found[0][1] is None:
             patience = self._patience + found[0][0] / SLOWEST
@@ -255,17 +239,14 @@ class PostgresStore(ServerStore):
         return found[0][-1] if found else None
 
     async def sweep(self, before: float) -> int:
-        """Drop contents that only runs completed before that time refer to; return their number."""
         return await self._patiently(lambda link: _swept(link, before))
 
     # -- Maintenance ----------------------------------------------------------------------------------------------
 
     async def remove(self, heads: Sequence[Head]) -> int:
-        """Remove all of these runs or none; `Conflict` if one changed since the caller read it."""
         return await self._patiently(lambda link: care.remove(link, heads))
 
     async def clear(self) -> int:
-        """Drop orphans and unreferenced contents, never a history; return their number."""
         return await self._patiently(care.clear)
 
     async def examine(self) -> list[Flaw]:
@@ -281,8 +262,6 @@ class PostgresStore(ServerStore):
     # -- News -----------------------------------------------------------------------------------------------------
 
     async def changed(self, run: str, after: int, timeout: float, *, inbox: bool = False) -> bool:  # noqa: ASYNC109
-        """Wait for events past `after` or, if asked, for inbox entries; False on timeout."""
-
         async def look() -> bool:
             [(_, seq, posted)] = await self._read(SQL.NEWS, {"runs": [run]})
             return bool(seq > after or (inbox and posted))
@@ -313,9 +292,7 @@ class PostgresStore(ServerStore):
                     await self._look()
                     await self._hear_all(listening)
             except (psycopg.Error, OSError, Unavailable, Unusable):
-                # Each waiter reads for itself and raises the error in its own caller.
-                for run in self._waiters.runs():
-                    self._waiters.ring(run)
+                self._waiters.ring_all()
                 await asyncio.sleep(0.5)
 
     async def _hear_all(self, listening: Link) -> None:

@@ -124,7 +124,6 @@ class RedisStore(ServerStore):
         self._listening = asyncio.create_task(self._listen(client))
 
     async def close(self) -> None:
-        """Close all connections."""
         client, self._client = self._client, None
         if client is None:
             return
@@ -133,8 +132,7 @@ class RedisStore(ServerStore):
             await asyncio.gather(self._listening, return_exceptions=True)
         with contextlib.suppress(problems.RedisError, OSError):
             await client.aclose()
-        for run in self._waiters.runs():
-            self._waiters.ring(run)
+        self._waiters.ring_all()
 
     async def _look_at(self, client: redis.Redis) -> Sequence[Told]:
         """Return what the server's settings can lose; a server that hides them is trusted."""
@@ -162,7 +160,6 @@ class RedisStore(ServerStore):
     # -- Histories ------------------------------------------------------------------------------------------------
 
     async def create(self, head: Head) -> None:
-        """Create a run with an empty history; `Conflict` if its id is taken."""
         fields = {
             "run": head.run, "status": head.status, "objective": head.objective, "parent": head.parent,
             "created_at": repr(head.created_at), "updated_at": repr(head.updated_at), "fence": head.fence,
@@ -175,7 +172,6 @@ class RedisStore(ServerStore):
             raise Conflict(f"there is a run {head.run} already")
 
     async def append(self, batch: Batch) -> None:
-        """Append all rows and contents or none; a repeated batch is not doubled."""
         rows = [TIME.pack(at) + data for at, data in batch.rows]
         at = repr(batch.rows[-1][0]) if rows else ""
         contents = [part for pair in batch.blobs.items() for part in pair]
@@ -185,19 +181,16 @@ class RedisStore(ServerStore):
         self._waiters.ring(batch.run, batch.after + len(rows))
 
     async def read(self, run: str, after: int = 0, limit: int = 1000) -> list[Row]:
-        """Return the next rows of a history in order; empty at its end."""
         if limit <= 0:
             return []
         found = await self._ask("LRANGE", f"rerail:log:{run}", after, after + limit - 1)
         return [Row(seq, TIME.unpack_from(entry)[0], entry[8:]) for seq, entry in enumerate(found, after + 1)]
 
     async def head(self, run: str) -> Head | None:
-        """Return the head of one run."""
         found = await self._placed([run.encode()])
         return found[0][1] if found else None
 
     async def heads(self, **filters: Unpack[RunFilters]) -> list[Head]:
-        """Return runs, newest first."""
         wanted = Selection(**filters)
         before, limit = wanted.before, wanted.limit
         end = (before[0], await self._ask("HGET", f"rerail:run:{before[1]}", "place") or b"") if before else None
@@ -250,7 +243,6 @@ class RedisStore(ServerStore):
     # -- Leases ---------------------------------------------------------------------------------------------------
 
     async def claim(self, run: str, owner: Owner, now: float, *, over: int | None = None) -> Lease:
-        """Acquire the lease if it is free or its fence is `over`; else raise `Taken`."""
         flat = [part for pair in _owned(owner).items() for part in pair]
         fence = await self._run("CLAIM", run, "" if over is None else over, repr(now - self._clock()), *flat)
         if fence:
@@ -258,18 +250,15 @@ class RedisStore(ServerStore):
         return await refused_claim(run, self.head)
 
     async def renew(self, lease: Lease, now: float) -> None:
-        """Renew the lease (heartbeat); `Fenced` if the caller lost it."""
         if not await self._run("RENEW", lease.run, lease.fence, repr(now - self._clock())):
             raise not_held(lease)
 
     async def release(self, lease: Lease) -> None:
-        """Release the lease; no effect if it was lost already."""
         await self._run("RELEASE", lease.run, lease.fence)
 
     # -- Inbox ----------------------------------------------------------------------------------------------------
 
     async def post(self, run: str, data: bytes) -> int:
-        """Post a command to the run's inbox; return its number."""
         number = await self._run("POST", run, data)
         if not number:
             raise Conflict(f"there is no run {run}")
@@ -277,26 +266,21 @@ class RedisStore(ServerStore):
         return int(number)
 
     async def inbox(self, run: str) -> list[tuple[int, bytes]]:
-        """Return the unanswered commands in the order they were posted."""
         found = await self._ask("HGETALL", f"rerail:inbox:{run}")
         return sorted((int(number), data) for number, data in found.items())
 
     async def answer(self, run: str, number: int, data: bytes) -> None:
-        """Answer a command and remove it from the inbox. The first answer stays."""
         await self._run("ANSWER", run, number, data)
 
     async def answered(self, run: str, number: int) -> bytes | None:
-        """Return the answer to a command; None until it is answered."""
         return cast("bytes | None", await self._ask("HGET", f"rerail:answers:{run}", number))
 
     # -- Contents -------------------------------------------------------------------------------------------------
 
     async def blob(self, digest: str) -> bytes | None:
-        """Return a content by its digest; None if it is absent or was swept."""
         return cast("bytes | None", await self._ask("GET", f"rerail:blob:{digest}"))
 
     async def sweep(self, before: float) -> int:
-        """Drop contents that only runs completed before that time refer to; return their number."""
         if not await self._ask("EXISTS", "rerail:swept"):  # runs written by earlier versions
             completed = [head.run for head in await self.heads(status=("completed",), limit=10**9)]
             for first in range(0, len(completed), PAGE):
@@ -311,7 +295,6 @@ class RedisStore(ServerStore):
     # -- Maintenance ----------------------------------------------------------------------------------------------
 
     async def remove(self, heads: Sequence[Head]) -> int:
-        """Remove all of these runs or none; `Conflict` if one changed since the caller read it."""
         flat = [part for head in heads for part in (head.run, head.seq, head.fence, head.status)]
         dropped = int(await self._run("REMOVE", *flat)) if flat else 0
         if dropped < 0:
@@ -319,12 +302,10 @@ class RedisStore(ServerStore):
         return dropped
 
     async def examine(self) -> list[Flaw]:
-        """Return orphans: data of runs that are not listed."""
         counts = {"histories": "log", "actions": "inbox", "contents": "blob"}
         return [Flaw("orphans", what, n) for what, kind in counts.items() if (n := await self._orphans(kind, "look"))]
 
     async def clear(self) -> int:
-        """Drop orphans and unreferenced contents, never a history; return their number."""
         for kind in ("blobs", "answers", "refs"):  # these go with the rest and do not count by themselves
             await self._orphans(kind, "drop")
         return sum([await self._orphans(kind, "drop") for kind in ("inbox", "blob")])
@@ -342,8 +323,6 @@ class RedisStore(ServerStore):
     # -- News -----------------------------------------------------------------------------------------------------
 
     async def changed(self, run: str, after: int, timeout: float, *, inbox: bool = False) -> bool:  # noqa: ASYNC109
-        """Wait for events past `after` or, if asked, for inbox entries; False on timeout."""
-
         async def look() -> bool:
             if int(await self._ask("HGET", f"rerail:run:{run}", "seq") or 0) > after:
                 return True

@@ -36,6 +36,7 @@ APPLICATION_ID: Final = 0x5272616C  # "Rral": tells a store of ours from any oth
 PATIENCE_SECONDS: Final = 5.0  # how long another process may hold the write lock
 NOT_OPEN: Final = "refuse.store.not_open"
 MOST_SAID: Final = 20  # broken places that are reported one by one
+PROBED: Final = 64 * 1024  # bytes that a probe writes
 MOST_TRIED: Final = 100_000  # run numbers that are tried one by one behind a broken place
 
 # SQLite's errors by meaning. Each entry may pass or has a cure; any other error is a bug of this store.
@@ -104,11 +105,21 @@ def _check_version(connection: apsw.Connection, path: str) -> int:
     if tables and connection.pragma("application_id") != APPLICATION_ID:
         raise Unusable(tell("refuse.store.not_ours", path=path))
     if version > len(MIGRATIONS):
-        raise Unusable(
-            tell("refuse.store.store_newer", path=path, version=version, count=len(MIGRATIONS)),
-            code="STORE_NEWER",
-        )
+        told = tell("refuse.store.store_newer", path=path, version=version, count=len(MIGRATIONS))
+        raise Unusable(told, code="STORE_NEWER")
     return version
+
+
+def probe(connection: apsw.Connection) -> None:
+    """Write to the log beside the file without a commit, so that a full disk shows and no change stays."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        connection.execute("CREATE TABLE probe (content)")
+        connection.execute("INSERT INTO probe VALUES (zeroblob(?))", (PROBED,))
+        connection.cache_flush()
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
 
 
 # -- Upkeep -------------------------------------------------------------------------------------------------------
@@ -153,7 +164,6 @@ def shrink(connection: apsw.Connection) -> int:
 
 
 def examine(connection: apsw.Connection) -> list[Flaw]:
-    """Return broken pages and orphans."""
     flaws: list[Flaw] = []
     try:
         said = [text for (text,) in connection.execute(f"PRAGMA integrity_check({MOST_SAID})")]

@@ -25,8 +25,7 @@ from rerail.adapters.stores.sqlite import maintenance as care
 from rerail.adapters.stores.sqlite.maintenance import NOT_OPEN, PATIENCE_SECONDS, SQL, Durability, meaning
 from rerail.adapters.stores.sqlite.writer import INLINE_BELOW, External, Work, Writer, room_in
 from rerail.i18n import Told, tell
-from rerail.ports import Batch, Conflict, Flaw, Head, Lease, Owner, Row, RunFilters, Taken, Unavailable, Unusable
-from rerail.workspace import make_private
+from rerail.ports import Batch, Conflict, Flaw, Head, Lease, Owner, Row, RunFilters, Store, Taken, Unavailable, Unusable
 
 T = TypeVar("T")
 Values = tuple[str | int | float | bytes | None, ...]
@@ -34,7 +33,7 @@ Values = tuple[str | int | float | bytes | None, ...]
 POLL_SECONDS = 0.05  # how soon another process's writes are noticed
 
 
-class SqliteStore:
+class SqliteStore(Store):
     """Histories in a SQLite file with a write-ahead log."""
 
     caveats: Sequence[Told] = ()
@@ -67,7 +66,6 @@ class SqliteStore:
 
     @property
     def url(self) -> str:
-        """Return the URL that the store was opened with."""
         return f"sqlite:///{self._name}"
 
     async def open(self) -> None:
@@ -91,31 +89,25 @@ class SqliteStore:
         reader, self._reader = self._reader, None  # here: the loop reads with it, a poll of waiters too
         with self._external():
             await asyncio.to_thread(self._disconnect, reader)
-        for run in self._waiters.runs():
-            self._waiters.ring(run)
+        self._waiters.ring_all()
 
     # -- Histories ------------------------------------------------------------------------------------------------
 
     async def create(self, head: Head) -> None:
-        """Create a run with an empty history; `Conflict` if its id is taken."""
         await self._write(partial(_create, head=head))
 
     async def append(self, batch: Batch) -> None:
-        """Append all rows and contents durably or none; a repeated batch is not doubled."""
         await self._write(partial(_append, batch=batch))
         self._waiters.ring(batch.run, batch.after + len(batch.rows))
 
     async def read(self, run: str, after: int = 0, limit: int = 1000) -> list[Row]:
-        """Return the next rows of a history in order; empty at its end."""
         return [Row(*row) for row in self._read(SQL.READ, (run, after, limit))]
 
     async def head(self, run: str) -> Head | None:
-        """Return the head of one run."""
         found = self._read(SQL.HEAD, (run,))
         return _head(found[0]) if found else None
 
     async def heads(self, **filters: Unpack[RunFilters]) -> list[Head]:
-        """Return runs, newest first."""
         wanted = Selection(**filters)
         where, values = _filters(wanted)
         # Only the number of placeholders varies; every value is bound. Few ids share a prefix: the index on the ids
@@ -129,66 +121,57 @@ class SqliteStore:
     # -- Leases ---------------------------------------------------------------------------------------------------
 
     async def claim(self, run: str, owner: Owner, now: float, *, over: int | None = None) -> Lease:
-        """Acquire the lease if it is free or its fence is `over`; else raise `Taken`."""
         return await self._write(partial(_claim, run=run, owner=owner, now=now, over=over))
 
     async def renew(self, lease: Lease, now: float) -> None:
-        """Renew the lease (heartbeat); `Fenced` if the caller lost it."""
         if not await self._write(partial(_change, sql=SQL.RENEW, values=(now, lease.run, lease.fence))):
             raise not_held(lease)
 
     async def release(self, lease: Lease) -> None:
-        """Release the lease; no effect if it was lost already."""
         await self._write(partial(_change, sql=SQL.RELEASE, values=(lease.run, lease.fence)))
         self._waiters.ring(ANY)  # if it is at rest, the waiters find nothing
 
     # -- Inbox ----------------------------------------------------------------------------------------------------
 
     async def post(self, run: str, data: bytes) -> int:
-        """Post a command to the run's inbox; return its number."""
         number = await self._write(partial(_post, run=run, data=data))
         self._waiters.ring(run)
         return number
 
     async def inbox(self, run: str) -> list[tuple[int, bytes]]:
-        """Return the unanswered commands in the order they were posted."""
         return [(number, data) for number, data in self._read(SQL.INBOX, (run,))]
 
     async def answer(self, run: str, number: int, data: bytes) -> None:
-        """Answer a command and remove it from the inbox. The first answer stays."""
         await self._write(partial(_change, sql=SQL.ANSWER, values=(data, run, number)))
 
     async def answered(self, run: str, number: int) -> bytes | None:
-        """Return the answer to a command; None until it is answered."""
         return self._value(SQL.ANSWERED, (run, number))
 
     # -- Contents -------------------------------------------------------------------------------------------------
 
     async def blob(self, digest: str) -> bytes | None:
-        """Return a content by its digest; None if it is absent or was swept."""
         return self._value("SELECT data FROM blobs WHERE digest = ?", (digest,))
 
     async def sweep(self, before: float) -> int:
-        """Drop contents that only runs completed before that time refer to; return their number."""
         return await self._write(partial(_sweep, before=before), long=True)
 
     # -- Maintenance ----------------------------------------------------------------------------------------------
 
     async def remove(self, heads: Sequence[Head]) -> int:
-        """Remove all of these runs or none; `Conflict` if one changed since the caller read it."""
         return await self._write(partial(care.remove, heads=heads), long=True)
 
     async def clear(self) -> int:
-        """Drop orphans and unreferenced contents, never a history; return their number."""
         return await self._write(care.clear, long=True)
 
     async def shrink(self) -> int:
-        """Compact the file; return the bytes freed."""
         return await self._apart(care.shrink)
 
     async def examine(self) -> list[Flaw]:
-        """Return damage of the file itself."""
         return await self._apart(care.examine)
+
+    async def probe(self) -> None:
+        """Write something and take it back."""
+        await self._apart(care.probe)
 
     async def survey(self) -> list[str]:
         """Return the ids of all runs that left a trace, despite damage elsewhere."""
@@ -212,8 +195,6 @@ class SqliteStore:
     # -- News -----------------------------------------------------------------------------------------------------
 
     async def changed(self, run: str, after: int, timeout: float, *, inbox: bool = False) -> bool:  # noqa: ASYNC109
-        """Wait for events past `after` or, if asked, for inbox entries; False on timeout."""
-
         async def look() -> bool:
             [(seq, posted)] = self._read(SQL.NEWS, (run,))
             return seq > after or (inbox and bool(posted))
@@ -225,7 +206,6 @@ class SqliteStore:
             self._unwatch()
 
     async def freed(self, timeout: float) -> bool:  # noqa: ASYNC109 - a time limit, not an error
-        """Wait until an unfinished run is released or any process writes; False on timeout."""
         [(self._any_seen,)] = self._read("PRAGMA data_version", ())
         self._watch(asyncio.get_running_loop())
         try:
@@ -253,9 +233,7 @@ class SqliteStore:
                 self._version = version
                 self._tell()
         except (Unavailable, Unusable):
-            # Each waiter reads for itself and raises the error in its own caller.
-            for run in self._waiters.runs():
-                self._waiters.ring(run)
+            self._waiters.ring_all()
 
     def _tell(self) -> None:
         for run in self._waiters.runs():
@@ -299,7 +277,8 @@ class SqliteStore:
     def _connect(self) -> None:
         if self._name in {"", ":memory:"}:
             raise Unusable(tell("refuse.store.no_file", url=self.url))
-        if self._reads and os.path.isfile(self._path) and not _is_writable(self._path):
+        written = (self._path, os.path.dirname(self._path))  # the log of changes lies beside the file
+        if self._reads and os.path.isfile(self._path) and not all(os.access(one, os.W_OK) for one in written):
             self._reader = _only_read(self._path, self._patience).cursor()
             return
         if self._create:
@@ -443,11 +422,6 @@ def _check_place(path: str) -> None:
     if not os.access(folder, os.W_OK):
         # The log of changes lives beside the file, so write access to the file is not enough.
         raise Unusable(tell("refuse.store.folder_read_only", path=path))
-
-
-def _is_writable(path: str) -> bool:
-    """Whether a store's file, and the log of changes beside it, can be written."""
-    return os.access(path, os.W_OK) and os.access(os.path.dirname(path), os.W_OK)
 
 
 def _only_read(path: str, patience: float) -> apsw.Connection:

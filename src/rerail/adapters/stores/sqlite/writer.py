@@ -75,12 +75,7 @@ class Writer:
     """Runs work in transactions and answers after each is durable."""
 
     def __init__(
-        self,
-        path: str,
-        commit: Callable[[apsw.Cursor], None],
-        inline_below: float,
-        patience: float,
-        external: External,
+        self, path: str, commit: Callable[[apsw.Cursor], None], inline_below: float, patience: float, external: External
     ) -> None:
         self._path = path
         self._commit = commit
@@ -105,7 +100,6 @@ class Writer:
         self._cursor, self._room = connection.cursor(), room
 
     def drop(self) -> None:
-        """Close the connection and the thread."""
         with self._lock:
             cursor, self._cursor = self._cursor, None
             room, self._room = self._room, None
@@ -118,7 +112,6 @@ class Writer:
                 cursor.connection.close()
 
     async def idle(self) -> None:
-        """Wait for pending writes."""
         while self._flying is not None:
             await asyncio.wait([self._flying])
 
@@ -229,7 +222,6 @@ class _Thread:
         self._tasks.put((work, loop, then))
 
     def stop(self) -> None:
-        """End the thread after its queued jobs."""
         self._tasks.put(None)
 
     def _run(self) -> None:

@@ -136,7 +136,6 @@ class Connection:
             held.end()
 
     async def _asked(self, held: _Held, work: Coroutine[Any, Any, T]) -> T:
-        """Return the server's answer; translate errors."""
         try:
             return await held.during(work)
         except MCPError as error:
@@ -152,7 +151,6 @@ class Connection:
         raise failure
 
     async def close(self) -> None:
-        """Disconnect from the server; a program is ended."""
         held, self._held = self._held, None
         if held is not None:
             await held.close()
@@ -259,7 +257,6 @@ class _Held:
         self._closing.set()
 
     async def close(self) -> None:
-        """Close, and wait for the end."""
         self.end()
         if self._ready.done():
             await asyncio.wait([self._task], timeout=CLOSE_WITHIN)
@@ -324,22 +321,19 @@ def _not_connected(server: McpServer, error: BaseException | None, last_words: s
         case FileNotFoundError() | PermissionError() | NotADirectoryError():
             reason: str = tell("error.mcp.no_command")
             reason = reason if isinstance(found, FileNotFoundError) else str(found.strerror)
-            return NotConnected(
-                tell("error.mcp.no_program", label=label, command=server.command, reason=reason), "SERVER_MISSING"
-            )
+            told = tell("error.mcp.no_program", label=label, command=server.command, reason=reason)
+            return NotConnected(told, "SERVER_MISSING")
         case MCPError() if found.code == REFUSED and isinstance(found.data, Mapping):
             status = found.data.get("status")
-            return NotConnected(
-                tell("error.mcp.status", label=label, status=status, message=found.message), status=status
-            )
+            told = tell("error.mcp.status", label=label, status=status, message=found.message)
+            return NotConnected(told, status=status)
         case None:
             reason = tell("error.mcp.closed")
         case _:
             reason = str(found) or type(found).__name__
     key = "error.mcp.not_started" if server.command else "error.mcp.not_reached"
-    return NotConnected(
-        tell(key, label=label, place=server.place, reason=reason, said=_said(last_words)), "SERVER_UNREACHABLE"
-    )
+    told = tell(key, label=label, place=server.place, reason=reason, said=_said(last_words))
+    return NotConnected(told, "SERVER_UNREACHABLE")
 
 
 def _said(last_words: str) -> str:

@@ -123,9 +123,8 @@ def server_from(name: str, data: Any, label: str = "") -> McpServer:
         both = tell("mcp.not_both") if "url" in data else tell("mcp.one_needed")
         raise SettingsError(tell("refuse.mcp.command_or_url", label=label, both=both))
     if odd := next((key for key in data if key in (_OF_COMMAND if "url" in data else ("headers",))), None):
-        raise SettingsError(
-            tell("refuse.mcp.goes_with", label=label, odd=odd, value="command" if "url" in data else "url")
-        )
+        told = tell("refuse.mcp.goes_with", label=label, odd=odd, value="command" if "url" in data else "url")
+        raise SettingsError(told)
     return McpServer(
         name,
         **{key: data[key] for key in _PLAIN if key in data},

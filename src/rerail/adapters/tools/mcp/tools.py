@@ -74,8 +74,6 @@ class McpTool(Looks):
         return f"<tool {self.spec.name} of MCP server {self._connection.server.name}>"
 
     async def call(self, args: dict[str, Any], ctx: Any = None) -> Any:
-        """Call the tool on the server; cancelling cancels the request there."""
-
         async def tell(progress: float, total: float | None, message: str | None) -> None:
             if ctx is not None:
                 ctx.progress(progress / total if total else None, message or "")
@@ -169,9 +167,8 @@ async def _listed(connection: Connection) -> list[McpTool]:
     names = [tool.name for tool in offered]
     for word in (*(server.tools or ()), *server.effects):
         if word not in names:
-            raise SettingsError(
-                tell("refuse.mcp.no_such_tool", name=server.name, word=word, unknown=unknown(word, names))
-            )
+            told = tell("refuse.mcp.no_such_tool", name=server.name, word=word, unknown=unknown(word, names))
+            raise SettingsError(told)
     return [McpTool(connection, tool) for tool in offered if server.tools is None or tool.name in server.tools]
 
 

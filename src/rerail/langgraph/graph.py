@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from inspect import isawaitable
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.channels import LastValue
@@ -24,11 +24,11 @@ from langgraph.runtime import Runtime
 from langgraph.types import Overwrite, StreamWriter, interrupt
 from typing_extensions import TypedDict  # pydantic, which LangGraph asks for schemas, knows no other before 3.12
 
+from rerail.api import Engine
 from rerail.errors import Refused
 from rerail.i18n import tell
 from rerail.kernel.events import ArtifactCreated, Record, Waiting
 from rerail.kernel.step_state import RunStatus
-from rerail.ports import Head
 from rerail.views.results import RunResult
 
 PLANNER, SCHEDULER, EXECUTOR, REFLECTOR = "planner", "scheduler", "executor", "reflector"
@@ -74,48 +74,14 @@ class RunState(TypedDict, total=False):
     verdict: dict[str, Any] | None  # once the run is at rest
 
 
-class Stages(Protocol):
-    """The part of an engine that drives a run stage by stage."""
-
-    def pace(self, run: str) -> None: ...
-    async def through(self, run: str, stage: str = "") -> bool: ...
-    async def due(self, run: str) -> list[str]: ...
-    def drives(self, run: str) -> bool: ...
-    async def head(self, run: str) -> Head: ...
-    async def page(self, run: str, after: int = 0, limit: int = PAGE) -> list[Record]: ...
-    async def changed(self, run: str, after: int, seconds: float) -> bool: ...
-
-
-class Driver(Protocol):
-    """The part of an engine that the graph needs."""
-
-    @property
-    def internals(self) -> Stages: ...
-    async def start(
-        self, plan: Any = None, *, objective: str | None = None, fallback: Any = None, run_id: str | None = None
-    ) -> str: ...
-    async def find(self, run: str) -> str: ...
-    async def show(self, run: str) -> RunResult: ...
-    async def wait(self, run: str) -> RunResult: ...
-    async def begin_resume(self, run: str) -> str: ...
-    async def artifact(self, run: str, name: str) -> Any: ...
-    async def confirm(
-        self, run: str, step: str | None = None, *, refuse: bool = False, digest: str | None = None
-    ) -> None: ...
-    async def skip(self, run: str, step: str) -> None: ...
-    async def resolve(
-        self, run: str, step: str, *, succeeded: Any = ..., failed: bool = False, rerun: bool = False
-    ) -> None: ...
-
-
 def build_graph(
-    engine: Driver, state: type[Any] | None = None, **options: Any
+    engine: Engine, state: type[Any] | None = None, **options: Any
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
     """Compile a graph that runs plans with an open engine: `await graph.ainvoke({"plan": …}, config)`."""
     builder: StateGraph[Any, Any, Any, Any] = StateGraph(state or RunState)
     # A reducer would add to the old value; the nodes always return the whole one.
     reduced = not isinstance(builder.channels["artifacts"], LastValue)
-    nodes = _Nodes(engine, Overwrite if reduced else _as_it_is)
+    nodes = _Nodes(engine, Overwrite if reduced else lambda value: value)
     for name in (PLANNER, SCHEDULER, EXECUTOR, REFLECTOR, PERSON):
         builder.add_node(name, getattr(nodes, name))
     ends: dict[Hashable, str] = {END: END, PERSON: PERSON}
@@ -130,7 +96,7 @@ def build_graph(
 
 
 def as_node(
-    engine: Driver, given: Mapping[str, Any], update: Callable[[RunResult], Any] | None, key: str
+    engine: Engine, given: Mapping[str, Any], update: Callable[[RunResult], Any] | None, key: str
 ) -> Callable[..., Any]:
     """Return a node that runs what is given: the plan, the objective, the fallback, or functions of the state.
 
@@ -154,10 +120,6 @@ async def _made(given: Any, of: Any) -> Any:
     return await made if isawaitable(made) else made
 
 
-def _as_it_is(value: Any) -> Any:
-    return value
-
-
 def _next(onwards: str) -> Callable[[RunState], str]:
     """Return the next node: a person's question, the end, or the next stage."""
 
@@ -179,7 +141,7 @@ def _run_id(runtime: Runtime[Any]) -> str:
 class _Nodes:
     """The nodes of the graph, each a stage of the run."""
 
-    def __init__(self, engine: Driver, whole: Callable[[Any], Any]) -> None:
+    def __init__(self, engine: Engine, whole: Callable[[Any], Any]) -> None:
         self._engine, self._whole = engine, whole
 
     async def planner(self, state: RunState, runtime: Runtime[Any]) -> dict[str, Any]:
@@ -253,10 +215,8 @@ class _Nodes:
     async def _going(self, run: str) -> None:
         """Make sure that the run has a driver: its process may have died, or another one holds it."""
         engine = self._engine
-        if not engine.internals.drives(run) and (await engine.internals.head(run)).status not in (
-            *AT_REST,
-            RunStatus.WAITING,
-        ):
+        idle = not engine.internals.drives(run)
+        if idle and (await engine.internals.head(run)).status not in (*AT_REST, RunStatus.WAITING):
             engine.internals.pace(run)
             try:
                 await engine.begin_resume(run)
@@ -287,7 +247,6 @@ class _Nodes:
         return found
 
     async def _until_news(self, run: str, seq: int, going: asyncio.Future[bool]) -> None:
-        """Wait for news or for the end of a stage."""
         news = asyncio.ensure_future(self._engine.internals.changed(run, seq, LOOK))
         try:
             await asyncio.wait([going, news], return_when=asyncio.FIRST_COMPLETED)
@@ -296,7 +255,6 @@ class _Nodes:
             await asyncio.gather(news, return_exceptions=True)  # a store that is away is the run's own trouble
 
     async def _told(self, state: RunState, tell_of: StreamWriter) -> dict[str, Any]:
-        """Return the state's update; the verdict once there is one."""
         run = state["run"]
         found: dict[str, Any] = {"run": run, **await self._news(state, tell_of)}
         if found.get("artifacts") is not None:
@@ -362,7 +320,6 @@ def _plain(value: Any) -> Any:
 
 
 def _read(answer: Any, waits: Sequence[Mapping[str, Any]]) -> list[tuple[str, Any]]:
-    """Return each answered step and its answer; `_NoAnswer` says what is wrong."""
     steps = {item["step"]: item["for"] for item in waits if item["step"]}
     if isinstance(answer, Mapping):
         for step in answer:

@@ -13,13 +13,14 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from rerail.errors import SettingsError
+from rerail.factory import needs_extra
 from rerail.i18n import tell
 
 if TYPE_CHECKING:
     from langgraph.graph.state import CompiledStateGraph
 
-    from rerail.adapters.integrations.langgraph import RunState
     from rerail.api import Engine
+    from rerail.langgraph.graph import RunState
     from rerail.views.results import RunResult
 
 __all__ = ["RunState", "as_node", "build_graph"]
@@ -57,13 +58,9 @@ def as_node(
 
 
 def _adapter() -> ModuleType:
-    try:
-        from rerail.adapters.integrations import langgraph
-    except ModuleNotFoundError as missing:
-        if (missing.name or "").startswith("rerail"):
-            raise
-        raise SettingsError(tell("refuse.graph.no_extra"), hint=tell("hint.graph.no_extra")) from missing
-    return langgraph
+    with needs_extra(SettingsError(tell("refuse.graph.no_extra"), hint=tell("hint.graph.no_extra"))):
+        from rerail.langgraph import graph
+    return graph
 
 
 def __getattr__(name: str) -> Any:

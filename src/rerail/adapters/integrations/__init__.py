@@ -1,1 +1,0 @@
-"""Rerail inside other frameworks."""
