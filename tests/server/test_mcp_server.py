@@ -194,7 +194,8 @@ async def test_a_model_can_tell_what_there_is(place: Place) -> None:
         tools = await ask(client, "list_tools")
     assert set(offered) == {
         "list_tools", "check_plan", "run_plan", "start_plan", "list_runs", "show_run", "wait_run", "why_run",
-        "replay_run", "retry_run", "resume_run", "pause_run", "cancel_run", "add_steps", "repair_step", "list_artifacts", "read_artifact",
+        "replay_run", "retry_run", "resume_run", "pause_run", "cancel_run", "add_steps", "repair_step",
+        "list_artifacts", "read_artifact",
     }  # fmt: skip
     looking = {name for name, tool in offered.items() if tool.annotations and tool.annotations.read_only_hint}
     assert looking == {

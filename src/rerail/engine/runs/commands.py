@@ -26,7 +26,7 @@ from rerail.engine.runs.leases import Leases
 from rerail.engine.runs.lineage import Lineage
 from rerail.engine.runs.reader import FORGOTTEN, RunReader, part, store_errors
 from rerail.engine.runs.supervisor import Supervisor
-from rerail.errors import PlanError, Refused, StoreError
+from rerail.errors import PlanError, Refused, RerailError, StoreError
 from rerail.i18n import Told, as_text, tell
 from rerail.kernel import actions
 from rerail.kernel import commands as cmd

@@ -24,6 +24,7 @@ from starlette.responses import Response
 from rerail.engine.refusals import refusals
 from rerail.errors import PlanError, Refused, RerailError
 from rerail.i18n import retold, tell
+from rerail.kernel.actor import Proof
 from rerail.kernel.commands import (
     COMMANDS,
     FORESEEN,
@@ -37,6 +38,7 @@ from rerail.kernel.commands import (
     given,
     refusing,
 )
+from rerail.kernel.events import Audited
 from rerail.kernel.retry import Preview
 from rerail.plan.model import Plan
 from rerail.plan.step import Fault

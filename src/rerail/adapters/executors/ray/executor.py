@@ -559,10 +559,8 @@ def _meaning(error: problems.RayError) -> ToolError:
     """Translate Ray's failure of a task into an error of the call."""
     if isinstance(error, problems.RuntimeEnvSetupError | problems.TaskUnschedulableError):
         return Refusing(error)
-    name = type(error).__name__
-    return RayAnswerLost(
-        tell("error.ray.lost", error=excerpt(str(error).strip().partition("\n")[0], 300) or name, kind=name)
-    )
+    name, said = type(error).__name__, excerpt(str(error).strip().partition("\n")[0], 300)
+    return RayAnswerLost(tell("error.ray.lost", error=said or name, kind=name))
 
 
 __all__ = ["NotCarried", "RayExecutor"]

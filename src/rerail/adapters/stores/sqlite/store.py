@@ -26,6 +26,7 @@ from rerail.adapters.stores.sqlite.maintenance import NOT_OPEN, PATIENCE_SECONDS
 from rerail.adapters.stores.sqlite.writer import INLINE_BELOW, External, Work, Writer, room_in
 from rerail.i18n import Told, tell
 from rerail.ports import Batch, Conflict, Flaw, Head, Lease, Owner, Row, RunFilters, Store, Taken, Unavailable, Unusable
+from rerail.workspace import make_private
 
 T = TypeVar("T")
 Values = tuple[str | int | float | bytes | None, ...]
