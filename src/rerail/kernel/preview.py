@@ -14,13 +14,13 @@ from dataclasses import replace
 from rerail.i18n import tell
 from rerail.kernel.actions import Refusal
 from rerail.kernel.budget import raised
-from rerail.kernel.decide import Note, Show, decide, unresolved
+from rerail.kernel.decide import Note, Show, clean_up_steps, decide, unresolved
 from rerail.kernel.events import Event
 from rerail.kernel.fold import evolve
 from rerail.kernel.plan_graph import downstream
 from rerail.kernel.retry import Preview, edited_files, estimated, repeated, topological
 from rerail.kernel.state import State
-from rerail.kernel.step_state import Phase, Status, Track
+from rerail.kernel.step_state import Phase, RunStatus, Status, Track
 from rerail.kernel.verdict import run_status, status_of
 from rerail.plan.step import Effect, When, names_of
 from rerail.plan.tool_spec import Tools
@@ -41,6 +41,7 @@ def outlook(state: State, tools: Tools, step: str, events: Sequence[Event], now:
     asks: list[str] = []
     missing = {track.id for track in state.tracks.values() if track.phase is Phase.SKIPPED}
     names = names_of([track.step for track in state.tracks.values()] if missing else [])
+    last = () if run_status(state) is not RunStatus.RUNNING or state.doubts or state.gates else clean_up_steps(state)
     for track in state.tracks.values():
         status, was = status_of(state, track)[0], before.get(track.id)
         if status in ENDED:
@@ -52,6 +53,8 @@ def outlook(state: State, tools: Tools, step: str, events: Sequence[Event], now:
             kept.append(track.id)  # whatever its inputs become: no request repeats its effect (R3)
         elif track.id in waits:
             kept += [track.id] if was in ENDED else []
+        elif track.id in last and status is not Status.RUNNING:
+            rows.append({"step": track.id, "why": tell("reason.cleans_up")})
         elif status not in (Status.RUNNING, Status.IN_DOUBT) and (track.id in behind or was in ENDED or was is None):
             spec = tools.get(state.tool_of(track)) if missing else None
             hole = next(not_accepted(track.step, spec, names, missing), None) if spec is not None else None
