@@ -373,6 +373,26 @@ def test_a_spent_budget_leaves_nothing_to_clean_up_again() -> None:
     assert len(of(events, "cleanup_begun")) == 1
 
 
+def test_added_steps_are_cleaned_up_after_and_the_dry_run_says_so() -> None:
+    """P2, R7: a clean-up of effect `once` that happens again is named by every command that leads to it."""
+    world, seen = World(b=[BROKE, 1]).option("free", effect="once"), []
+
+    async def added(engine: Engine, run: str) -> None:
+        seen.append(await engine.add(run, [{"id": "n", "tool": "a"}], dry_run=True))
+        await engine.add(run, [{"id": "n", "tool": "a"}])
+
+    async def repaired(engine: Engine, run: str) -> None:
+        seen.append(await engine.repair(run, "b", args={"x": 1}, dry_run=True))
+        seen.append(await engine.skip(run, "b", dry_run=True))
+
+    acts(world, PLAN, added, repaired, settings=PLAIN)
+    add, repair, skip = seen
+    assert ([row["step"] for row in add.rerun], add.once) == (["n", "free"], ("free",))
+    assert ([row["step"] for row in repair.rerun], repair.once) == (["b", "c", "free"], ("free",))
+    assert {"b", "c"} & {row["step"] for row in skip.rerun} <= {"c"}
+    assert "free" not in add.kept and world.calls_of("free") == 2
+
+
 def test_a_retry_past_the_time_of_a_run_only_cleans_up() -> None:
     """P2, R7: the caps keep room for the clean-up alone, and the dry run says so."""
     world, seen = World(b=[Took(20, BROKE)], free=[BROKE, 1]), []
