@@ -539,4 +539,4 @@ def test_without_the_extra_the_command_says_what_to_install(place: Place) -> Non
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=place.folder, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
-    assert "pip install 'rerail[mcp]'" in done.stderr
+    assert "pip install '.[mcp]'" in done.stderr

@@ -32,6 +32,7 @@ ENDED = frozenset({Status.SUCCEEDED, Status.DEGRADED, Status.FAILED, Status.SKIP
 def outlook(state: State, tools: Tools, step: str, events: Sequence[Event], now: float) -> Preview:
     """Return the consequences of these events, which concern a step; the state is used up."""
     before = {track.id: status_of(state, track)[0] for track in state.tracks.values()}
+    last = clean_up_steps(state) if state.rest is not None else []
     _settle(state, tools, events, now)
     waits = _waiting(state)
     behind = {track.id for track in downstream(state, [step])} if step in state.tracks else set()
@@ -61,9 +62,12 @@ def outlook(state: State, tools: Tools, step: str, events: Sequence[Event], now:
             rows.append({"step": track.id, "why": _why(track, hole, asked=track.id == step)})
             if track.step.confirm and not track.agreed:
                 asks.append(track.id)
+    again = [step_id for step_id in last if step_id in kept and state.rest is None] if rows else []
+    rows += [{"step": step_id, "why": tell("reason.cleans_up")} for step_id in again]
+    kept = [step_id for step_id in kept if step_id not in again]
     chain = [row["step"] for row in rows]
     inside = set(chain)
-    once, once_if = repeated(state, chain, [name for name in chain if state.tracks[name].root])
+    once, once_if = repeated(state, chain, [*again, *(name for name in chain if state.tracks[name].root)])
     return Preview(
         roots=(step,) if step in inside else (), rerun=tuple(rows), kept=tuple(kept),
         once=once, once_if=once_if, estimate=estimated(state, chain), events=tuple(events),
