@@ -42,7 +42,9 @@ def outlook(state: State, tools: Tools, step: str, events: Sequence[Event], now:
     asks: list[str] = []
     missing = {track.id for track in state.tracks.values() if track.phase is Phase.SKIPPED}
     names = names_of([track.step for track in state.tracks.values()] if missing else [])
-    last = () if run_status(state) is not RunStatus.RUNNING or state.doubts or state.gates else clean_up_steps(state)
+    last: Sequence[str] = (
+        () if run_status(state) is not RunStatus.RUNNING or state.doubts or state.gates else clean_up_steps(state)
+    )
     for track in state.tracks.values():
         status, was = status_of(state, track)[0], before.get(track.id)
         if status in ENDED:
