@@ -32,7 +32,7 @@ ENDED = frozenset({Status.SUCCEEDED, Status.DEGRADED, Status.FAILED, Status.SKIP
 def outlook(state: State, tools: Tools, step: str, events: Sequence[Event], now: float) -> Preview:
     """Return the consequences of these events, which concern a step; the state is used up."""
     before = {track.id: status_of(state, track)[0] for track in state.tracks.values()}
-    last = clean_up_steps(state) if state.rest is not None else []
+    cleaned = clean_up_steps(state) if state.rest is not None else []
     _settle(state, tools, events, now)
     waits = _waiting(state)
     behind = {track.id for track in downstream(state, [step])} if step in state.tracks else set()
@@ -42,9 +42,8 @@ def outlook(state: State, tools: Tools, step: str, events: Sequence[Event], now:
     asks: list[str] = []
     missing = {track.id for track in state.tracks.values() if track.phase is Phase.SKIPPED}
     names = names_of([track.step for track in state.tracks.values()] if missing else [])
-    last: Sequence[str] = (
-        () if run_status(state) is not RunStatus.RUNNING or state.doubts or state.gates else clean_up_steps(state)
-    )
+    goes_on = run_status(state) is RunStatus.RUNNING and not (state.doubts or state.gates)
+    last = clean_up_steps(state) if goes_on else []
     for track in state.tracks.values():
         status, was = status_of(state, track)[0], before.get(track.id)
         if status in ENDED:
@@ -64,7 +63,7 @@ def outlook(state: State, tools: Tools, step: str, events: Sequence[Event], now:
             rows.append({"step": track.id, "why": _why(track, hole, asked=track.id == step)})
             if track.step.confirm and not track.agreed:
                 asks.append(track.id)
-    again = [step_id for step_id in last if step_id in kept and state.rest is None] if rows else []
+    again = [step_id for step_id in cleaned if step_id in kept and state.rest is None] if rows else []
     rows += [{"step": step_id, "why": tell("reason.cleans_up")} for step_id in again]
     kept = [step_id for step_id in kept if step_id not in again]
     chain = [row["step"] for row in rows]
