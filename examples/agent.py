@@ -5,7 +5,7 @@
 
         RERAIL_MODEL_NAME=qwen3:8b RERAIL_MODEL_BASE_URL=http://localhost:11434/v1 python examples/agent.py --real
 
-Needs the extra `llm`: pip install 'rerail[llm]'
+Needs the extra `llm`: pip install '.[llm]' in a clone
 """
 
 from __future__ import annotations

@@ -428,10 +428,12 @@ class Engine:
         command = cmd.Resolve(by=by or "", step=step, outcome=chosen[0], value=value, attempt=attempt)
         return await self._previewed(run, command, dry_run)
 
-    async def add(self, run: str, steps: Sequence[Any], *, by: str | None = None) -> None:
+    async def add(
+        self, run: str, steps: Sequence[Any], *, by: str | None = None, dry_run: bool = False
+    ) -> Preview | None:
         """Add steps to a run; at rest it goes on with them. A faulty change is refused and the old plan stays."""
         plain = tuple(msgspec.to_builtins(step) if isinstance(step, Step) else step for step in steps)
-        await self.do(run, cmd.Add(by=by or "", steps=plain))
+        return await self._previewed(run, cmd.Add(by=by or "", steps=plain), dry_run)
 
     async def repair(
         self, run: str, step: str, *, by: str | None = None, dry_run: bool = False, **changes: Any

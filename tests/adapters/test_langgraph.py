@@ -446,4 +446,4 @@ def test_without_the_extra_it_says_which_one_to_install() -> None:
         "except rerail.SettingsError as error: print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert "pip install 'rerail[langgraph]'" in done.stdout, done.stderr
+    assert "pip install '.[langgraph]'" in done.stdout, done.stderr

@@ -103,7 +103,7 @@ async def test_a_newer_store_is_refused_by_name(store: SqliteStore, path: Path) 
     error = await refusal(path)
     assert error.code == "STORE_NEWER"
     assert "999" in str(error)
-    assert "pip install --upgrade rerail" in str(error)
+    assert "git pull, then pip install ." in str(error)
 
 
 async def test_a_file_of_the_first_version_is_brought_up_to_date(tmp_path: Path) -> None:

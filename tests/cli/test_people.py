@@ -143,6 +143,19 @@ def test_add_steps_to_a_run_at_rest(here: Here) -> None:
     assert here.place.calls == ["a", "c"] and here("show", run, "--json", code=0).json["status"] == "completed"
 
 
+def test_an_addition_says_which_clean_up_happens_again(here: Here) -> None:
+    """P2, R7: a `once` step of `finally` is called again at the end of the round; a dry run says so."""
+    steps = ({"id": "a", "tool": "ok"}, {"id": "free", "tool": "send"})
+    plan = here.place.plan(*steps, **{"finally": ["free"]})
+    run = str(here("run", plan, "--tools", "toolbox.py", "--json", "-q", code=0).json["run_id"])
+    (here.place.folder / "more.yaml").write_text("- {id: c, tool: ok}\n")
+    seen = here("add", run, "more.yaml", "--dry-run", "--json", code=0).json
+    assert (seen["once"], [row["step"] for row in seen["rerun"]]) == (["free"], ["c", "free"])
+    assert here.place.calls == ["a", "free"]
+    assert "must not happen twice: free" in here("add", run, "more.yaml", code=0).err
+    assert here.place.calls == ["a", "free", "c", "free"]
+
+
 def test_retry_a_step_of_a_live_run(here: Here) -> None:
     """X7, T5: naming steps reaches the living owner."""
     steps = ({"id": "x", "tool": "ok"}, *HELD)

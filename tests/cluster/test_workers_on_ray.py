@@ -76,4 +76,4 @@ def test_without_ray_the_extra_is_named(tmp_path: Path) -> None:
         cwd=tmp_path, capture_output=True, text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])},
     )  # fmt: skip
-    assert said.returncode == 2 and "rerail[ray]" in said.stderr, said.stderr
+    assert said.returncode == 2 and "'.[ray]'" in said.stderr, said.stderr

@@ -260,6 +260,25 @@ def test_v8_a_call_that_goes_on_in_its_thread_is_not_doubled() -> None:
     assert (result.success, result.steps["a"].output, len(effects)) == (True, {"id": 7}, 1)
 
 
+@pytest.mark.parametrize("error", [rerail.ToolError("sold out"), RuntimeError("broke")], ids=["not done", "lost"])
+def test_v8_an_error_that_comes_late_is_the_answer_too(error: Exception) -> None:
+    """V8, X4: of a call that goes on in its thread; *not done* is known then, and the step may be called again."""
+    made: list[int] = []
+
+    @rerail.tool(effect="once", timeout=0.2, settle="never")
+    def slow() -> Any:
+        made.append(1)
+        if len(made) == 1:
+            time.sleep(0.35)
+            raise error
+        return {"id": 7}
+
+    result, events = run([slow], real=True)
+    known = isinstance(error, rerail.ToolError)
+    assert (result.status, len(made)) == (("completed", 2) if known else ("waiting", 1))
+    assert of(events, ev.StepFailed)[0].error.message == str(error)
+
+
 def test_v8_a_call_that_does_not_end_leaves_the_step_in_doubt() -> None:
     """V8: after twice its timeout, whatever a look finds absent."""
     effects: list[int] = []

@@ -196,3 +196,54 @@ def test_a_live_run_is_looked_at_and_goes_on() -> None:
     assert [row["step"] for row in preview.rerun] == ["c"], "what is under way is nothing that would run"
     assert [row["step"] for row in change.rerun] == ["b", "c"]
     assert result.success and world.order == ["a", "b", "c"]
+
+
+# -- A retry of what a process left behind ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seen", [True, False])
+@pytest.mark.parametrize("behind", ["finally", "needs", "alone"])
+def test_a_retry_of_an_interrupted_run_looks_first_and_says_so(behind: str, seen: bool) -> None:
+    """R7, V8, P2: the call under way is looked for, whatever else the plan holds; clean-up is the cause of no retry."""
+    calls: list[str] = []
+
+    @rerail.tool(effect="once", verify=lambda: seen or calls.count("pay") > 1, settle=0.1)
+    async def pay() -> int:
+        calls.append("pay")
+        if calls.count("pay") == 1:
+            await asyncio.sleep(1000)
+        return 1
+
+    @rerail.tool(effect="read")
+    async def other() -> int:
+        calls.append("other")
+        return 2
+
+    steps: list[dict[str, Any]] = [{"id": "p", "tool": "pay"}]
+    if behind != "alone":
+        steps.append({"id": "o", "tool": "other", "needs": ["p"] if behind == "needs" else []})
+    plan = {"steps": steps, "finally": ["o"] if behind == "finally" else []}
+
+    async def main() -> tuple[dict[str, Any], Any]:
+        store, clock = MemoryStore(), VirtualClock()
+        async with Engine(store, [pay, other], PLAIN, clock=clock) as engine:
+            run = await engine.start(plan)
+            await asyncio.sleep(5)
+        async with Engine(store, [pay, other], PLAIN, clock=clock) as engine:
+            return (await engine.retry(run, dry_run=True)).to_dict(), await engine.retry(run)
+
+    preview, result = virtual_run(main)
+    assert "p" not in preview["kept"] and preview["once_if"] == ["p"] and preview["once"] == []
+    assert "o" not in preview["roots"] or behind == "needs"
+    assert {row["step"]: row["why"] for row in preview["rerun"]}["p"] == "its effect is looked for first"
+    assert result.success and calls.count("pay") == (1 if seen else 2)
+
+
+@pytest.mark.parametrize("refuse", [True, False])
+def test_clean_up_that_an_answer_leads_to_is_told(refuse: bool) -> None:
+    """P2, R7: the steps of `finally` follow a yes as they follow a no."""
+    plan = {**GATED, "steps": [*GATED["steps"], {"id": "tidy", "tool": "tidy"}], "finally": ["tidy"]}
+    preview, _, called = _foreseen(
+        plan, World(), lambda engine, run, dry: engine.confirm(run, "pay", refuse=refuse, dry_run=dry)
+    )
+    assert "tidy" in _steps(preview) and called[-1] == "tidy"

@@ -148,11 +148,14 @@ def test_a_cancel_during_the_clean_up_bounds_it() -> None:
 
 
 def test_one_without_the_success_that_it_needs_is_skipped() -> None:
-    """P2: nothing was reserved, so there is nothing to free."""
+    """P2: and named: whether there was something to clean up is for a person to say."""
     world = World(reserve=[BROKE])
     result, _ = history(world, PLAN, settings=PLAIN)
     assert world.order == ["reserve"]
-    assert (result.steps["free"].code, result.not_cleaned_up) == ("SKIP_UPSTREAM_FAILED", ())
+    assert (result.steps["free"].code, result.not_cleaned_up) == ("SKIP_UPSTREAM_FAILED", ("free",))
+    above = {"id": "free", "tool": "free", "needs": ["c"]}
+    result, _ = history(World(b=[BROKE]), {**PLAN, "steps": [*PLAN["steps"][:4], above]}, settings=PLAIN)
+    assert result.not_cleaned_up == ("free",) and "not cleaned up: free" in result.summary
 
 
 def test_needs_are_decided_when_the_work_is_stopped() -> None:
@@ -187,6 +190,17 @@ def test_what_may_have_been_done_and_was_not_cleaned_up_is_named() -> None:
     what = plan(FREE, steps=({"id": "reserve", "tool": "reserve", "on_doubt": "wait"}, {"id": "a", "tool": "a"}))
     result, _ = cancelled(world, what)
     assert (result.in_doubt, result.not_cleaned_up) == (("reserve",), ("free",))
+
+
+def test_a_value_in_the_place_of_a_clean_up_in_doubt_cleans_nothing_up() -> None:
+    """P2, E3: the doubt stays, and the step is named until a person settles it."""
+    world = World(free=[RuntimeError("after the effect")]).option("free", effect="once")
+    what = {**PLAN, "steps": [*PLAN["steps"][:4], {**FREE, "fallback": {"value": 1}}]}
+    result, _ = history(world, what, settings=PLAIN)
+    assert (result.status, result.steps["free"].status) == ("completed", "degraded")
+    assert (result.in_doubt, result.not_cleaned_up) == (("free",), ("free",))
+    result, _ = acts(world, what, lambda engine, run: engine.resolve(run, "free", succeeded=1), settings=PLAIN)
+    assert (result.in_doubt, result.not_cleaned_up) == ((), ())
 
 
 # -- Again at the end of a person's retry -------------------------------------------------------------------------
@@ -357,6 +371,26 @@ def test_a_spent_budget_leaves_nothing_to_clean_up_again() -> None:
     assert not of(events, "retry_begin")
     assert world.order == ["reserve", "a", "b", "free"] and result.not_cleaned_up == ()
     assert len(of(events, "cleanup_begun")) == 1
+
+
+def test_added_steps_are_cleaned_up_after_and_the_dry_run_says_so() -> None:
+    """P2, R7: a clean-up of effect `once` that happens again is named by every command that leads to it."""
+    world, seen = World(b=[BROKE, 1]).option("free", effect="once"), []
+
+    async def added(engine: Engine, run: str) -> None:
+        seen.append(await engine.add(run, [{"id": "n", "tool": "a"}], dry_run=True))
+        await engine.add(run, [{"id": "n", "tool": "a"}])
+
+    async def repaired(engine: Engine, run: str) -> None:
+        seen.append(await engine.repair(run, "b", args={"x": 1}, dry_run=True))
+        seen.append(await engine.skip(run, "b", dry_run=True))
+
+    acts(world, PLAN, added, repaired, settings=PLAIN)
+    add, repair, skip = seen
+    assert ([row["step"] for row in add.rerun], add.once) == (["n", "free"], ("free",))
+    assert ([row["step"] for row in repair.rerun], repair.once) == (["b", "c", "free"], ("free",))
+    assert {"b", "c"} & {row["step"] for row in skip.rerun} <= {"c"}
+    assert "free" not in add.kept and world.calls_of("free") == 2
 
 
 def test_a_retry_past_the_time_of_a_run_only_cleans_up() -> None:

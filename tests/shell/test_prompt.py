@@ -299,7 +299,7 @@ def test_a_history_that_cannot_be_kept_is_no_trouble(place: Place, terminal: Ope
 def test_without_the_extra_a_terminal_is_told_what_to_install(place: Place, terminal: Open) -> None:
     """T11: lines from a pipe do without it."""
     screen = terminal(program=("-c", BLOCKED))
-    screen.sees("pip install 'rerail[shell]'")
+    screen.sees("pip install '.[shell]'")
     assert screen.ends() == 2
     done = subprocess.run(
         [sys.executable, "-c", BLOCKED], cwd=place.folder, env=place.environ, input="ls\n", capture_output=True,

@@ -382,10 +382,29 @@ def test_a_reserved_run_is_no_other_workers(here: Here) -> None:
     assert notified and "sesame" not in json.dumps(notified) + log_of(said)
 
 
+def test_term_gives_a_call_under_way_its_time(here: Here) -> None:
+    """T8, E3: a `once` call ends and is on record, the next step is left to the next worker."""
+    steps = ({"id": "a", "tool": "send", "args": {"until": "go"}}, {"id": "b", "tool": "ok", "needs": ["a"]})
+    said = start(here, *steps)
+    here.place.until(lambda: "a" in here.place.calls)
+    os.kill(said["pid"], signal.SIGTERM)
+    here.place.until(lambda: "calls under way get 30 s to end" in log_of(said))
+    assert not gone(said["pid"])
+    here.place.touch("go")
+    here.place.until(lambda: gone(said["pid"]))
+    run = said["run_id"]
+    assert (row(here.place, run)["host"], status(here, run)) == (None, "interrupted")
+    again = here("resume", run, "--detach", "--json", code=0).json
+    here.place.until(lambda: gone(again["pid"]))
+    assert (status(here, run), here.place.calls) == ("completed", ["a", "b"])
+
+
 def test_term_leaves_a_run_that_can_be_resumed(here: Here) -> None:
-    """T8, E1: the call is cut off, the lease given back, a line logged; the next worker repeats nothing done."""
+    """T8, E1: told twice, the call is cut off, the lease given back, a line logged; nothing done is repeated."""
     said = start(here, *HOLDING)
     here.place.until(lambda: "b" in here.place.calls)
+    os.kill(said["pid"], signal.SIGTERM)
+    here.place.until(lambda: "calls under way get 30 s to end" in log_of(said))
     os.kill(said["pid"], signal.SIGTERM)
     here.place.until(lambda: gone(said["pid"]))
     run = said["run_id"]
@@ -492,7 +511,7 @@ def test_following_ends(here: Here) -> None:
     assert following.stdout is not None and following.stdout.readline()
     os.kill(said["pid"], signal.SIGKILL)
     _, err = following.communicate(timeout=10)
-    assert following.returncode == 0 and f"rerail resume {said['run_id']}" in err
+    assert following.returncode == 1 and f"rerail resume {said['run_id']}" in err
 
 
 def test_a_log_that_cannot_be_written_stops_nothing(place: Place) -> None:

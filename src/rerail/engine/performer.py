@@ -120,8 +120,9 @@ class Performer:
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt) or (isinstance(error, GeneratorExit) and _is_closed(launch)):
                 raise
-            # An error after our cancellation is not the call's own failure.
-            outcome = self._cut_off(launch) if launch.cancelled else self._thrown(launch, error)
+            # An error after our cancellation is not the call's own failure. A thread that goes on was not cancelled.
+            ours = launch.cancelled and launch.task is not None and launch.task.cancelling()
+            outcome = self._cut_off(launch) if ours else self._thrown(launch, error)
         self._deliver(launch, outcome)
 
     async def _hold(self, launch: Launch, term: LeaseTerm) -> None:

@@ -43,7 +43,7 @@ def spent_caps(state: State) -> dict[str, float]:
 
 def raised(state: State) -> str:
     """Return the options of a retry that raise these caps."""
-    return "".join(f" --set run.{name}=N" for name in spent_caps(state))
+    return " ".join(["", *(word for name in spent_caps(state) for word in ("--set", f"run.{name}=N"))])
 
 
 class Allowance:

@@ -150,7 +150,7 @@ Command = Pause | Resume | Cancel | Skip | Confirm | Refuse | Resolve | Repair |
 AnyCommand = TypeVar("AnyCommand", bound=Command)
 COMMANDS: tuple[type[Command], ...] = get_args(Command)
 INTERNAL = (RecordNotices,)  # sent by processes only
-FORESEEN = (Skip, Confirm, Refuse, Resolve, Repair, Retry)  # commands with a dry run of their consequences
+FORESEEN = (Skip, Confirm, Refuse, Resolve, Add, Repair, Retry)  # commands with a dry run of their consequences
 
 
 def options_of(command: type[Command]) -> dict[str, msgspec.structs.FieldInfo]:

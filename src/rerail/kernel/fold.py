@@ -287,8 +287,7 @@ def _retry_scheduled(state: State, event: ev.RetryScheduled, at: float) -> None:
     state.wait_seconds += event.delay
     if event.not_now:
         heal = track.healing()
-        heal.waited += event.delay
-        heal.waits += event.asked
+        heal.waited, heal.waits = heal.waited + event.delay, heal.waits + event.asked
         heal.not_now = None
         heal.crashes += track.error is not None and track.error.code == "ANSWER_LOST"
         if track.call is not None and track.call.rung is not Rung.FALLBACK:

@@ -14,13 +14,13 @@ from dataclasses import replace
 from rerail.i18n import tell
 from rerail.kernel.actions import Refusal
 from rerail.kernel.budget import raised
-from rerail.kernel.decide import Note, Show, decide, unresolved
+from rerail.kernel.decide import Note, Show, clean_up_steps, decide, unresolved
 from rerail.kernel.events import Event
 from rerail.kernel.fold import evolve
 from rerail.kernel.plan_graph import downstream
 from rerail.kernel.retry import Preview, edited_files, estimated, repeated, topological
 from rerail.kernel.state import State
-from rerail.kernel.step_state import Phase, Status, Track
+from rerail.kernel.step_state import Phase, RunStatus, Status, Track
 from rerail.kernel.verdict import run_status, status_of
 from rerail.plan.step import Effect, When, names_of
 from rerail.plan.tool_spec import Tools
@@ -32,6 +32,7 @@ ENDED = frozenset({Status.SUCCEEDED, Status.DEGRADED, Status.FAILED, Status.SKIP
 def outlook(state: State, tools: Tools, step: str, events: Sequence[Event], now: float) -> Preview:
     """Return the consequences of these events, which concern a step; the state is used up."""
     before = {track.id: status_of(state, track)[0] for track in state.tracks.values()}
+    cleaned = clean_up_steps(state) if state.rest is not None else []
     _settle(state, tools, events, now)
     waits = _waiting(state)
     behind = {track.id for track in downstream(state, [step])} if step in state.tracks else set()
@@ -41,6 +42,8 @@ def outlook(state: State, tools: Tools, step: str, events: Sequence[Event], now:
     asks: list[str] = []
     missing = {track.id for track in state.tracks.values() if track.phase is Phase.SKIPPED}
     names = names_of([track.step for track in state.tracks.values()] if missing else [])
+    goes_on = run_status(state) is RunStatus.RUNNING and not (state.doubts or state.gates)
+    last = clean_up_steps(state) if goes_on else []
     for track in state.tracks.values():
         status, was = status_of(state, track)[0], before.get(track.id)
         if status in ENDED:
@@ -52,15 +55,20 @@ def outlook(state: State, tools: Tools, step: str, events: Sequence[Event], now:
             kept.append(track.id)  # whatever its inputs become: no request repeats its effect (R3)
         elif track.id in waits:
             kept += [track.id] if was in ENDED else []
+        elif track.id in last and status is not Status.RUNNING:
+            rows.append({"step": track.id, "why": tell("reason.cleans_up")})
         elif status not in (Status.RUNNING, Status.IN_DOUBT) and (track.id in behind or was in ENDED or was is None):
             spec = tools.get(state.tool_of(track)) if missing else None
             hole = next(not_accepted(track.step, spec, names, missing), None) if spec is not None else None
             rows.append({"step": track.id, "why": _why(track, hole, asked=track.id == step)})
             if track.step.confirm and not track.agreed:
                 asks.append(track.id)
+    again = [step_id for step_id in cleaned if step_id in kept and state.rest is None] if rows else []
+    rows += [{"step": step_id, "why": tell("reason.cleans_up")} for step_id in again]
+    kept = [step_id for step_id in kept if step_id not in again]
     chain = [row["step"] for row in rows]
     inside = set(chain)
-    once, once_if = repeated(state, chain, [name for name in chain if state.tracks[name].root])
+    once, once_if = repeated(state, chain, [*again, *(name for name in chain if state.tracks[name].root)])
     return Preview(
         roots=(step,) if step in inside else (), rerun=tuple(rows), kept=tuple(kept),
         once=once, once_if=once_if, estimate=estimated(state, chain), events=tuple(events),

@@ -326,13 +326,17 @@ def _preview(
     damage: Sequence[FileDamage] = (),
 ) -> Preview:
     rerun = []
-    last = clean_up_steps(state)
+    looked_for = [track.id for track in state.doubts.values() if _is_looked_for(state, track)]
+    chain = (*chain, *(step_id for step_id in looked_for if step_id not in chain))
+    last = clean_up_steps(state) if chain else []  # without a call there is nothing to clean up
     chain = (*chain, *(step_id for step_id in last if step_id not in chain))
     spoilt = {item.step: about(item.path, item.reason) for item in reversed(damage)}
     named = set(roots)
     for step_id in chain:
         track = state.tracks[step_id]
-        if track.error is not None and (step_id in named or track.result is None):
+        if step_id in looked_for:
+            why: str = tell("reason.looked_for")
+        elif track.error is not None and (step_id in named or track.result is None):
             why = track.error.told
         elif step_id in named and (step_id in spoilt or track.result is not None):
             why = spoilt.get(step_id) or tell("reason.asked_for")
@@ -345,6 +349,7 @@ def _preview(
         rerun.append({"step": step_id, "why": why})
     inside = set(chain)
     once, once_if = repeated(state, chain, {*roots, *_needed(state, roots), *last})
+    once, once_if = tuple(one for one in once if one not in looked_for), (*once_if, *looked_for)
     kept = tuple(step_id for step_id in state.tracks if step_id not in inside)
     edited = edited_files(state, chain)
     return Preview(

@@ -188,15 +188,16 @@ def _cleans_up(state: State) -> bool:
 def _uncleaned(state: State) -> tuple[str, ...]:
     """Return the steps of `finally` that did not do their work, in plan order.
 
-    A step without the success that it needs has nothing to clean up, unless it is unknown what that step did.
+    A step without the success that it needs is one. So is a step in doubt, whatever value stands in for it.
     """
     found: dict[str, None] = {}
     for track in state.tracks.values():
         if track.id not in state.finals or (track.skip is not None and track.skip.code == "SKIP_USER"):
             continue
         unsure = any(need.id in found or need.id in state.unsettled for need, _ in track.needs)
-        needless = track.phase is Phase.PENDING and track.standing in (Standing.BLOCKED, Standing.VOID)
-        if track.phase is not Phase.SUCCEEDED and (unsure or not needless):
+        needless = track.phase is Phase.PENDING and track.standing is Standing.VOID
+        done = track.phase is Phase.SUCCEEDED and track.id not in state.unsettled
+        if not done and (unsure or not needless):
             found[track.id] = None
     return tuple(found)
 

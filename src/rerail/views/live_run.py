@@ -231,8 +231,8 @@ def step_actions(state: State, track: Track) -> list[str]:
     if not (well or running or doubt):
         found.append("repair")
         # By name: a doubt comes first, and finished steps need force.
-        open_ = not state.stopped if state.rest is None else state.rest.status != RunStatus.COMPLETED
-        if open_ and not state.doubts:
+        possible = not state.stopped if state.rest is None else state.rest.status != RunStatus.COMPLETED
+        if possible and not state.doubts:
             found.append("retry")
     return found
 

@@ -583,4 +583,6 @@ def test_without_the_extra_the_message_says_how_to_get_it(tmp_path: Path) -> Non
         [sys.executable, "-S", "-c", textwrap.dedent(program)],
         capture_output=True, text=True, timeout=60, check=True, env={**os.environ, "PYTHONPATH": paths},
     )  # fmt: skip
-    assert done.stdout.strip() == "models need an extra that is not installed (pip install 'rerail[llm]')"
+    assert (
+        done.stdout.strip() == "models need an extra that is not installed (in a clone of Rerail: pip install '.[llm]')"
+    )

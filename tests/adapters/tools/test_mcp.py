@@ -227,7 +227,7 @@ def test_without_the_extra_a_server_is_refused_with_what_to_install() -> None:
         "except rerail.SettingsError as error: print(error)\n"
     )
     done = python(code)
-    assert "pip install 'rerail[mcp]'" in done.stdout, done.stderr
+    assert "pip install '.[mcp]'" in done.stdout, done.stderr
 
 
 def test_nothing_is_imported_that_nobody_asked_for() -> None:

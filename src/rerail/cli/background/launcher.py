@@ -32,6 +32,7 @@ from rerail.errors import Refused
 
 # -P: a file in the working folder that is named like a standard module must not shadow it.
 COMMAND = (sys.executable, "-P", "-m", "rerail.cli.background.worker")
+SIGNAL_GAP = 0.2  # seconds between two signals, which would else be one
 LEAVE_WITHIN = 8.0  # seconds of a worker to release its run
 END_WITHIN = 1.0  # seconds of waiting for a worker without further runs
 LOOK_EVERY = 0.02
@@ -118,9 +119,11 @@ class WorkerHandle:
         return self.is_dead
 
     async def end(self) -> None:
-        """End it and wait for the release of its run; kill it if it takes too long."""
-        if not self.is_dead:
-            self._process.terminate()
+        """End it at once and wait for the release of its run; kill it if it takes too long."""
+        for _ in range(2):  # the first signal alone would give calls under way `worker.grace` to end
+            if not self.is_dead:
+                self._process.terminate()
+                await self.wait(SIGNAL_GAP)
         if not await self.wait(LEAVE_WITHIN):
             self._process.kill()
             await self.wait(LEAVE_WITHIN)

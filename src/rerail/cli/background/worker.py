@@ -12,7 +12,8 @@ Rules of this file:
   tool's, and belongs to the run of the last line that has one.
 - One run at a time, so that a line belongs to one run; only notices of earlier runs may still be on their way.
 - A run that cannot be taken up ends the process: the launcher then gives the reservation up.
-- TERM ends it as a crash would: calls are cancelled, the lease is released, the run can be resumed.
+- TERM hands the run over: no call starts, calls under way get `worker.grace` seconds, the lease is released. A second
+  TERM ends it as a crash would: calls are cancelled. The run can be resumed.
 """
 
 from __future__ import annotations
@@ -187,6 +188,7 @@ class Worker:
         self._home = os.getcwd()
         self._driving = ""
         self._serving: asyncio.Task[Any] | None = None
+        self._handing: asyncio.Task[None] | None = None  # over what was under way at the first TERM
         self._open: set[asyncio.Task[None]] = set()  # the last of them may be at work, the others close
 
     async def serve(self) -> int:
@@ -253,7 +255,7 @@ class Worker:
                 await engine.internals.take_reserved(run, reserved.fence)
                 self._driving = run
                 self._word("cli.worker.began", run=run)
-                await self._drive(engine)
+                await self._drive(engine, session.settings.worker.grace)
                 over.set()
         except RerailError as error:
             if over.is_set():
@@ -267,20 +269,29 @@ class Worker:
                 self._word("cli.worker.terminated", run=self._driving, where=self._out.where)
             raise
 
-    async def _drive(self, engine: Engine) -> None:
-        """Stay with the run and its follow-ups, until this engine drives none."""
-        while driven := list(engine.internals.under_way()):
-            for run in driven:
-                self._driving = run
-                self._word("cli.worker.ended", run=run, status=(await engine.wait(run)).status)
+    async def _drive(self, engine: Engine, grace: float) -> None:
+        """Stay with the run and its follow-ups, until this engine drives none; told to end, hand it over."""
+        try:
+            while driven := list(engine.internals.under_way()):
+                for run in driven:
+                    self._driving = run
+                    self._word("cli.worker.ended", run=run, status=(await engine.wait(run)).status)
+        except asyncio.CancelledError:
+            if runs := engine.internals.under_way():
+                self._word("cli.work.leaving", count=len(runs), seconds=grace)
+                self._handing = asyncio.create_task(engine.internals.hand_over(grace))
+                await asyncio.wait([self._handing])
+            raise
 
     def _word(self, key: str, **values: Any) -> None:
         self._log.word(self._driving, self._out.say(key, pid=os.getpid(), **values))
 
     def _leave(self) -> None:
-        if self._serving is not None:  # a second signal must not disturb the shutdown
+        if self._serving is not None:  # later signals must not disturb the shutdown
             self._serving.cancel()
             self._serving = None
+        elif self._handing is not None:
+            self._handing.cancel()
 
 
 def _orders() -> int:

@@ -15,6 +15,7 @@ from rerail.api import Engine
 from rerail.cli.background.launcher import detaches, leave_to_worker
 from rerail.cli.commands.run import foreseen, handed_over
 from rerail.cli.display.follow import Attended, exit_code, show_report, stay
+from rerail.cli.display.report import warnings
 from rerail.cli.display.run_view import Picture
 from rerail.cli.input_files import as_mapping, as_value, has_terminal, load_steps, read_edits, require_yes
 from rerail.cli.options import FLAG, PLAIN, Common, Detached, Flag, Listed, Out, Yes
@@ -140,9 +141,9 @@ async def skip(
     return await _act(run, Skip(step=step, reason=reason), common, out, dry_run=dry_run)
 
 
-async def add(run: str, steps_file: str, /, *, common: Common = PLAIN, out: Out) -> int:
+async def add(run: str, steps_file: str, /, *, dry_run: Flag = False, common: Common = PLAIN, out: Out) -> int:
     """Add steps to a run; a run at rest goes on with them. A bad change is refused and the old plan stays."""
-    return await _act(run, Add(steps=tuple(load_steps(steps_file))), common, out)
+    return await _act(run, Add(steps=tuple(load_steps(steps_file))), common, out, dry_run=dry_run)
 
 
 async def pause(run: str, /, *, common: Common = PLAIN, out: Out) -> int:
@@ -175,6 +176,9 @@ async def _done(
     picture = Picture.of(run, await engine.events(run))
     if behind:
         engine.internals.reserve()
+    if isinstance(command, Add) and not owner:
+        _, would = await engine.do(run, command, dry_run=True)
+        session.out.note(*warnings(session.out, would.once if would is not None else (), (), done=True))
     await engine.do(run, command)
     if behind:
         return await leave_to_worker(session, engine, run, picture.seq)

@@ -107,10 +107,8 @@ class Picture:
         for step_id, track in self.state.tracks.items():
             one = self.mendings.get(step_id, Mending())
             mended = one.failures or one.waits or one.rungs or one.verified or one.by_hand
-            if (
-                mended
-                and status_of(self.state, track)[0] in ENDED_WELL
-                and not (track.result and track.result.stands_in)
-            ):
+            if not mended or (track.result is not None and track.result.stands_in):
+                continue
+            if status_of(self.state, track)[0] in ENDED_WELL:
                 found[step_id] = one
         return found
