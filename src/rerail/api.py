@@ -259,7 +259,7 @@ class Engine:
         """Check a plan and start a run of it; return the run's id.
 
         With an ``objective`` instead of a plan the model makes one; if it cannot, ``fallback`` runs, and the verdict
-        says `degraded` (contract P7). ``actor`` is how a server knows its caller, whose name is ``by`` (I13).
+        says `degraded` (contract P7). ``actor`` is how a server knows its caller, named ``by`` (I13).
         """
         if not self.is_open:
             raise not_open()

@@ -137,8 +137,8 @@ ALL: dict[str, Code] = {
         # Refusals of the HTTP server before the request is read.
         Code("UNAUTHORIZED", "The token is missing or wrong."),
         Code("ROLE_NEEDED", "The token has no role that allows this."),
-        Code("APPROVER_NEEDED", "The gate names who may agree, and the sender has not shown to be one of them."),
-        Code("FOUR_EYES", "The person who changed the step's arguments may not agree to the call."),
+        Code("APPROVER_NEEDED", "The gate names its approvers, and the sender has not shown to be one of them."),
+        Code("FOUR_EYES", "The editor of the step's arguments may not agree to the call."),
         Code("PERSON_NEEDED", "The run was started over MCP, and what it asks is for a person to answer."),
         Code("HOST_FOREIGN", "The request was sent to a name that is not this server's."),
         Code("ORIGIN_FOREIGN", "The request was made by a page of another address."),

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rerail.adapters.tools.mcp.tools import McpServers, McpTool
 
 
-# In a place that all users share each has a folder of its own; who made another's first is refused (`make_private`).
+# In a place that all users share each has a folder of its own; one that another user made first is refused.
 USER: Final = os.getuid() if hasattr(os, "getuid") else "user"
 
 

@@ -125,7 +125,7 @@ EVENT_SETS: dict[str, tuple[Iterable[type], str]] = {
         """
         RunStarted PlanRejected GateOpened StepStarted StepProgress StepSucceeded StepFailed StepVerified StepSkipped
         RetryScheduled Reflected Recovered QuestionAsked Consulted Declined ArtifactLost RetryBegin Replanned
-        CleanupBegun Waiting Resumed Acted Cancelled Stopped Done Notified
+        CleanupBegun Waiting Resumed Acted Cancelled Stopped Done Notified Audited
         """,
     ),
     "prompt.ESSENTIAL": (
@@ -133,7 +133,7 @@ EVENT_SETS: dict[str, tuple[Iterable[type], str]] = {
         """
         PlanAccepted GateOpened StepStarted StepProgress StepSucceeded StepVerified StepSkipped StepKept StepRenewed
         RetryScheduled QuestionAsked Consulted Declined ArtifactCreated RetryDone CleanupBegun Evaluation Acted
-        Notified
+        Notified Audited
         """,
     ),
     "commands.NUMBERED": (
@@ -142,14 +142,14 @@ EVENT_SETS: dict[str, tuple[Iterable[type], str]] = {
         RunStarted PlanAccepted PlanRejected GateOpened StepStarted StepProgress StepSucceeded StepFailed StepVerified
         StepSkipped StepKept StepRenewed RetryScheduled Reflected Recovered QuestionAsked Consulted Declined
         ArtifactCreated ArtifactLost RetryBegin RetryDone Replanned CleanupBegun Evaluation Waiting Stopped Done
-        Notified
+        Notified Audited
         """,
     ),
     "recorded_answers": (
         (*recorded_answers._ANNOUNCED, *recorded_answers._DECIDED, *recorded_answers._MINDS_WORDS),
         """
         RunStarted PlanAccepted StepSucceeded StepFailed StepVerified StepSkipped ArtifactLost RetryBegin CleanupBegun
-        Resumed Acted Cancelled
+        Resumed Acted Cancelled Audited
         """,
     ),
 }

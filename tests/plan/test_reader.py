@@ -247,7 +247,7 @@ WRONG: list[tuple[str, Any, str, str, str]] = [  # key, value, what the fault na
     ("produces", [{"path": "f", "check": 5}], "produces.check", TEXT, "5"),
     ("produces", [{"path": "f", "keys": 5}], "produces.keys", NAMES, "5"),
     ("produces", [{"path": "f", "non_empty": 1}], "produces.non_empty", FLAG, "1"),
-    ("confirm", 1, "confirm", "true, false or a question", "1"),
+    ("confirm", 1, "confirm", "true, false, a question, or {text, by, four_eyes}", "1"),
     ("check", [], "check", "{schema, non_empty, keys}", "a list"),
     ("check", {"keys": [1]}, "check.keys", NAMES, "a list"),
     ("check", {"non_empty": "no"}, "check.non_empty", FLAG, "'no'"),

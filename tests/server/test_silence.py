@@ -43,7 +43,7 @@ async def _app(scope: Scope, receive: Receive, send: Send) -> None:
 
 @asynccontextmanager
 async def _served(silence: IdleConnections) -> AsyncIterator[socket.socket]:
-    with listen("127.0.0.1:0", expose=False, token="") as listening:
+    with listen("127.0.0.1:0", expose=False, guarded=False) as listening:
         begun = asyncio.Event()
         task = asyncio.create_task(
             serve_app(_app, listening, begun.set, silence, lifespan="off", timeout_keep_alive=3600)

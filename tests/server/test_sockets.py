@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import shutil
 import subprocess
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -279,23 +281,50 @@ async def test_an_event_comes_after_its_messages(web: Web) -> None:
 
 
 async def test_those_who_know_no_token_leave_room_for_those_who_do(tmp_path: Path) -> None:
-    """I4: connections that say nothing are few, whatever somebody tries; everybody else is served."""
+    """I4: connections that say nothing make room for each other; whoever has the token is served beside them."""
     with serving(Place(tmp_path), token=TOKEN, RERAIL_SERVER_MAX_READERS="5") as web:
-        async with aiohttp.ClientSession() as session:
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
             address = web.url.replace("http", "ws", 1) + "socket.io/?EIO=4&transport=websocket"
-            opened, refused = [], 0
-            for _ in range(120):
-                try:
-                    opened.append(await session.ws_connect(address, timeout=aiohttp.ClientWSTimeout(ws_close=1.0)))
-                except aiohttp.WSServerHandshakeError:
-                    refused += 1
-            assert len(opened) == 50 and refused == 70
+            opened = [
+                await session.ws_connect(address, timeout=aiohttp.ClientWSTimeout(ws_close=1.0)) for _ in range(120)
+            ]
             async with web.client() as client:
                 assert (await client.get("/runs")).status_code == 200
-            for one in opened:
-                await one.close()
+            began = time.monotonic()
+            async with connected(web) as heard:
+                assert heard.client.connected
+            assert time.monotonic() - began < 5
+            ends = await asyncio.gather(*(_is_ended(one) for one in opened))
+            assert 40 <= ends.count(False) <= 50 and not any(ends[-40:]), "the oldest went first"
+
+
+async def _is_ended(socket: aiohttp.ClientWebSocketResponse) -> bool:
+    """Whether the server has closed a socket that said nothing."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(1):
+            while (await socket.receive()).type not in (aiohttp.WSMsgType.CLOSED, aiohttp.WSMsgType.CLOSE):
+                pass
+        return True
+    return False
+
+
+async def test_begun_handshakes_keep_nobody_out(tmp_path: Path) -> None:
+    """I4: a thousand sessions that were begun and never named make room, oldest first, for one that is."""
+    with serving(Place(tmp_path), token=TOKEN) as web:
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=20)) as session:
+            address = f"{web.url}socket.io/?EIO=4&transport=polling"
+
+            async def begin() -> int:
+                async with session.get(address) as answer:
+                    await answer.read()
+                    return answer.status
+
+            for _ in range(12):
+                assert set(await asyncio.gather(*(begin() for _ in range(100)))) == {200}
+        began = time.monotonic()
         async with connected(web) as heard:
             assert heard.client.connected
+        assert time.monotonic() - began < 5
 
 
 # -- Let go in the middle -----------------------------------------------------------------------------------------
@@ -352,7 +381,7 @@ async def impatient(engine: rerail.Engine) -> AsyncIterator[str]:
     """Sockets that wait for nobody, and where."""
     shared = ServerState(engine)
     sockets = Sockets(shared, patience=0.1)
-    with listen("127.0.0.1:0", expose=False, token="") as listening:
+    with listen("127.0.0.1:0", expose=False, guarded=False) as listening:
         ready = asyncio.Event()
         app = serve_app(sockets.app(nothing), listening, ready.set, lifespan="off")
         task = asyncio.create_task(app)

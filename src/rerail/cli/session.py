@@ -178,7 +178,7 @@ class Session:
                 )  # fmt: skip
             url = "memory://"
         settings = self.settings if driving and servers else msgspec.structs.replace(self.settings, mcp=McpTable())
-        if not (making or driving):  # a command that looks imports nobody's code
+        if not (making or driving):  # a command that looks imports no tools
             settings = msgspec.structs.replace(settings, tools=msgspec.structs.replace(settings.tools, modules=[]))
         try:
             reading = not making and not driving and url.startswith("sqlite:")

@@ -1,4 +1,4 @@
-"""Who may answer for a person: gates with named approvers, four eyes, and runs that an agent started (contract I13).
+"""Rights to answer for a person: gates with named approvers, four eyes, runs that an agent started (contract I13).
 
 Rules of this file:
 - A name counts only with its token. What a header, an environment or an MCP client says of itself is a claim.
@@ -37,7 +37,7 @@ RIGHTS = frozenset({"APPROVER_NEEDED", "FOUR_EYES", "PERSON_NEEDED"})  # refusal
 
 
 def require_rights(state: State, command: Sent) -> None:
-    """Refuse a command whose sender may not give it."""
+    """Refuse a command that its sender has no right to give."""
     actor = command.actor
     answers = command.action in ("confirm", "refuse", "resolve", "skip")
     starts_over = command.action == "retry" and getattr(command, "clean", False) and (state.doubts or state.unsettled)
@@ -53,7 +53,7 @@ def _require_approver(state: State, track: Track, command: Sent) -> None:
         return
     actor, named = command.actor, command.actor.proof == Proof.TOKEN
     if wanted.by and not (named and {command.by, *actor.roles} & set(wanted.by)):
-        told = tell("refuse.run.approver_needed", step=track.id, who=", ".join(wanted.by), by=command.by or "-")
+        told = tell("refuse.run.approver_needed", step=track.id, names=", ".join(wanted.by), by=command.by or "-")
         raise Refusal("APPROVER_NEEDED", told, tell("hint.run.approver_needed"))
     if not wanted.four_eyes or command.action == "refuse":
         return

@@ -255,7 +255,7 @@ class Track(msgspec.Struct, eq=False):
     elapsed: float = 0.0
     cost: float = 0.0
     queue: str = ""  # its ready queue, while it can start
-    editor: str = ""  # who changed its definition last: a person, by name (I13)
+    editor: str = ""  # the person that changed its definition last, by name (I13)
     holds: ev.StepStarted | None = None  # the call under way with a held reservation (H4)
 
     @property

@@ -113,7 +113,7 @@ class Approval(msgspec.Struct, frozen=True, omit_defaults=True):
 
     text: str = ""
     by: tuple[str, ...] = ()  # names or roles of tokens, one of which must agree
-    four_eyes: bool = False  # whoever changed the step's arguments may not agree
+    four_eyes: bool = False  # the editor of the step's arguments may not agree
 
 
 class Step(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -1,4 +1,4 @@
-"""Named tokens: who a caller is, and what a role allows (contract I13).
+"""Named tokens: the name of a caller, and what a role allows (contract I13).
 
 Rules of this file:
 - Settings hold a token's digest, never the token. A token is 32 random bytes, so that its digest tells nothing of it.
@@ -23,7 +23,7 @@ INCLUDED = {"act": ("read",), "approve": ("read",), "admin": ("read", "act", "ap
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """A caller: the name of its token and the roles; without a name the caller says who it is."""
+    """A caller: the name of its token and the roles; without a name the caller gives one."""
 
     name: str = ""
     roles: tuple[str, ...] = ("admin",)
@@ -52,7 +52,7 @@ def digest_of(token: str) -> str:
 
 
 def named(tokens: Mapping[str, TokenTable], said: str, now: float) -> Principal | None:
-    """Return the caller whose token was given, if it has not expired; the comparison takes constant time."""
+    """Return the caller with this token, if it has not expired; the comparison takes constant time."""
     given, found = digest_of(said), None
     for name, row in tokens.items():
         if hmac.compare_digest(given, row.digest) and not is_over(row, now):

@@ -115,7 +115,7 @@ def clean(text: object, *, lines: bool = False) -> str:
 
 
 def json_shown(data: bytes) -> bytes:
-    """Return encoded JSON that is safe to show: control characters, and those that turn the line, are escaped."""
+    """Return encoded JSON that is safe to show: control characters, and marks of the writing direction, are escaped."""
     if data.isascii():
         return data if b"\x7f" not in data else data.replace(b"\x7f", b"\\u007f")
     escaped = _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", data.decode("utf-8", "surrogatepass"))

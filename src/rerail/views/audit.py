@@ -1,4 +1,4 @@
-"""Who did what to a run: its start, every command of a person or an agent, and what was refused (contract I13)."""
+"""The acts on a run: its start, every command of a person or an agent, and what was refused (contract I13)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rerail.kernel.events import Record
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """One act: who, how known, by which way, what, and what came of it."""
+    """One act: its author, how the name is known, the interface, the action and its outcome."""
 
     at: float
     run: str

@@ -92,7 +92,7 @@ class WorkerLog:
         self._relay = LogRelay()
 
     def redact(self, scrub: Scrub) -> None:
-        """Redact these secrets, and those that are learnt later, in all that is printed from now on."""
+        """Redact these secrets, and later ones, in all that is printed from now on."""
         scrub.follow(self._relay.redact)
 
     def turn_to(self, file: str) -> None:

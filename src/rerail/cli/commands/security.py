@@ -1,4 +1,4 @@
-"""Who may do what, and who did: named tokens, and the audit of runs (contract I13)."""
+"""Named tokens and their roles, and the audit of runs (contract I13)."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ async def audit(
     common: Common = PLAIN,
     out: Out,
 ) -> int:
-    """Show who did what: starts, commands, approvals, and what was refused."""
+    """Show the acts of people and agents: starts, commands, approvals, refusals."""
     session = Session(common, out)
     session.require_store()
     earliest = time.time() - seconds_of(since) if since is not None else 0.0

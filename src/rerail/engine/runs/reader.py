@@ -164,7 +164,7 @@ class RunReader:
     async def audit_trail(
         self, run: str | None = None, *, since: float = 0.0, by: str | None = None, refused: bool = False
     ) -> list[AuditEntry]:
-        """Return who did what to a run, or to the latest runs, oldest first (contract I13)."""
+        """Return the acts on a run, or on the latest runs, oldest first (contract I13)."""
         heads, rows = await self.heads(limit=MAX_AUDITED), list[AuditEntry]()
         if run is not None:
             heads = [await self.head(await self.find(run))]

@@ -437,7 +437,7 @@ async def _asked(ctx: ServerRequestContext[Any], params: CallToolRequestParams, 
             answer = await ctx.session.elicit_form(words, FORM)
         except NoBackChannelError:  # since 2026-07-28 a question is an answer to the call
             raise _AsksPerson(key, words) from None
-        except MCPError:  # the client has nobody to ask
+        except MCPError:  # the client cannot ask
             return False
     return (
         isinstance(answer, ElicitResult) and answer.action == "accept" and (answer.content or {}).get("agree") is True

@@ -105,7 +105,7 @@ def _changing(request: Request, *, dry_run: bool = False, role: str = "act") -> 
 
 
 def require_role(request: Request, role: str) -> None:
-    """Refuse a caller whose token lacks a role."""
+    """Refuse a caller without a role."""
     caller = caller_of(request)
     if not caller.may(role):
         raise Refused(
@@ -114,7 +114,7 @@ def require_role(request: Request, role: str) -> None:
 
 
 def _by(request: Request, said: str | None) -> str | None:
-    """Return who acts: by the token, else as the caller says."""
+    """Return the name of the caller: its token's, else as it says."""
     return caller_of(request).name or said
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any, NoReturn
 
-# Numbers of Linux's system calls, where they differ: socket, clone, the older ways to fork, and those that reach into
+# Numbers of Linux's system calls, where they differ: socket, clone, the older ways to fork, and calls that reach into
 # another process: ptrace, process_vm_readv, process_vm_writev, pidfd_getfd.
 _CALLS: dict[str, dict[str, Any]] = {
     "x86_64": {"audit": 0xC000003E, "socket": 41, "clone": 56, "forks": (57, 58), "others": (101, 310, 311, 438)},
