@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import functools
-import getpass
 import logging
 import os
 import sys
@@ -53,7 +51,7 @@ from rerail.plan.step import Step
 from rerail.plan.tool_spec import ToolSpec
 from rerail.ports import Clock, Executor, Mind, Model, Notifier, Store
 from rerail.settings.loading import Settings, recorded_changes, secrets_of
-from rerail.settings.principals import of_environment
+from rerail.settings.principals import of_environment, user_name
 from rerail.settings.tables import RECORDED
 from rerail.values.redaction import Scrub
 from rerail.version import __version__
@@ -96,7 +94,6 @@ class Engine:
         origin: Sequence[str] = (),
         workspace: str | Path | None = None,
         worker: bool = False,
-        serves: bool = False,
         via: str = "",
         observe: Callable[[Record], None] | None = None,
         on_notice: Callable[[Told], None] | None = None,
@@ -116,7 +113,7 @@ class Engine:
         observers = tuple(one for one in watching if one is not None)
         clock = clock or wiring.SystemClock()
         name, actor = of_environment(settings.server.tokens, clock.now(), via)
-        self._parts = parts = self._make_parts(store, mind, clock, workspace, observers, serves=serves, actor=actor)
+        self._parts = parts = self._make_parts(store, mind, clock, workspace, observers, actor)
         self._tell, self._sweep_on_open = on_notice or LOG.warning, sweep_on_open
         self._by = name or by or user_name()
 
@@ -144,7 +141,7 @@ class Engine:
 
     def _make_parts(
         self, store: str | Store | None, mind: Mind | None, clock: Clock, home: str | Path | None, observers: Observers,
-        *, serves: bool, actor: Actor,
+        actor: Actor,
     ) -> EngineParts:  # fmt: skip
         """Return the adapters and limits that the parts share."""
         settings = self.settings
@@ -167,7 +164,6 @@ class Engine:
             history_window=settings.evaluation.history_window,
             observers=observers,
             actor=actor,
-            serves=serves,
             silent_is_dead=settings.workers.silent_is_dead,
         )
 
@@ -522,14 +518,6 @@ def _make_tracing() -> Tracing | None:
 def _plain(values: Any) -> Any:
     """Return a mapping as a dict; another value is refused with its command."""
     return dict(values) if isinstance(values, Mapping) else values if values is not None else {}
-
-
-@functools.cache
-def user_name() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError, ImportError):
-        return "unknown"
 
 
 async def arun(

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import msgspec
 
-from rerail.api import Engine, user_name
+from rerail.api import Engine
 from rerail.cli.options import Common
 from rerail.cli.output import CannotOpen, Output
 from rerail.engine.runs.owner import is_dead, is_interrupted, is_this_process
@@ -36,6 +36,7 @@ from rerail.plan.model import Plan
 from rerail.plan.tool_spec import ToolSpec
 from rerail.ports import Store, Tool, Unavailable
 from rerail.settings.loading import Settings, overrides_from
+from rerail.settings.principals import user_name
 from rerail.settings.tables import McpTable
 
 
@@ -161,7 +162,6 @@ class Session:
         making: bool = False,
         driving: bool = False,
         servers: bool = True,
-        serves: bool = False,
         via: str = "cli",
         run: str | None = None,
     ) -> AsyncIterator[Engine]:
@@ -184,7 +184,7 @@ class Session:
             reading = not making and not driving and url.startswith("sqlite:")
             store = make_store(url, settings, reads=True) if reading else url
             engine = Engine(
-                store, tools, settings, origin=sources, worker=self._worker, serves=serves, via=via,
+                store, tools, settings, origin=sources, worker=self._worker, via=via,
                 by=f"{user_name()}@{socket.gethostname()}", observe=self._observe, on_notice=self._on_notice,
                 sweep_on_open=driving,
             )  # fmt: skip
@@ -213,12 +213,10 @@ class Session:
                 told = True
             await asyncio.sleep(min(1.0, max(0.0, until - time.monotonic())))
 
-    def started(
-        self, tools: Sequence[Tool] | None = None, *, serves: bool = False, via: str = "cli"
-    ) -> AbstractAsyncContextManager[Engine]:
-        """Open an engine that drives runs with this call's tools, or with these; `serves`: as a server does."""
+    def started(self, tools: Sequence[Tool] | None = None, *, via: str = "cli") -> AbstractAsyncContextManager[Engine]:
+        """Open an engine that drives runs with this call's tools, or with these."""
         tools = self.load(self.given) if tools is None else tools
-        return self.engine(self.given, tools, making=True, driving=True, serves=serves, via=via)
+        return self.engine(self.given, tools, making=True, driving=True, via=via)
 
     @asynccontextmanager
     async def reopened(self, run: str) -> AsyncIterator[tuple[Engine, str]]:

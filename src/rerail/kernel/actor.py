@@ -6,6 +6,7 @@ from enum import StrEnum
 
 import msgspec
 
+HTTP = "http"
 MCP = "mcp"  # an agent's way to a run
 
 

@@ -263,8 +263,8 @@ def found_file(folder: Path | None = None) -> Path | None:
 def _require_trusted(path: Path) -> None:
     """Refuse a file that another user could have put there: settings name code to run.
 
-    `RERAIL_TRUST` lists the folders with a file that is trusted all the same, `*` trusts all: in a container the files of a
-    mounted project have the owner that they have outside.
+    `RERAIL_TRUST` lists the folders with a file that is trusted all the same, `*` trusts all: in a container the files
+    of a mounted project have the owner that they have outside.
     """
     if not hasattr(os, "getuid"):
         return

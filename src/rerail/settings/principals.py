@@ -7,12 +7,14 @@ Rules of this file:
 
 from __future__ import annotations
 
+import getpass
 import hmac
 import os
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from hashlib import sha256
 
 from rerail.kernel.actor import NO_ACTOR, Actor, Proof
@@ -72,3 +74,11 @@ def of_environment(tokens: Mapping[str, TokenTable], now: float, via: str) -> tu
     """Return the name and the actor of a program with `RERAIL_TOKEN` in its environment; "" without a known one."""
     found = named(tokens, os.environ.get("RERAIL_TOKEN", ""), now) if tokens else None
     return (found.name, found.actor(via)) if found is not None else ("", Actor(via) if via else NO_ACTOR)
+
+
+@cache
+def user_name() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return "unknown"

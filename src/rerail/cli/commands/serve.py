@@ -26,6 +26,7 @@ from rerail.cli.output import Output, clean
 from rerail.cli.session import Session
 from rerail.errors import RerailError, SettingsError
 from rerail.i18n import tell
+from rerail.kernel.actor import HTTP, MCP
 from rerail.ports import Tool
 from rerail.settings.loading import describe
 
@@ -51,7 +52,7 @@ async def mcp(
     if http is not None:
         token = os.environ.get("RERAIL_TOKEN", "")
         with listen(http, expose=expose, guarded=bool(token)) as listening:
-            async with Session(common, out).started(via="mcp") as engine:
+            async with Session(common, out).started(via=MCP) as engine:
 
                 def ready(url: str) -> None:
                     out.note(out.say("cli.mcp.serving", url=url))
@@ -59,7 +60,7 @@ async def mcp(
                 await _until_told(serve_http(make_server(engine, allow), listening, token, ready))
         return 0
     with claimed() as wire:  # before the tools are loaded: they may print
-        async with Session(common, out).started(via="mcp") as engine:
+        async with Session(common, out).started(via=MCP) as engine:
             await _until_told(serve_stdio(make_server(engine, allow), wire))
     return 0
 
@@ -97,7 +98,7 @@ async def serve(
         listen(f"{shown}:{port}", expose=True, guarded=guarded) as listening,
         contextlib.ExitStack() as stack,
     ):
-        async with session.started(tools, serves=not read_only, via="http") as engine:
+        async with session.started(tools, via=HTTP) as engine:
             files = Files()
             server = ServerState(
                 engine, table, token, read_only=read_only, withheld=withheld, config=config,

@@ -313,7 +313,7 @@ async def audit(
     by: Annotated[str | None, Query(max_length=200, description="Only of this name.")] = None,
     refused: Annotated[bool, Query(description="Only what was refused.")] = False,
 ) -> Response:
-    """The acts of people and agents, oldest first: starts, commands, approvals, refusals; of the latest thousand runs."""
+    """The acts of people and agents, oldest first: starts, commands, approvals, refusals; of the latest 1,000 runs."""
     found = await server_of(request).engine.internals.audit_trail(run, since=since, by=by, refused=refused)
     return Json({"entries": [one.to_dict() for one in found]})
 
