@@ -374,7 +374,7 @@ def _summary(state: State, found: Verdict) -> Told:
         on = (tell(f"summary.on.{item['for']}", step=item["step"]) for item in waiting_on(state))
         return tell("summary.waiting", on=one_by_one(on, "text.and"))
     if state.stopped == "RUN_CANCELLED":
-        if not (found.never or found.cut):  # every step was done before, or was about to be redone
+        if not found.never:  # every step was called before: done, cut off, or about to be redone
             key = "cancelled_kept" if done else "cancelled_open" if names else "cancelled_undone"
             return tell(f"summary.{key}", done=done, total=total, names=names)
         return tell("summary.cancelled", never=len(found.never), total=total)
@@ -397,9 +397,12 @@ def _summary(state: State, found: Verdict) -> Told:
             key = "summary.healed" if retries > 0 else "summary.success"
         return tell(key, total=total, done=done, retries=retries, needless=needless)
     if state.stopped:
-        key = "summary.stopped" if found.never else "summary.stopped_last"
-        reason = tell(f"stop.{state.stopped}")
-        return tell(key, reason=reason, names=names or "-", never=len(found.never), total=total)
+        told: dict[str, object] = {"reason": tell(f"stop.{state.stopped}")}
+        if found.never:
+            told |= {"never": len(found.never), "total": total}
+        if names:
+            return tell("summary.stopped" if found.never else "summary.stopped_last", names=names, **told)
+        return tell("summary.stopped_unfailed" if found.never else "summary.stopped_only", **told)
     if found.failed_steps:
         key = "summary.failed" if found.consequences else "summary.failed_alone"
         return tell(key, names=names, consequences=len(found.consequences))
