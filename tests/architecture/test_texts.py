@@ -29,11 +29,6 @@ CHINESE = re.compile(r"[\u3000-\u303f\u3400-\u9fff\uff00-\uffef]")  # characters
 GAP = re.compile(r"\{\{|\}\}|\{[^{}]*\}")
 # Nothing to translate: only gaps and signs, or a command and the names of settings.
 THE_SAME = {
-    "hint.graph.no_extra",
-    "hint.mcp.no_extra",
-    "hint.mind.no_extra",
-    "hint.server.no_extra",
-    "hint.shell.no_extra",
     "schema.kind.schema",
     "tool.kind.future",
 }
