@@ -117,7 +117,7 @@ SAID: list[tuple[Event, str, str, str]] = [
     (ev.RetryScheduled("a", 2, 4, 2, 3.0, 9.0, not_now=True), "retry", "a", "waits 3.0 s, as its tool asked"),
     (
         ev.RetryScheduled("a", 1, 4, 3, 0.0, 9.0, not_now=True, crashed=True),
-        "retry", "a", "called again, at no cost: that its process died was not its fault",
+        "retry", "a", "called again, at no cost: its process died or fell silent during the call",
     ),
     (ev.Reflected("a", 1, Category.TOOL, Rung.FAIL), "failed", "a", "nothing left to try in this round (tool_error)"),
     (

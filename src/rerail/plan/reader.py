@@ -7,12 +7,26 @@ Rules of this file:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rerail.i18n import tell
 from rerail.plan.model import Plan
-from rerail.plan.step import WHEN_WORDS, Check, Effect, Fallback, Fault, Need, Produced, Step, Trust, Verify, When
+from rerail.plan.step import (
+    WHEN_WORDS,
+    Check,
+    Effect,
+    Fallback,
+    Fault,
+    Need,
+    Produced,
+    Step,
+    Trust,
+    Verify,
+    When,
+    numbered,
+)
 from rerail.values.json_values import is_number, show
 from rerail.values.schema import nearest, problems
 
@@ -102,14 +116,17 @@ def read_steps(raw: Sequence[Any], faults: list[Fault], known: Sequence[str] = (
     ids = [_id_of(item, len(known) + index) for index, item in enumerate(raw)]
     order = [*known, *ids]
     taken = set(order)
-    steps = []
+    steps, seen = [], Counter[str]()
     for index, item in enumerate(raw):
         if isinstance(item, Step):
             steps.append(item)
         elif isinstance(item, Mapping):
-            steps.append(_Reader(item, ids[index], order, taken, faults).read())
+            found: list[Fault] = []
+            steps.append(_Reader(item, ids[index], order, taken, found).read())
+            faults += numbered(found, seen[ids[index]])
         else:
             faults.append(Fault("BAD_VALUE", tell("refuse.plan.step_no_mapping", index=index, kind=_kind(item))))
+        seen[ids[index]] += 1
     return steps
 
 
