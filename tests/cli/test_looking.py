@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -442,3 +445,26 @@ def test_a_replay_lists_what_would_be_done_instead_and_what_can_be_set(here: Her
     assert [line.split(".")[0] for line in lines if line.startswith("  ")] == [
         "  run", "  retry", "  reflection", "  evaluation", "  tools",
     ]  # fmt: skip
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="it is there on Linux")
+@pytest.mark.parametrize(
+    "words", ["run plan.json --tools toolbox.py", "run plan.json --tools toolbox.py --json", "ls", "--help"]
+)
+def test_output_that_cannot_be_written_is_told_in_one_line(here: Here, words: str) -> None:
+    """SPEC 12: no traceback; what the command did is recorded, and the exit code is 1 if the answer was lost."""
+    here.place.plan({"id": "a", "tool": "ok"})
+    said = {}
+    for stream in ("stdout", "stderr"):
+        with open("/dev/full", "w") as full:
+            streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: full}
+            done = subprocess.run(
+                [sys.executable, "-m", "rerail.cli", *words.split()], cwd=here.place.folder, env=here.place.environ,
+                text=True, timeout=30, stdin=subprocess.DEVNULL, **streams,
+            )  # fmt: skip
+        said[stream] = (done.returncode, done.stdout or done.stderr or "")
+    code, told = said["stdout"]
+    assert (code, told.count("the output could not be written: No space left on device")) == (1, 1)
+    assert "Traceback" not in told and said["stderr"][0] == 0
+    if words.startswith("run"):
+        assert {row["status"] for row in here("ls", "--json", code=0).json} == {"completed"}
