@@ -192,10 +192,10 @@ class Output:
         self.noticed.append(str(told))
         self.note(Text(clean(self.typed(retold(told, self.lang))), "yellow"))
 
-    def raw(self, text: str) -> None:
-        """Print a text for another program, unchanged."""
+    def raw(self, content: str | bytes) -> None:
+        """Print a text or a file for another program, unchanged."""
         try:
-            sys.stdout.write(text)
+            sys.stdout.buffer.write(content) if isinstance(content, bytes) else sys.stdout.write(content)
             sys.stdout.flush()
         except BrokenPipeError:
             self.out.on_broken_pipe()
