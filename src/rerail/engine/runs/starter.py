@@ -117,9 +117,8 @@ class Starter:
         ``planned`` says what the plan has cost. A ``queued`` run is left to a worker.
         """
         specs, scrub = self._parts.specs, self._parts.performer.scrub
-        faults = plan_faults(plan, specs, self._policy) + (
-            plan.located(secrets_in(plan, scrub)) if scrub.active else []
-        )
+        faults = plan_faults(plan, specs, self._policy)
+        faults += plan.located(secrets_in(plan, scrub)) if scrub.active else []
         if faults:
             raise PlanError(tell("refuse.run.plan_faulty"), faults)
         run = usable_id(run_id) if run_id is not None else secrets.token_hex(5)

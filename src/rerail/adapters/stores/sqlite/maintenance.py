@@ -58,7 +58,7 @@ _MEANINGS: Sequence[tuple[type[apsw.Error], type[Unavailable] | type[Unusable], 
 
 def meaning(error: apsw.Error, path: str) -> Unavailable | Unusable:
     """Translate a SQLite error into an error of the port."""
-    if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHMSIZE:  # no room for the index of the log
+    if vars(error).get("extendedresult") == apsw.SQLITE_IOERR_SHMSIZE:  # no room for the index of the log
         error = apsw.FullError(str(error))
     for kind, become, key in _MEANINGS:
         if isinstance(error, kind):
