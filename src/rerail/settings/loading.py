@@ -183,7 +183,7 @@ def _words(kind: Any) -> list[str]:
 
 def _expected(error: Exception, kind: Any) -> str:
     """Return the expected type, in Rerail's words where the library's message is known."""
-    if str(error).startswith("Invalid enum value"):
+    if "enum" in str(error):
         return tell("setting.words", words=", ".join(_words(kind)))
     found = re.fullmatch(r"Expected `([^`]*)`, got `([^`]*)`(.*)", str(error))
     return tell("setting.expected", expected=found[1], kind=found[2], where=found[3]) if found else str(error)
