@@ -51,6 +51,10 @@ SAID: list[tuple[Event, str, str, str]] = [
     (ev.PlanAccepted(Plan("o", STEPS), 2), "act", "", "plan of 3 steps (revision 2)"),
     (ev.PlanRejected("bob", ("x", "y"), step="a"), "failed", "a", "a change by bob was refused: x; y"),
     (ev.PlanRejected("", ("x",)), "failed", "", "a change by ? was refused: x"),
+    (
+        ev.RetryBegin(2, "ann", (), (), 0, automatic=False, operation="resolve"),
+        "round", "", "retry round 2 by ann: resolve; no step runs again",
+    ),
     (ev.RetryBegin(1, "rules", ("a",), ("a", "b"), 2), "round", "", "automatic retry round 1: a; 2 steps in the chain"),
     (
         ev.RetryBegin(2, "ann", (), ("b",), 1, automatic=False, operation="resolve"),
