@@ -127,7 +127,7 @@ def check_steps(steps: Sequence[Step], tools: Mapping[str, ToolSpec] | None) -> 
             found += _check_tools(step, names, tools) if tools is not None else []
         except RecursionError:
             found += [] if odd else [Fault("BAD_VALUE", tell("refuse.plan.args_too_deep"), step.id)]
-        faults += numbered(found, seen[step.id])
+        faults += numbered(found, seen[step.id]) if found else ()
         seen[step.id] += 1
         edges[step.id] = edges.get(step.id, ()) + needs
     if any(step.produces for step in steps):

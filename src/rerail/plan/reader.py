@@ -123,7 +123,7 @@ def read_steps(raw: Sequence[Any], faults: list[Fault], known: Sequence[str] = (
         elif isinstance(item, Mapping):
             found: list[Fault] = []
             steps.append(_Reader(item, ids[index], order, taken, found).read())
-            faults += numbered(found, seen[ids[index]])
+            faults += numbered(found, seen[ids[index]]) if found else ()
         else:
             faults.append(Fault("BAD_VALUE", tell("refuse.plan.step_no_mapping", index=index, kind=_kind(item))))
         seen[ids[index]] += 1

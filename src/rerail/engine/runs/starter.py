@@ -236,7 +236,8 @@ def plan_faults(plan: Plan, specs: Mapping[str, ToolSpec] | None, policy: Policy
         for name, need, limit in needs
         if limit is not None and need > limit
     ]
-    return plan.located([*check(plan, specs), *room])
+    found = [*check(plan, specs), *room]
+    return plan.located(found) if found else []
 
 
 def usable_id(run: str) -> str:
