@@ -213,7 +213,8 @@ class Engine:
         finally:
             if self._tracing is not None:
                 self._tracing.close()
-            await self._close_outside()
+            if self._executor is not None or self._toolbox.connections is not None:
+                await self._close_outside()
         _open_engines.discard(id(self))
         processes = sys.modules.get("rerail.adapters.executors.processes.pool")
         if not _open_engines and processes is not None:

@@ -74,7 +74,7 @@ def _place(file: str, root: Any, fault: Fault) -> str:
         own = key if key is not value else _member(value, "id")[1]
         if fault.step == (str(own.value) if own is not None else str(index)):
             found.append((key, value))
-    node, inside = found[-1 if fault.code == "DUPLICATE_ID" else 0] if found else (None, None)
+    node, inside = found[min(fault.nth, len(found) - 1)] if found else (None, None)
     words = told.values if isinstance(told, Told) else {}
     keys = [str(words[word]) for word in ("key", "name") if word in words]
     node = _member(inside if fault.step else root, *keys)[0] or node

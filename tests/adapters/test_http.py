@@ -342,7 +342,7 @@ async def test_x4_an_error_status_is_a_failure_that_carries_it(server: Server) -
         error = await failure(http("x", "GET", server.url("/path?key=secret")))
         assert isinstance(error, HttpFailed)
         assert (error.status, error.code, error.category, error.retry_after) == (status, "HTTP_STATUS", None, None)
-        assert f"HTTP {status} from GET 127.0.0.1/path: " in str(error)
+        assert f"HTTP {status} from GET {server.url('/path').removeprefix('http://')}: " in str(error)
         assert '{"error": "why"}' in str(error)
         assert "secret" not in str(error)
         assert error.lost is (status in (408, 500, 503)), "a refusal says that nothing happened"

@@ -364,6 +364,13 @@ def test_every_error_of_sqlite_has_a_meaning() -> None:
         assert "runs.db" in str(told)
 
 
+def test_a_disk_without_room_for_the_index_of_the_log_is_full() -> None:
+    """E4: SQLite calls it an I/O error; nothing is wrong with the disk, and nothing may be there to resume."""
+    error = apsw.IOError("disk I/O error")
+    error.extendedresult = apsw.SQLITE_IOERR_SHMSIZE
+    assert str(meaning(error, "runs.db")) == "The disk of runs.db is full. Free some space, then try again."
+
+
 # -- Open and closed ----------------------------------------------------------------------------------------------
 
 

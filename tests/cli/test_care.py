@@ -255,7 +255,7 @@ def test_a_store_that_has_no_room_is_not_ok(here: Here) -> None:
     )  # fmt: skip
     (store,) = [check for check in json.loads(ended.stdout)["checks"] if check["name"] == "store"]
     assert ended.returncode == 1 and not store["ok"] and store["hint"] == "", ended
-    assert "runs.db cannot be read or written now" in store["detail"]
+    assert "runs.db is full" in store["detail"]
     assert FILE.read_bytes() == before
 
 

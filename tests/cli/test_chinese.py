@@ -250,7 +250,7 @@ def test_retries_and_their_refusals(here: Here) -> None:
     final = here.run({"id": "a", "tool": "fail", "args": {"category": "permanent_error"}}, code=1)
     zh(here, "retry", final, code=2)
     zh(here, "why", final, "a", code=0)
-    zh(here, "retry", "--all-failed", code=2)
+    zh(here, "retry", "--all-failed", code=1)
 
 
 FAULTY = (

@@ -153,3 +153,16 @@ def test_a_plain_terminal_gets_a_plain_report(place: Place) -> None:
     """Where the terminal knows ASCII only, the report is told in it."""
     plan = place.plan({"id": "a", "tool": "ok"})
     assert "+ completed" in place("run", plan, "--tools", "toolbox.py", code=0, PYTHONIOENCODING="ascii").out
+
+
+@pytest.mark.parametrize(
+    "words", ["ls", "show x", "resolve x y --failed", "run plan.json --tools toolbox.py", "prune --keep 1 --yes"]
+)
+def test_a_store_that_is_away_is_no_mistake_and_one_that_is_none_is(here: Here, words: str) -> None:
+    """T4, E4: the same code for every command, 1 and 2."""
+    here.place.plan({"id": "a", "tool": "ok"})
+    (here.place.folder / "bad.db").write_text("no database at all" * 100)
+    away = "redis://127.0.0.1:1/0"
+    found = here(*words.split(), "--store", away, "--set", "store.reconnect_seconds=0.1", code=1)
+    assert found.err.startswith("error: ")
+    here(*words.split(), "--store", "bad.db", code=2)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -442,3 +445,63 @@ def test_a_replay_lists_what_would_be_done_instead_and_what_can_be_set(here: Her
     assert [line.split(".")[0] for line in lines if line.startswith("  ")] == [
         "  run", "  retry", "  reflection", "  evaluation", "  tools",
     ]  # fmt: skip
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="it is there on Linux")
+@pytest.mark.parametrize(
+    "words", ["run plan.json --tools toolbox.py", "run plan.json --tools toolbox.py --json", "ls", "--help"]
+)
+def test_output_that_cannot_be_written_is_told_in_one_line(here: Here, words: str) -> None:
+    """SPEC 12: no traceback; what the command did is recorded, and the exit code is 1 if the answer was lost."""
+    here.place.plan({"id": "a", "tool": "ok"})
+    said = {}
+    for stream in ("stdout", "stderr"):
+        with open("/dev/full", "w") as full:
+            streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: full}
+            done = subprocess.run(
+                [sys.executable, "-m", "rerail.cli", *words.split()], cwd=here.place.folder, env=here.place.environ,
+                text=True, timeout=30, stdin=subprocess.DEVNULL, **streams,
+            )  # fmt: skip
+        said[stream] = (done.returncode, done.stdout or done.stderr or "")
+    code, told = said["stdout"]
+    assert (code, told.count("the output could not be written: No space left on device")) == (1, 1)
+    assert "Traceback" not in told and said["stderr"][0] == 0
+    if words.startswith("run"):
+        assert {row["status"] for row in here("ls", "--json", code=0).json} == {"completed"}
+
+
+def test_a_file_is_printed_byte_for_byte(here: Here) -> None:
+    """SPEC 12: what a pipe gets is the file; an output is printed as text."""
+    tools = here.place.folder / "toolbox.py"
+    tools.write_text(
+        tools.read_text() + "\n\n@rerail.tool\ndef note_down(ctx: rerail.Context):\n"
+        "    (ctx.workspace / 'r.csv').write_bytes(b'a,b\\r\\n\\xff,1')\n    return 'done'\n"
+    )
+    run = here.run({"id": "w", "tool": "note_down", "produces": ["r.csv"]}, code=0)
+    words = [sys.executable, "-m", "rerail.cli", "artifacts", run]
+    said = [
+        subprocess.run([*words, name], cwd=here.place.folder, env=here.place.environ, capture_output=True, timeout=30)
+        for name in ("r.csv", "w")
+    ]
+    assert [done.stdout for done in said] == [b"a,b\r\n\xff,1", b"done\n"]
+
+
+def test_check_takes_the_caps_of_the_settings(here: Here) -> None:
+    """P2, P5: a plan that `run` refuses under these settings is refused by `check`, in the same words."""
+    plan = here.place.plan({"id": "a", "tool": "ok"}, {"id": "z", "tool": "ok"}, **{"finally": ["z"]})
+    cap = ("--tools", "toolbox.py", "--set", "run.max_attempts=0")
+    for words in (("check", plan, *cap), ("check", plan, *cap[2:])):
+        told = here(*words, code=2).out
+        assert "run.max_attempts = 0 leaves no room for the steps of finally, which need 1" in told
+    assert "leaves no room" in here("run", plan, *cap, code=2).err
+    here("check", plan, *cap[:2], code=0)
+
+
+def test_waiting_for_a_worker_is_told(here: Here) -> None:
+    """I6: `start --queue --wait` says what it waits for, and that is what helps."""
+    waiting = here.place.spawn(
+        "start", here.place.plan({"id": "a", "tool": "ok"}), "--tools", "toolbox.py", "--queue", "--wait"
+    )
+    here.place.until(lambda: bool(here("ls", "--json", code=0).json))
+    here("worker", "--until-idle", "--tools", "toolbox.py", code=0)
+    assert "waits for a worker: rerail worker" in waiting.communicate(timeout=20)[1] and waiting.returncode == 0

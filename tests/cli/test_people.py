@@ -317,3 +317,14 @@ def test_x10_a_yes_ahead_has_to_say_so(here: Here) -> None:
     (here.place.folder / "go.txt").touch()
     assert process.wait(20) == 3, "the tool's hint is no part of the plan"
     assert here.place.calls == ["a", "pay"] and BOTH in here("show", run, code=0).out
+
+
+def test_the_next_commands_answer_every_doubt(here: Here) -> None:
+    """E3: also after a cancel, when each of them stands in the way of a retry."""
+    steps = [{"id": name, "tool": "send", "args": {"until": "-"}} for name in ("a", "b")]
+    process, run = here.begin(*steps, at="b")
+    here.place.until(lambda: len(here.place.calls) == 2)
+    here("cancel", run)
+    process.wait(20)
+    told = here("show", run).out
+    assert all(f"rerail resolve {run} {name} --succeeded" in told for name in ("a", "b"))

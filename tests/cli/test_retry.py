@@ -163,11 +163,24 @@ def test_all_failed(here: Here) -> None:
     assert good not in table
 
 
+@pytest.mark.parametrize(
+    ("more", "codes"),
+    [((), {2}), (({"id": "a", "tool": "send", "args": {"until": "-"}, "timeout": 0.1, "on_doubt": "fail"},), {2, 3})],
+)
+def test_all_failed_is_a_failure_if_one_is_refused(here: Here, more: tuple[Any, ...], codes: set[int]) -> None:
+    """T4: a refusal is no usage error of the command, and outweighs a run that waits for a person."""
+    here.run({"id": "a", "tool": "stubborn"}, code=1)
+    for step in more:
+        here.run(step, code=1)
+    rows = here("retry", "--all-failed", "--json", code=1).json
+    assert {row["exit_code"] for row in rows} == codes
+
+
 def test_the_hints_of_all_failed_name_the_store(here: Here) -> None:
     """T4, E3: what is typed from the table works where it was printed."""
     run = here.run({"id": "a", "tool": "send", "args": {"until": "-"}, "timeout": 0.1, "on_doubt": "fail"}, code=1)
     store = ("--store", f"sqlite:///{here.place.folder}/.rerail/runs.db")
-    said = " ".join(here("retry", "--all-failed", *store, code=2).out.split())
+    said = " ".join(here("retry", "--all-failed", *store, code=3).out.split())
     assert f"rerail {' '.join(store)} resolve {run} a --succeeded" in said.replace(" --tools toolbox.py", "")
 
 

@@ -63,13 +63,19 @@ async def in_loop(ctx: Context) -> dict[str, int]:
     return {"n": 1}
 
 
+def in_pieces(ctx: Context) -> dict[str, int]:
+    for _ in range(2):
+        ctx.add(MORE)
+    return {"n": 1}
+
+
 def in_thread(ctx: Context) -> dict[str, int]:
     ctx.add(MORE[0])
     ctx.add([Step("b", "work", {"n": 2}, needs=(Need("a"),))])
     return {"n": 1}
 
 
-@pytest.mark.parametrize("split", [in_loop, in_thread])
+@pytest.mark.parametrize("split", [in_loop, in_thread, in_pieces])
 def test_m3_added_steps_are_part_of_the_success(split: Any) -> None:
     """M3: in the same event; they run as steps of the plan, refer to earlier ones, and are told."""
     made, done = tools(split)

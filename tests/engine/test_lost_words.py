@@ -279,5 +279,7 @@ def test_runs_are_listed_by_one_status_or_several() -> None:
             good, bad = [(await engine.run(ONE)).run_id for _ in range(2)]
             assert [row.run_id for row in await engine.list(status="completed")] == [good]
             assert [row.run_id for row in await engine.list(status=["failed", "cancelled"])] == [bad]
+            with pytest.raises(Refused, match="failing: no status of a run; these are: pending, running, waiting, "):
+                await engine.list(status=["failed", "failing"])
 
     virtual_run(main)

@@ -167,6 +167,26 @@ def test_a_follow_up_is_told_too_and_names_its_parent() -> None:
 # -- How little can go wrong --------------------------------------------------------------------------------------
 
 
+def test_notices_of_a_follow_up_come_after_those_of_its_parent() -> None:
+    """T10: a slow first notice is not overtaken by the next one of the same task."""
+
+    class Slowest(Told):
+        async def send(self, notice: Notice) -> list[Delivery]:
+            self.seconds = 0.0 if self.started else 5.0
+            return await super().send(notice)
+
+    told = Slowest()
+    plan = {**ONE, "follow_up": {"objective": "after", "steps": [{"id": "b", "tool": "b"}]}}
+
+    async def main() -> None:
+        async with engine_of(World(), {"steps": [{"id": "a", "tool": "a"}, {"id": "b", "tool": "b"}]}, told) as engine:
+            await engine.run(plan, run_id="r")
+            await asyncio.sleep(20)
+
+    virtual_run(main)
+    assert [document["parent"] for document in told.documents] == [None, "r"]
+
+
 def test_nobody_waits_for_a_notice() -> None:
     """T10: the verdict is there at once, the run free for others; only closing waits, so that it is really sent."""
     told, world = Told(seconds=500), World()

@@ -1126,3 +1126,18 @@ def test_secrets_in_settings_are_not_shown() -> None:
     assert "PASS" not in shown
     for kept in ("postgresql://…@db/x", "https://…@host/v1", "X-Any", "https://h/{c}?api_key=…"):
         assert kept in shown
+
+
+def test_settings_in_code_may_be_dotted() -> None:
+    """Section 11: as on the command line and in `replay`; what is wrong is told as for nested ones."""
+    dotted = Settings.load({"run.concurrency": 1, "model.plan.name": "x"})
+    assert dotted == Settings.load({"run": {"concurrency": 1}, "model": {"plan": {"name": "x"}}})
+    with pytest.raises(SettingsError, match=r"unknown setting run\.concurency"):
+        Settings.load({"run.concurency": 1})
+
+
+def test_the_words_that_a_setting_knows_are_named() -> None:
+    """Section 11: also inside a list."""
+    for table, key, words in (("notify", "on", "done, failed, waiting"), ("server", "allow", "shell, http")):
+        with pytest.raises(SettingsError, match=f"expected one of {words}"):
+            Settings.load({table: {key: ["x"]}})

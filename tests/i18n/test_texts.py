@@ -79,7 +79,8 @@ def test_sentences_one_after_the_other() -> None:
 def test_a_sentence_that_is_cut_is_only_text() -> None:
     """T12: what is short enough stays what it is."""
     told = tell("reason.notify.no_connection", why="x")
-    assert clipped(told, 100) is told and type(clipped(told, 5)) is str and clipped(told, 5) == told[:5]
+    assert clipped(told, 100) is told and type(clipped(told, 5)) is str and clipped(told, 5).endswith("…")
+    assert clipped("one two three four", 12) == "one two…" and clipped("一二三四五六", 4) == "一二三…"
 
 
 def test_what_an_exception_says_stays_a_sentence() -> None:

@@ -420,8 +420,14 @@ def test_a_judge_may_lower_what_is_complete() -> None:
     state = begun(*did("a"), ev.Evaluation(True, False, False, judge="m", missing=("x",)), steps=one)
     assert verdict(state).success and not verdict(state).complete
     stopped = begun(ev.Stopped("BUDGET_EXCEEDED"), steps=one)
-    told = summary(stopped, verdict(stopped))
-    assert told == "stopped early, a budget of the run allows no more calls; 1 of 1 step never started"
+    assert summary(stopped, verdict(stopped)).endswith("no more calls; 1 of 1 step never started")
+    gone = Error("RUN_CANCELLED", Category.TRANSIENT, "cancelled")
+    for code, said in (
+        ("BUDGET_EXCEEDED", "stopped early, a budget of the run allows no more calls; cut off: a"),
+        ("RUN_CANCELLED", "no step was done before that; cut off: a"),
+    ):
+        cut = begun(ev.StepStarted("a", 1, "t"), ev.Stopped(code), ev.StepFailed("a", 1, gone), steps=one)
+        assert summary(cut, verdict(cut)) == said
     doubt = begun(ev.StepStarted("a", 1, "v", Effect.ONCE), ev.StepFailed("a", 1, LATE, lost=True), steps=one)
     assert waiting_on(doubt) == [{"step": "a", "for": "in_doubt", "tool": "v", "attempt": 1}]
 

@@ -30,6 +30,8 @@ steps:
 
   - id: fetch
     tool: fetch
+    needs: [no one]
+    retrys: 3
 follow_up:
   steps:
     - id: send
@@ -55,13 +57,14 @@ def lines(source: Path) -> set[tuple[str, str]]:
 
 
 def test_faults_of_a_yaml_file_name_their_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The line of the key, else of the step; of the second step, if two have an id; inside of what follows, too."""
+    """The line of the key, else of the step; of the step itself, if two have an id; inside of what follows, too."""
     monkeypatch.chdir(tmp_path)
     Path("plan.yaml").write_text(YAML)
     assert lines(Path("plan.yaml")) == {
         ("UNKNOWN_KEY", "plan.yaml:2"), ("UNKNOWN_KEY", "plan.yaml:7"), ("BAD_VALUE", "plan.yaml:12"),
         ("DUPLICATE_ID", "plan.yaml:18"), ("UNKNOWN_TOOL", "plan.yaml:8"), ("UNKNOWN_REFERENCE", "plan.yaml:8"),
-        ("UNKNOWN_NEED", "plan.yaml:15"), ("CYCLE", "plan.yaml:4"), ("UNKNOWN_TOOL", "plan.yaml:24"),
+        ("UNKNOWN_NEED", "plan.yaml:15"), ("CYCLE", "plan.yaml:4"), ("UNKNOWN_TOOL", "plan.yaml:26"),
+        ("UNKNOWN_NEED", "plan.yaml:18"), ("UNKNOWN_KEY", "plan.yaml:21"),
     }  # fmt: skip
 
 

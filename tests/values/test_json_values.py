@@ -94,3 +94,10 @@ def test_a_hole_is_told_of_by_what_stands_beside_it() -> None:
     for n, codes in ((5, ["HOLE_POSSIBLE"]), (6, [])):
         plan = Plan("", (Step("o", "t", critical=False), Step("a", "t", {"x": "${o}", "n": n})))
         assert [fault.code for fault in hole_warnings(plan, tools)] == codes
+
+
+@pytest.mark.parametrize("value", [{1: 2}, {"a": [{(1, 2): 3}]}])
+def test_keys_that_are_not_texts_are_told_in_our_words(value: object) -> None:
+    """P4: not in those of the encoder, which speak to its own caller."""
+    with pytest.raises(NotJson, match=r"^a dict has keys that are not texts$"):
+        pack(value)

@@ -51,6 +51,10 @@ SAID: list[tuple[Event, str, str, str]] = [
     (ev.PlanAccepted(Plan("o", STEPS), 2), "act", "", "plan of 3 steps (revision 2)"),
     (ev.PlanRejected("bob", ("x", "y"), step="a"), "failed", "a", "a change by bob was refused: x; y"),
     (ev.PlanRejected("", ("x",)), "failed", "", "a change by ? was refused: x"),
+    (
+        ev.RetryBegin(2, "ann", (), (), 0, automatic=False, operation="resolve"),
+        "round", "", "retry round 2 by ann: resolve; no step runs again",
+    ),
     (ev.RetryBegin(1, "rules", ("a",), ("a", "b"), 2), "round", "", "automatic retry round 1: a; 2 steps in the chain"),
     (
         ev.RetryBegin(2, "ann", (), ("b",), 1, automatic=False, operation="resolve"),
@@ -117,7 +121,7 @@ SAID: list[tuple[Event, str, str, str]] = [
     (ev.RetryScheduled("a", 2, 4, 2, 3.0, 9.0, not_now=True), "retry", "a", "waits 3.0 s, as its tool asked"),
     (
         ev.RetryScheduled("a", 1, 4, 3, 0.0, 9.0, not_now=True, crashed=True),
-        "retry", "a", "called again, at no cost: that its process died was not its fault",
+        "retry", "a", "called again, at no cost: its process died or fell silent during the call",
     ),
     (ev.Reflected("a", 1, Category.TOOL, Rung.FAIL), "failed", "a", "nothing left to try in this round (tool_error)"),
     (

@@ -38,8 +38,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     if not words or words[0] in ("--help", "-h", "help"):
         return _help(words[1:])
     if words[0] == "--version":
-        _write(f'{{"version": "{__version__}"}}\n' if "--json" in words else f"{__version__}\n")
-        return 0
+        return _write(f'{{"version": "{__version__}"}}\n' if "--json" in words else f"{__version__}\n")
     if _takes(words, 0) and "--json" not in words and set(_langs(words)) <= set(languages()):
         return _help(words)  # options alone, without a command
     if words[0] not in COMMANDS:
@@ -68,8 +67,7 @@ def _takes(words: list[str], at: int) -> int:
 def _help(words: list[str]) -> int:
     if words and words[0] in COMMANDS:
         return run([words[0], "--help", *words[1:]])
-    _write(help_text(_lang(words)))
-    return 0
+    return _write(help_text(_lang(words)))
 
 
 def _lang(words: list[str]) -> str:
@@ -107,12 +105,16 @@ def _about(command: CommandEntry, lang: str) -> str:
     return say(f"cli.command.{command.name}", lang)
 
 
-def _write(text: str) -> None:
+def _write(text: str) -> int:
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError as problem:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(problem, BrokenPipeError):
+            sys.stderr.write(say("cli.error.unwritten", reason=problem.strerror) + "\n")
+            return 1
+    return 0
 
 
 def _unknown_command(words: list[str]) -> int:
@@ -160,7 +162,7 @@ def _parsed(words: list[str]) -> int:
 
         with Output(lang=_lang(words), color="--no-color" not in words) as out:
             show_help(out, app, command)
-        return 0
+        return out.checked(0)
     return _run(function, bound)
 
 
@@ -176,7 +178,7 @@ def _run(function: Any, bound: BoundArguments) -> int:
     with Output(json=json, lang=lang, color=not common.no_color, quiet=common.quiet) as out:
         if common.store is not None:
             out.work_on(common.store)
-        return _guarded(function, bound, out)
+        return out.checked(_guarded(function, bound, out))
 
 
 def _guarded(function: Any, bound: BoundArguments, out: Output) -> int:

@@ -4,7 +4,7 @@ Rules of this file:
 - Output of tools is untrusted: it reaches a terminal only through `clean`, and never as markup.
 - Under `--json` stdout carries the document alone, without even a tool's prints: the descriptor itself is turned to
   stderr while the command runs, and a copy is kept for the document.
-- A reader that went away (`| head`) ends the text, never the run.
+- A reader that went away (`| head`), or a full disk, ends the text, never the run.
 """
 
 from __future__ import annotations
@@ -39,11 +39,20 @@ __all__ = ["CannotOpen", "Output", "clean", "one_line"]
 
 
 class CannotOpen(StoreError):
-    """The store could not be opened, so no work was begun."""
+    """The store is none that can be used, so no work was begun; one that is out of reach is no mistake of the user."""
 
 
 class _Screen(Console):
-    """A console that survives the loss of its reader."""
+    """A console that survives the loss of its reader, and a place that takes no more."""
+
+    failure: OSError | None = None
+
+    def _check_buffer(self) -> None:
+        try:
+            super()._check_buffer()
+        except OSError as problem:
+            self.failure = problem
+            self.on_broken_pipe()
 
     def on_broken_pipe(self) -> None:
         """Fall silent; rich's own handler would end the program, and the run with it."""
@@ -69,6 +78,7 @@ class Output:
         self.tools_loaded = False  # tools were named, so the advice to name some is useless
         self._document: int | None = None
         self._told = False
+        self._lost: OSError | None = None  # why the document could not be written
         self._stdout = sys.stdout
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):
@@ -179,12 +189,15 @@ class Output:
         self.noticed.append(str(told))
         self.note(Text(clean(self.typed(retold(told, self.lang))), "yellow"))
 
-    def raw(self, text: str) -> None:
-        """Print a text for another program, unchanged."""
+    def raw(self, content: str | bytes) -> None:
+        """Print a text or a file for another program, unchanged."""
         try:
-            sys.stdout.write(text)
+            sys.stdout.buffer.write(content) if isinstance(content, bytes) else sys.stdout.write(content)
             sys.stdout.flush()
         except BrokenPipeError:
+            self.out.on_broken_pipe()
+        except OSError as problem:
+            self.out.failure = problem
             self.out.on_broken_pipe()
 
     def document(self, value: Any) -> None:
@@ -194,9 +207,23 @@ class Output:
             return
         self._told = True
         data = json_shown(msgspec.json.format(msgspec.json.encode(value, enc_hook=as_text), indent=2)) + b"\n"
-        with contextlib.suppress(BrokenPipeError):
+        try:
             while data:
                 data = data[os.write(self._document, data) :]
+        except BrokenPipeError:
+            pass
+        except OSError as problem:
+            self._lost = problem
+
+    def checked(self, code: int) -> int:
+        """Report output that could not be written, on the stream that is left; return the exit code."""
+        lost = self._lost or (None if self.json else self.out.failure)
+        problem = lost or self.err.failure
+        if problem is not None:
+            screen = self.err if lost is not None or self.json else self.out
+            words = self.say("cli.error.unwritten", reason=problem.strerror)
+            screen.print(Text.assemble((self.say("cli.error"), "bold red"), " ", words), soft_wrap=True)
+        return code or int(lost is not None)
 
     # -- Problems -----------------------------------------------------------------------------------------------------
 

@@ -15,8 +15,8 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -146,8 +146,9 @@ class Session:
     async def store(self, *, reads: bool = False) -> AsyncIterator[Store]:
         """Open the store itself, without an engine; ``reads``: also one that can only be read."""
         with store_errors():
-            store = make_store(self.settings.store.url, self.settings, reads=reads)
-            await store.open()
+            with _opening(), store_errors():
+                store = make_store(self.settings.store.url, self.settings, reads=reads)
+                await store.open()
             try:
                 yield store
             finally:
@@ -180,7 +181,7 @@ class Session:
         settings = self.settings if driving and servers else msgspec.structs.replace(self.settings, mcp=McpTable())
         if not (making or driving):  # a command that looks imports no tools
             settings = msgspec.structs.replace(settings, tools=msgspec.structs.replace(settings.tools, modules=[]))
-        try:
+        with _opening():
             reading = not making and not driving and url.startswith("sqlite:")
             store = make_store(url, settings, reads=True) if reading else url
             engine = Engine(
@@ -189,10 +190,6 @@ class Session:
                 sweep_on_open=driving,
             )  # fmt: skip
             await (self._opened(engine) if self._patient else engine.open())
-        except StoreError as error:
-            if self._patient and isinstance(error.__cause__, Unavailable):
-                raise
-            raise CannotOpen(error.message, error.code, hint=error.hint) from error
         try:
             yield engine
         finally:
@@ -276,6 +273,17 @@ class Session:
                 raise
             message = tell("cli.error.origin", run=run, reason=error.message)
             raise RerailError(message, error.code, hint=tell("cli.hint.origin")) from error
+
+
+@contextmanager
+def _opening() -> Iterator[None]:
+    """Tell a store that cannot be used from one that is out of reach: the first is refused (contract T4)."""
+    try:
+        yield
+    except StoreError as error:
+        if isinstance(error.__cause__, Unavailable):
+            raise
+        raise CannotOpen(error.message, error.code, hint=error.hint) from error
 
 
 async def origin_of(engine: Engine, run: str) -> tuple[str, ...]:

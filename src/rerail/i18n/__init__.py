@@ -125,8 +125,8 @@ def about(label: str, said: str) -> str:
 
 
 def clipped(text: str, most: int) -> str:
-    """Return a text cut to a number of characters; a catalogue message within the limit stays translatable."""
-    return text if len(text) <= most else text[:most]
+    """Return a text cut to a number of characters, after a word; one within the limit stays translatable."""
+    return text if len(text) <= most else re.sub(r"\s+\S{0,40}\Z", "", text[: most - 1]) + "…"
 
 
 def values_of(text: str) -> Iterator[str]:

@@ -386,13 +386,14 @@ def additions(
 ) -> tuple[list[Step], list[Fault]]:
     """Return steps given as plain data, and their faults as additions to the plan.
 
-    ``again``: steps that are in the plan just like that are left out, for a call that adds them a second time.
+    ``again``: steps that are in the plan, or among these, just like that are left out: a call may add them twice.
     """
     faults: list[Fault] = []
     steps = read_steps(list(given), faults, known=list(state.tracks))
     if again:
         known = {step.id: state.tracks[step.id].step for step in steps if step.id in state.tracks}
-        steps = [step for step in steps if step.id not in known or definition(known[step.id]) != definition(step)]
+        steps = [step for step in steps if definition(known.setdefault(step.id, step)) != definition(step)
+                 or known[step.id] is step]  # fmt: skip
     if state.cleaning is not None and steps:  # asked by a step of `finally`
         faults.append(Fault("BAD_FINALLY", tell("refuse.run.cleaning", run=state.run)))
     return steps, [*faults, *new_faults(state, steps, tools)]

@@ -372,7 +372,7 @@ def _summary(state: State, found: Verdict) -> Told:
         on = (tell(f"summary.on.{item['for']}", step=item["step"]) for item in waiting_on(state))
         return tell("summary.waiting", on=one_by_one(on, "text.and"))
     if state.stopped == "RUN_CANCELLED":
-        if not (found.never or found.cut):  # every step was done before, or was about to be redone
+        if not found.never:  # every step was called before: done, cut off, or about to be redone
             key = "cancelled_kept" if done else "cancelled_open" if names else "cancelled_undone"
             return tell(f"summary.{key}", done=done, total=total, names=names)
         return tell("summary.cancelled", never=len(found.never), total=total)

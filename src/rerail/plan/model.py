@@ -16,7 +16,7 @@ import msgspec
 
 from rerail.i18n import tell
 from rerail.plan.references import Names, Ref, UnknownReference, parse, scan
-from rerail.plan.step import FORMATS, Effect, Fault, Produced, Step, names_of, path_fault, texts_in
+from rerail.plan.step import FORMATS, Effect, Fault, Produced, Step, names_of, numbered, path_fault, texts_in
 from rerail.plan.tool_spec import ToolSpec
 from rerail.values.json_values import NotJson, pack, plain_text
 from rerail.values.schema import OPEN, nearest
@@ -102,7 +102,9 @@ def check(plan: Plan, tools: Mapping[str, ToolSpec] | None = None) -> list[Fault
         # A follow-up works in the same folder: a file of both would count as damaged for one of them.
         makers = {_spelled(file.path): step.id for step in plan.steps for file in step.produces}
         after = [*check(plan.follow_up, tools), *check_places(plan.follow_up.steps, makers)]
-        faults += [Fault(f.code, tell("refuse.plan.in_follow_up", message=f.message), f.step) for f in after]
+        faults += [
+            msgspec.structs.replace(f, message=tell("refuse.plan.in_follow_up", message=f.message)) for f in after
+        ]
     return faults
 
 
@@ -111,11 +113,12 @@ def check_steps(steps: Sequence[Step], tools: Mapping[str, ToolSpec] | None) -> 
     names = names_of(steps)
     counts = Counter(step.id for step in steps)
     faults = [
-        Fault("DUPLICATE_ID", tell("refuse.plan.duplicate_id", count=count), step_id)
+        Fault("DUPLICATE_ID", tell("refuse.plan.duplicate_id", count=count), step_id, nth=count - 1)
         for step_id, count in counts.items()
         if count > 1
     ]
     edges: dict[str, tuple[str, ...]] = {}  # of an id that is used twice, those of both steps
+    seen: Counter[str] = Counter()
     for step in steps:
         found, needs = _check_step(step, names)
         odd = _check_written(step)
@@ -124,7 +127,8 @@ def check_steps(steps: Sequence[Step], tools: Mapping[str, ToolSpec] | None) -> 
             found += _check_tools(step, names, tools) if tools is not None else []
         except RecursionError:
             found += [] if odd else [Fault("BAD_VALUE", tell("refuse.plan.args_too_deep"), step.id)]
-        faults += found
+        faults += numbered(found, seen[step.id]) if found else ()
+        seen[step.id] += 1
         edges[step.id] = edges.get(step.id, ()) + needs
     if any(step.produces for step in steps):
         faults += _check_files(steps, tools)

@@ -7,6 +7,7 @@ Rules of this file:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -25,6 +26,7 @@ from rerail.plan.step import (
     Trust,
     Verify,
     When,
+    numbered,
 )
 from rerail.values.json_values import is_number, show
 from rerail.values.schema import nearest, problems
@@ -115,14 +117,17 @@ def read_steps(raw: Sequence[Any], faults: list[Fault], known: Sequence[str] = (
     ids = [_id_of(item, len(known) + index) for index, item in enumerate(raw)]
     order = [*known, *ids]
     taken = set(order)
-    steps = []
+    steps, seen = [], Counter[str]()
     for index, item in enumerate(raw):
         if isinstance(item, Step):
             steps.append(item)
         elif isinstance(item, Mapping):
-            steps.append(_Reader(item, ids[index], order, taken, faults).read())
+            found: list[Fault] = []
+            steps.append(_Reader(item, ids[index], order, taken, found).read())
+            faults += numbered(found, seen[ids[index]]) if found else ()
         else:
             faults.append(Fault("BAD_VALUE", tell("refuse.plan.step_no_mapping", index=index, kind=_kind(item))))
+        seen[ids[index]] += 1
     return steps
 
 

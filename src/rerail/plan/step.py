@@ -232,6 +232,7 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
     message: str
     step: str = ""
     place: str = ""  # in the plan's file: its name and the line
+    nth: int = 0  # of the steps with that id, if several have it
 
     def __str__(self) -> str:
         return str(self.told)
@@ -250,6 +251,11 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
     def said(self, lang: str) -> str:
         """Return the fault in a language."""
         return retold(self.told, lang)
+
+
+def numbered(faults: list[Fault], nth: int) -> list[Fault]:
+    """Return the faults of the n-th step with an id."""
+    return [msgspec.structs.replace(fault, nth=nth) for fault in faults] if nth else faults
 
 
 def names_of(steps: Iterable[Step]) -> Names:

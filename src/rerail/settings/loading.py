@@ -23,7 +23,7 @@ from fnmatch import translate
 from functools import cache
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args, get_origin
 from urllib.parse import urlsplit
 
 import msgspec
@@ -114,7 +114,9 @@ def _build(layers: list[tuple[Mapping[str, Any], str]], *, stays: bool = False) 
     merged: dict[str, dict[str, Any]] = {}
     sources: dict[str, str] = {}
     for data, source in layers:
-        for table, values in data.items():
+        for name, values in data.items():
+            table, dot, key = str(name).partition(".")
+            values = {key: values} if dot and table in TABLES else values  # noqa: PLW2901 - `table.key`, in code
             if table not in TABLES:
                 raise SettingsError(_unknown(tell("setting.table", table=table), str(table), TABLES, source))
             if not isinstance(values, Mapping):
@@ -175,8 +177,16 @@ def _struct(name: str, kind: type[Table], flat: Mapping[str, Any], sources: Mapp
     return kind(**clean)
 
 
-def _expected(error: Exception) -> str:
+def _words(kind: Any) -> list[str]:
+    """Return the words that a type allows, also inside a list."""
+    inside = get_args(kind)
+    return [str(word) for word in inside] if get_origin(kind) is Literal else [w for one in inside for w in _words(one)]
+
+
+def _expected(error: Exception, kind: Any) -> str:
     """Return the expected type, in Rerail's words where the library's message is known."""
+    if "enum" in str(error):
+        return tell("setting.words", words=", ".join(_words(kind)))
     found = re.fullmatch(r"Expected `([^`]*)`, got `([^`]*)`(.*)", str(error))
     return tell("setting.expected", expected=found[1], kind=found[2], where=found[3]) if found else str(error)
 
@@ -188,7 +198,7 @@ def _value(name: str, value: Any, kind: Any, source: str) -> Any:
         # A value in place of the servers may hold their secrets.
         shown = "…" if name in SECRET else repr(value)
         raise SettingsError(
-            tell("refuse.settings.wrong_kind", name=name, shown=shown, source=source, error=_expected(error))
+            tell("refuse.settings.wrong_kind", name=name, shown=shown, source=source, error=_expected(error, kind))
         ) from None
     choices = CHOICES.get(name)
     if choices is not None and found is not None and found not in choices:

@@ -63,7 +63,8 @@ def pack(value: Any) -> Packed:
         if b"null" in data:
             refuse_nan(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise NotJson(words_of(error) or type(error).__name__) from error
+        keys = "`order`" in str(error)  # the encoder's advice to its own caller
+        raise NotJson(tell("reason.no_text_keys") if keys else words_of(error) or type(error).__name__) from error
     return Packed(data, digest(data))
 
 

@@ -126,7 +126,8 @@ class Narrator:
         return self._one("failed", event, "plan_rejected", Lead.REMARK, by=by, faults=faults)
 
     def retry_begin(self, event: ev.RetryBegin) -> Iterator[Line]:
-        key, roots = "round_automatic" if event.automatic else "round", listed(event.roots) or event.operation
+        key = "round_automatic" if event.automatic else "round" if event.chain else "round_kept"
+        roots = listed(event.roots) or event.operation
         [line] = self._one("round", event, key, roots=roots, size=event.chain_size)
         yield line._replace(words=line.words + self._changed(event.stale))
         if self.detail is Detail.VERBOSE:

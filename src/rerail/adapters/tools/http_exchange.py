@@ -85,8 +85,11 @@ class Request:
 
     @property
     def address(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.scheme}://{host}:{self.port}{self.target}"
+        return f"{self.scheme}://{self._named}:{self.port}{self.target}"
+
+    @property
+    def _named(self) -> str:
+        return f"[{self.host}]" if ":" in self.host else self.host
 
     def goes_to(self, hosts: Sequence[str]) -> bool:
         """Return True if its host is on the list, which may say `host`, `host:port` or `*.domain`."""
@@ -95,7 +98,8 @@ class Request:
 
     def __str__(self) -> str:
         # Without the query: it often holds keys.
-        return f"{self.method} {self.host}{self.target.partition('?')[0]}"
+        port = "" if self.port == (443 if self.scheme == "https" else 80) else f":{self.port}"
+        return f"{self.method} {self._named}{port}{self.target.partition('?')[0]}"
 
 
 @dataclass(frozen=True, slots=True)

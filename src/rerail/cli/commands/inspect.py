@@ -318,6 +318,11 @@ async def artifacts(run: str, name: str | None = None, /, *, common: Common = PL
     async with Session(common, out).engine(run=run) as engine:
         found = await engine.find(run)
         if name is not None:
+            track = (await engine.internals.state(found)).tracks.get(name)
+            is_output = track is not None and track.result is not None
+            if not (is_output or out.json or out.out.is_terminal):
+                out.raw((await engine.internals.artifact_bytes(found, name))[0])
+                return 0
             return _print_value(out, await engine.artifact(found, name))
         rows = await engine.artifacts(found)
     if out.json:

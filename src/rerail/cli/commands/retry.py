@@ -27,7 +27,7 @@ from rerail.cli.background.launcher import (
     reservation_of,
 )
 from rerail.cli.commands.run import foreseen, handed_over
-from rerail.cli.display.follow import exit_code, follow_up_of, stay
+from rerail.cli.display.follow import FAILED, OK, WAITING, exit_code, follow_up_of, stay
 from rerail.cli.display.report import RetryReport, refusal, warnings
 from rerail.cli.display.run_view import Picture
 from rerail.cli.input_files import has_terminal, require_yes
@@ -46,8 +46,7 @@ if TYPE_CHECKING:
 MAX_WORKERS = 8  # unless `worker.jobs` or --jobs sets it
 FOLLOW_UP_WITHIN = 5.0  # seconds that a worker gets to start a completed run's follow-up
 
-# Exit codes by severity: a failed run, then a refused retry, then a run that waits.
-_BADNESS = {0: 0, 3: 1, 2: 2, 1: 3}
+WAIT_FOR_A_PERSON = ("RUN_WAITS_CONFIRM", "RUN_PAUSED", "RUN_IN_DOUBT")
 
 Row = dict[str, Any]
 
@@ -170,7 +169,7 @@ async def _confirmed(engine: Engine, out: Output, run: str, wanted: Retry, *, ye
 
 
 async def retry_all(session: Session, wanted: Retry, *, dry_run: bool, yes: bool, jobs: int | None) -> int:
-    """Retry every run that failed or was interrupted; return the worst exit code."""
+    """Retry every run that failed or was interrupted; return 1 if one failed or was refused, else 3 if one waits."""
     out = session.out
     if wanted.clean and not (yes or dry_run):
         raise Refused(out.say("cli.clean.all"), "CONFIRM_NEEDED", hint="rerail retry --all-failed --clean --yes")
@@ -190,7 +189,8 @@ async def retry_all(session: Session, wanted: Retry, *, dry_run: bool, yes: bool
         out.print(*_table(out, done))
     else:
         out.print(out.say("cli.retry.none"))
-    return max((row["exit_code"] for row in done), key=lambda code: _BADNESS.get(code, 3), default=0)
+    codes = {row["exit_code"] for row in done} - {OK}
+    return FAILED if codes - {WAITING} else max(codes, default=OK)
 
 
 async def _previewed(session: Session, row: Row, wanted: Retry) -> Row:
@@ -211,6 +211,7 @@ def _row(row: Row, status: str, code: int, reason: str | None = None) -> Row:
 def _refused(out: Output, row: Row, error: RerailError) -> Row:
     """Return the row of a run that cannot be retried: reason and hint, in the user's language."""
     _, message, hint, code = out.said(error)
+    code = WAITING if error.code in WAIT_FOR_A_PERSON else code
     said = f"{message} ({out.typed(hint)})" if hint else message
     return {**_row(row, row["before"], code, said), "said": said}
 

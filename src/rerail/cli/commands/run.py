@@ -25,6 +25,7 @@ from rerail.cli.input_files import load_plan
 from rerail.cli.options import JOBS, PLAIN, Common, Detached, Flag, Out
 from rerail.cli.output import Output, clean
 from rerail.cli.session import Session
+from rerail.engine.runs.starter import plan_faults
 from rerail.errors import PlanError, Refused
 from rerail.i18n import tell
 from rerail.kernel import events as ev
@@ -105,6 +106,7 @@ async def start(
         if not queue:
             return await leave_to_worker(session, engine, started, 0)
         if wait:
+            out.note(out.say("cli.work.queued", run=started))
             return await stay(engine, out, Picture(started))
     document = {"run_id": started, "queued": True}
     return out.done(document, out.say("cli.work.queued", run=started), f"rerail watch {started}")
@@ -115,7 +117,7 @@ async def check(plan: str, /, *, common: Common = PLAIN, out: Out) -> int:
     session = Session(common, out)
     loaded = load_plan(plan)
     specs = await session.specs()
-    faults = loaded.check(specs)
+    faults = plan_faults(loaded, specs, session.settings.policy())
     hints = session.undecorated(loaded, specs) if faults and specs is not None else []
     warnings = [] if faults or specs is None else [*hole_warnings(loaded, specs), *effect_warnings(loaded, specs)]
     depth, width = (0, 0) if faults else Graph.of_plan(loaded).measures()

@@ -103,7 +103,7 @@ def verdict_line(out: Output, found: RunResult, status: str) -> Text:
     cost = f", {found.exec['tokens']:,} tokens, {found.exec['cost']:g}" if found.exec["tokens"] else ""
     line.append(f"  {out.say('cli.report.cost', calls=calls, seconds=span(seconds))}{cost}  ", "dim")
     if found.failed_stage and status in ("failed", "interrupted"):
-        line.append(out.say("cli.report.at_stage", stage=found.failed_stage) + "  ", style_of(shown))
+        line.append(out.say("cli.report.at_stage", stage=found.failed_stage) + " ", style_of(shown))
     line.append(one_line(bare(found.summary, found.status), 400))
     return line
 
@@ -331,7 +331,8 @@ def preview_lines(out: Output, picture: Picture, preview: Preview) -> list[Text]
     count, total = len(preview.rerun), len(preview.rerun) + len(preview.kept)
     roots = _names(preview.roots[:SHOWN], 48)
     lines = [Text(out.say("cli.preview.title", run=picture.state.run, count=count, total=total), "bold")]
-    lines.append(Text(out.say("cli.preview.roots", roots=roots + (" …" if len(preview.roots) > SHOWN else ""))))
+    if roots:
+        lines.append(Text(out.say("cli.preview.roots", roots=roots + (" …" if len(preview.roots) > SHOWN else ""))))
     again = [_named(out, "retry", row["step"], out.told(row["why"])) for row in preview.rerun]
     lines += _section(out, "cli.preview.rerun", again)
     lines += _section(out, "cli.preview.kept", [_kept(out, picture.state, step) for step in preview.kept])

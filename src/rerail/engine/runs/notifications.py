@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from itertools import islice
 from typing import Any
 
@@ -68,7 +68,9 @@ class Notifications:
         notice = notice_of(state)
         if notice is None or notice.about not in self._notifier.on:
             return
-        task = asyncio.get_running_loop().create_task(self._send(notice, state))
+        # Earlier ones of the run, and those of its parent, come first: readers see the notices in order.
+        before = [task for task in self._sending if task.get_name() in (state.run, state.parent)]
+        task = asyncio.get_running_loop().create_task(self._send(notice, state, before), name=state.run)
         self._sending.add(task)
         task.add_done_callback(self._sent)
 
@@ -77,7 +79,9 @@ class Notifications:
         if not task.cancelled():
             task.exception()  # retrieved, else asyncio logs it
 
-    async def _send(self, notice: Notice, state: State) -> None:
+    async def _send(self, notice: Notice, state: State, before: Collection[asyncio.Task[None]]) -> None:
+        if before:
+            await asyncio.wait(before)
         told = [
             ev.Notified(
                 sent.kind, plain_text(sent.target, 200), sent.ok, sent.attempts, plain_text(sent.error, 500),

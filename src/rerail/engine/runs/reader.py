@@ -235,6 +235,10 @@ class RunReader:
 
     async def list(self, *, status: str | Sequence[str] = (), parent: str | None = None, limit: int = 100) -> RunRows:
         """Return rows of runs, newest first; ``status`` is one or several."""
+        odd = {status} if isinstance(status, str) and status else set(status)
+        if odd := odd.difference(RunStatus):
+            told = {"words": ", ".join(sorted(odd)), "known": ", ".join(RunStatus)}
+            raise Refused(tell("refuse.run.no_status", **told), "USAGE")
         return [await self.row(head) for head in await self.heads(status=status, parent=parent, limit=limit)]
 
     async def heads(

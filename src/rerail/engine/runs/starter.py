@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from rerail.engine.parts import EngineParts
@@ -29,7 +29,7 @@ from rerail.kernel.step_state import RunStatus
 from rerail.mind import planning
 from rerail.mind.questions import consulted
 from rerail.plan.model import Plan, check
-from rerail.plan.step import Fault, Step
+from rerail.plan.step import Fault
 from rerail.plan.tool_spec import ToolSpec
 from rerail.plan.warnings import acts, assumed, said
 from rerail.ports import Conflict, Consultation, Head, Lease, Question
@@ -119,10 +119,10 @@ class Starter:
         ``planned`` says what the plan has cost. A ``queued`` run is left to a worker.
         """
         specs, scrub = self._parts.specs, self._parts.performer.scrub
-        faults = [*check(plan, specs), *(secrets_in(plan, scrub) if scrub.active else ())]
-        faults += reserve_faults(plan.finally_, plan.steps, specs, self._policy) if plan.finally_ else ()
+        faults = plan_faults(plan, specs, self._policy)
+        faults += plan.located(secrets_in(plan, scrub)) if scrub.active else []
         if faults:
-            raise PlanError(tell("refuse.run.plan_faulty"), plan.located(faults))
+            raise PlanError(tell("refuse.run.plan_faulty"), faults)
         run = usable_id(run_id) if run_id is not None else secrets.token_hex(5)
         memory = preferred(await self._reader.lessons()) if self._remembers else {}
         above = await self._reader.state(parent) if parent else None
@@ -224,20 +224,23 @@ class Starter:
         return None
 
 
-def reserve_faults(
-    finals: Sequence[str], steps: Sequence[Step], specs: Mapping[str, ToolSpec], policy: Policy
-) -> list[Fault]:
-    """Return the caps without room for one call of each step of `finally`, at its declared cost (P2)."""
-    tools = [specs.get(step.tool) for step in steps if step.id in finals]
+def plan_faults(plan: Plan, specs: Mapping[str, ToolSpec] | None, policy: Policy) -> list[Fault]:
+    """Return every fault of a plan under these settings.
+
+    A cap needs room for one call of each step of `finally`, at its declared cost (P2).
+    """
+    tools = [specs.get(step.tool) for step in plan.steps if step.id in plan.finally_] if specs is not None else []
     needs = (
-        ("max_attempts", float(len(finals)), policy.max_attempts),
+        ("max_attempts", float(len(plan.finally_)), policy.max_attempts),
         ("max_cost", sum(spec.cost or 0.0 for spec in tools if spec is not None), policy.max_cost),
     )
-    return [
+    room = [
         Fault("BAD_FINALLY", tell("refuse.plan.finally_cap", name=name, limit=limit, need=need))
         for name, need, limit in needs
         if limit is not None and need > limit
     ]
+    found = [*check(plan, specs), *room]
+    return plan.located(found) if found else []
 
 
 def usable_id(run: str) -> str:

@@ -50,6 +50,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rerail.api import Engine
 from rerail.engine.refusals import refusals
+from rerail.engine.runs.starter import plan_faults
 from rerail.errors import PlanError, Refused, RerailError
 from rerail.i18n import as_text, one_by_one, tell
 from rerail.kernel.actor import MCP, Actor, Proof
@@ -169,7 +170,7 @@ async def check_plan(request: _Request) -> dict[str, Any]:
     """Check a plan without running anything."""
     plan = _plan(request)
     tools = request.engine.tools
-    faults = plan.check(tools)
+    faults = plan_faults(plan, tools, request.engine.settings.policy())
     warnings = [] if faults else [*hole_warnings(plan, tools), *effect_warnings(plan, tools)]
     return {
         "ok": not faults, "steps": len(plan.steps), "tools_checked": True,

@@ -22,6 +22,7 @@ from pydantic import AfterValidator
 from starlette.responses import Response
 
 from rerail.engine.refusals import refusals
+from rerail.engine.runs.starter import plan_faults
 from rerail.errors import PlanError, Refused, RerailError
 from rerail.i18n import retold, tell
 from rerail.kernel.actor import Proof
@@ -127,7 +128,7 @@ async def check(request: Request, body: PlanBody, lang: Lang = None) -> Response
     server, said = server_of(request), language(request)
     plan = await given_plan(body.plan)
     tools = server.engine.tools
-    faults = plan.check(tools)
+    faults = plan_faults(plan, tools, server.engine.settings.policy())
     warnings = [] if faults else [*hole_warnings(plan, tools), *effect_warnings(plan, tools)]
     depth, width = (0, 0) if faults else Graph.of_plan(plan).measures()
     return Json({

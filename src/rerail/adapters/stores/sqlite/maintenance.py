@@ -59,6 +59,8 @@ _MEANINGS: Sequence[tuple[type[apsw.Error], type[Unavailable] | type[Unusable], 
 
 def meaning(error: apsw.Error, path: str) -> Unavailable | Unusable:
     """Translate a SQLite error into an error of the port."""
+    if vars(error).get("extendedresult") == apsw.SQLITE_IOERR_SHMSIZE:  # no room for the index of the log
+        error = apsw.FullError(str(error))
     for kind, become, key in _MEANINGS:
         if isinstance(error, kind):
             return become(tell(key, path=path, error=error))
