@@ -9,19 +9,28 @@ from typing import Any
 
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp_types import ElicitResult
 from tests.recorded.plain import Plain
 from tests.recorded.runs import GATED, one
 from tests.recorded.world import Place
+
+ANSWERS = ("--allow", "confirm", "--allow", "resolve", "--allow", "skip")
+
+
+async def _agreed(*_: Any) -> ElicitResult:
+    """The person behind the client agrees to everything."""
+    return ElicitResult(action="accept", content={"agree": True})
 
 
 async def over_mcp(place: Place, told: dict[str, dict[str, Any]], plain: Plain) -> None:
     """Every tool that is offered, and its answers."""
     server = StdioServerParameters(
-        command=sys.executable, args=["-m", "rerail.cli", "mcp"], env=place.environ, cwd=str(place.folder)
-    )
+        command=sys.executable, args=["-m", "rerail.cli", "mcp", *ANSWERS], cwd=str(place.folder),
+        env={**place.environ, "RERAIL_MCP_TRUST_ELICITATION": "true"},
+    )  # fmt: skip
     ids = {name: run for run, name in place.runs.items()}
     with Path(os.devnull).open("w") as nowhere:
-        async with Client(stdio_client(server, errlog=nowhere)) as client:
+        async with Client(stdio_client(server, errlog=nowhere), elicitation_callback=_agreed) as client:
             asked = _Called(place, client, told["mcp"], plain)
             for tool in (await client.list_tools()).tools:
                 shape = {"schema": tool.input_schema, "annotations": tool.annotations and tool.annotations.model_dump()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import re
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,7 @@ class Plain:
             text = text.replace(str(path), name)
         for run, name in self._runs.items():
             text = text.replace(run, f"<{name}>")
-        text = re.sub(rf"\b{re.escape(getpass.getuser())}\b", "<user>", text)
+        text = re.sub(rf"\b{re.escape(getpass.getuser())}\b(?:@{re.escape(socket.gethostname())}\b)?", "<user>", text)
         for pattern, instead in _TEXTS:
             text = re.sub(pattern, instead, text)
         return text

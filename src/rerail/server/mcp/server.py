@@ -104,6 +104,7 @@ class _Request:
     args: Args
     tell: Callable[[float, float | None, str], Awaitable[None]]
     ask: Callable[[str], Awaitable[bool]]  # whether the person behind the client agrees
+    answered: bool = False  # the client sent the answer of its person
 
     def given(self, name: str, default: Any = None) -> Any:
         value = self.args.get(name)
@@ -290,16 +291,26 @@ def _give(command: type[Command]) -> Answer:
 async def _given(request: _Request, command: Command, *, dry: bool) -> tuple[str, Preview | None]:
     """Give a command; where a person has to answer, ask the one behind the client, if that is trusted."""
     engine, run = request.engine, request.args["run"]
-    try:
-        return await engine.do(run, command, dry_run=dry, own_tools_only=True)
-    except Refused as refused:
-        if refused.code != "PERSON_NEEDED" or dry or not engine.settings.mcp.trust_elicitation:
-            raise
-        words = await engine.why(run, getattr(command, "step", None))
-        if not await request.ask(tell("mcp.ask", action=command.action, run=run, words=words)):
-            raise
-    command = msgspec.structs.replace(command, actor=Actor(MCP, Proof.ELICITED))
+    refused: Refused | None = None
+    if not request.answered:  # else it was refused before, and its person has been asked
+        try:
+            return await engine.do(run, command, dry_run=dry, own_tools_only=True)
+        except Refused as refusal:
+            if refusal.code != "PERSON_NEEDED" or not engine.settings.mcp.trust_elicitation:
+                raise
+            refused = refusal
+    step, rows = getattr(command, "step", None), (await engine.show(run)).waiting_on
+    shown = [{name: row[name] for name in _ASKED if row.get(name)} for row in rows if step in (None, row["step"])]
+    words = msgspec.json.format(msgspec.json.encode(shown, enc_hook=as_text), indent=2).decode()
+    agreed = await request.ask(tell("mcp.ask", action=command.action, run=run, step=step or "", words=words))
+    if agreed:
+        command = msgspec.structs.replace(command, actor=Actor(MCP, Proof.ELICITED))
+    elif refused is not None:
+        raise refused
     return await engine.do(run, command, own_tools_only=True)
+
+
+_ASKED: Final = ("for", "step", "question", "tool", "args", "files", "before")  # shown to the person
 
 
 def _put_command(name: str, command: type[Command]) -> None:
@@ -397,7 +408,8 @@ def make_server(engine: Engine, allow: Collection[str] = ()) -> Server[dict[str,
         args = params.arguments or {}
         try:
             _refuse_odd(params.name, schemas, args)
-            request = _Request(engine, args, ctx.session.report_progress, partial(_asked, ctx, params))
+            ask, answered = partial(_asked, ctx, params), bool(params.input_responses)
+            request = _Request(engine, args, ctx.session.report_progress, ask, answered)
             return _result(await offers[params.name].answer(request))
         except _AsksPerson as asks:
             return asks.result()
@@ -431,7 +443,7 @@ class _AsksPerson(Exception):
 
 async def _asked(ctx: ServerRequestContext[Any], params: CallToolRequestParams, words: str) -> bool:
     """Return True if the person behind the client agrees to this very call; False also if the client cannot ask."""
-    key = f"person-{digest(msgspec.json.encode([params.name, params.arguments, words]))}"
+    key = f"person-{digest(msgspec.json.encode([params.name, params.arguments, str(words)]))}"
     answer = (params.input_responses or {}).get(key)
     if answer is None:
         try:
