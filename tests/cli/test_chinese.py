@@ -160,6 +160,7 @@ EVENTS: tuple[ev.Event, ...] = (
         summary=tell("summary.stopped_last", reason=STOPPED, names=NAMES),
     ),
     ev.Notified("webhook", "http://x", False, 3, tell("reason.notify.broke", why="ECONNRESET"), "done", "r-1"),
+    ev.Audited("confirm", "m", "a", "X"),
 )
 
 

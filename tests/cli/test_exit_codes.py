@@ -126,7 +126,7 @@ def test_help_is_there_for_everything(here: Here) -> None:
     words = "run check start retry resume ls show logs watch why graph skip cancel pause confirm resolve add artifacts"
     assert set(
         f"{words} worker crashtest replay repair plan prompts config tools memory shell export import prune backup"
-        " serve mcp doctor demo".split()
+        " serve mcp token audit doctor demo".split()
     ) == set(COMMANDS)
     for name in COMMANDS:
         assert f"\n  {name} " in listed

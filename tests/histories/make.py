@@ -10,11 +10,14 @@ users have. A kind that is new, for an event type that is new, is added to the f
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import os
 import re
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, get_args
 
@@ -22,6 +25,7 @@ import msgspec
 
 import rerail
 from rerail.adapters.stores.memory import MemoryStore
+from rerail.errors import Refused
 from rerail.kernel import events
 
 QUICK: dict[str, Any] = {"retry": {"backoff_base": 0.0, "jitter": False}}
@@ -309,6 +313,23 @@ async def lost(making: Making) -> None:
         await engine.wait("run")
 
 
+async def audited(making: Making) -> None:
+    """A gate that a stranger tried, then one of its approvers; the run was started over MCP."""
+    token = "rrl_history"
+    tokens = {"ops": {"digest": f"sha256:{sha256(token.encode()).hexdigest()}", "roles": ["approve"]}}
+    settings = {**PLAIN, "server": {"tokens": tokens}}
+    gated = step("a", confirm={"text": "Is this right?", "by": ["approve"]})
+    async with making.engine(Script(a=[{"n": 1}]), settings, via="mcp") as engine:
+        await engine.wait(await engine.start({"steps": [gated]}, run_id="run"))
+        with contextlib.suppress(Refused):
+            await engine.confirm("run", by="stranger")
+    os.environ["RERAIL_TOKEN"] = token
+    async with making.engine(Script(a=[{"n": 1}]), settings) as engine:
+        await engine.confirm("run")
+        await engine.wait("run")
+    del os.environ["RERAIL_TOKEN"]
+
+
 async def staged(making: Making) -> None:
     """Stages with files, and what follows them, which fails at its second stage."""
     below = [step("judge", "make", stage="judging", produces=[{"path": "judge.json", "keys": ["by"]}])]
@@ -328,7 +349,7 @@ KINDS: dict[str, Callable[[Making], Awaitable[None]]] = {
     made.__name__: made
     for made in (
         success, plain, failed, retried, healed, replanned, repaired, consulted, gate, agreed, doubt, refused, verified,
-        interrupted, acted, stopped, cleanup, lost, staged,
+        interrupted, acted, stopped, cleanup, lost, audited, staged,
     )
 }  # fmt: skip
 

@@ -150,6 +150,14 @@ async def forced_and_confirmed(engine: rerail.Engine) -> Any:
     return await confirm(engine)
 
 
+async def forced_and_refused(engine: rerail.Engine) -> Any:
+    assert (await forced(engine)).status == "waiting"
+    with pytest.raises(rerail.Refused, match="approve"):
+        await engine.confirm("run")
+    await engine.skip("run", "a")
+    return await engine.wait("run")
+
+
 async def agreed_again(engine: rerail.Engine) -> Any:
     assert (await engine.retry("run", steps=["c"], force=True)).status == "waiting"
     return await confirm(engine)
@@ -162,7 +170,7 @@ THEN: dict[str, tuple[Any, list[str]]] = {
     "staged": (retry, ["learn"]), "replanned": (forced, ["a"]), "repaired": (forced, ["a", "b"]),
     "refused": (retry, ["b"]), "consulted": (forced, ["a"]), "verified": (forced, ["a", "b"]),
     "healed": (forced, ["a"]), "lost": (forced_and_confirmed, ["a", "b"]), "agreed": (agreed_again, ["c"]),
-    "cleanup": (forced, ["a", "b", "free"]),
+    "cleanup": (forced, ["a", "b", "free"]), "audited": (forced_and_refused, []),
 }  # fmt: skip
 CHANGED = {"a": ["something else"]}  # so that what depends on it has to look again
 

@@ -19,6 +19,7 @@ EVERY = [(file, answer) for file, answers in RECORDED.items() for answer in answ
 # Event types that no recorded run has, each with the reason.
 UNSEEN = {
     "artifact_lost": "a content expires after hours",
+    "audited": "the runs that are looked at before refuse nothing for want of rights",
     "plan_rejected": "the adapter finds the faults of a model's answer first, and asks again",
 }
 

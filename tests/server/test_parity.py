@@ -35,6 +35,7 @@ AT_HOME = {
     "import": "it reads a file where it is typed, into a store that the user of this machine names",
     "prune": "it removes for good, from a store that the user of this machine names",
     "backup": "it writes a file where it is typed",
+    "token": "it writes the settings of the machine where it is typed",
     "prompts": "it copies files into the user's folder",
 }
 ROUTES: dict[str, str] = {
@@ -62,6 +63,7 @@ ROUTES: dict[str, str] = {
     "tools": "GET /tools",
     "config": "GET /settings",
     "memory": "GET /memory",
+    "audit": "GET /audit",
 }
 # Options that change what happens to a run, by the names that bodies have for them.
 OPTIONS = {
@@ -190,10 +192,13 @@ async def over_mcp(engine: Engine, command: Command) -> str:
     async def tell(done: float, of: float | None, words: str) -> None:
         pass
 
+    async def ask(words: str) -> bool:
+        return True
+
     args = {"run": "r", **said(command)}
     assert not Schema(offer.shape).faults(args)
     try:
-        await offer.answer(mcp._Request(engine, args, tell))
+        await offer.answer(mcp._Request(engine, args, tell, ask))
     except RerailError as error:
         return error.code
     return ""

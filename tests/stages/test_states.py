@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import signal
+import socket
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from tests.cli.conftest import place as plain_place  # noqa: F401
 from tests.workers.around import workers_in
 from tests.workers.conftest import place  # noqa: F401
 
-WHO = getpass.getuser()
+WHO = f"{getpass.getuser()}@{socket.gethostname()}"
 HELD: tuple[dict[str, Any], ...] = (
     {"id": "a", "tool": "ok", "stage": "extracting"},
     {"id": "b", "tool": "hold", "args": {"name": "go"}, "needs": ["a"], "stage": "writing"},

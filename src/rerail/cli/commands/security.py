@@ -14,7 +14,7 @@ import msgspec
 from rich.text import Text
 
 from rerail.cli.commands.store import seconds_of
-from rerail.cli.options import FLAG, PLAIN, Common, Out
+from rerail.cli.options import FLAG, PLAIN, Common, Flag, Out
 from rerail.cli.output import Output, clean
 from rerail.cli.session import Session
 from rerail.cli.style import moment
@@ -110,7 +110,7 @@ async def audit(
     *,
     since: str | None = None,
     by: str | None = None,
-    refused: bool = False,
+    refused: Flag = False,
     common: Common = PLAIN,
     out: Out,
 ) -> int:

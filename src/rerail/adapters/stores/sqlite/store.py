@@ -406,7 +406,8 @@ def _make_file(path: str) -> None:
     """Create the file if it is absent, readable by its owner only; histories hold tools' inputs and outputs."""
     folder = os.path.dirname(path)
     try:
-        make_private(Path(folder))
+        if not os.path.isdir(folder):  # one that is there was chosen, and may be shared
+            make_private(Path(folder))
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
         _check_place(path)
