@@ -112,7 +112,9 @@ class Engine:
         watching = (observe, log_event if settings.log.verbose else None, self._tracing)
         observers = tuple(one for one in watching if one is not None)
         clock = clock or wiring.SystemClock()
-        name, actor = of_environment(settings.server.tokens, clock.now(), via)
+        name, actor = "", Actor(via)
+        if settings.server.tokens:
+            name, actor = of_environment(settings.server.tokens, clock.now(), via)
         self._parts = parts = self._make_parts(store, mind, clock, workspace, observers, actor)
         self._tell, self._sweep_on_open = on_notice or LOG.warning, sweep_on_open
         self._by = name or by or user_name()

@@ -15,7 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from rerail.engine.performer import Performer
-from rerail.kernel.actor import HTTP, NO_ACTOR, Actor
+from rerail.kernel.actor import NO_ACTOR, Actor
 from rerail.kernel.events import Record
 from rerail.kernel.policy import Policy
 from rerail.plan.tool_spec import Runs, ToolSpec
@@ -77,11 +77,6 @@ class EngineParts:
     observers: Observers = ()  # get each event once it is durable
     actor: Actor = NO_ACTOR  # how commands come here, and whether their sender has shown a token
     silent_is_dead: bool = False  # a supervisor of processes guarantees that a silent owner no longer acts
-
-    @property
-    def serves(self) -> bool:
-        """Return True if the process is a server: the next one goes on with the runs that it leaves."""
-        return self.actor.via == HTTP
 
     def runs(self, tool: str) -> Runs:
         """Return the place where calls of a tool run; an unknown tool may run anywhere."""

@@ -297,7 +297,7 @@ def texts_in(step: Step) -> Iterator[str]:
         yield from strings(step.fallback.args)
     if step.verify:
         yield from strings(step.verify.args)
-    if question := gate_question(step):
+    if step.confirm and (question := gate_question(step)):
         yield question
 
 

@@ -226,7 +226,8 @@ class _Names:
         counts = Counter(address for _, address in begun)
         for sid, address in begun:
             if counts[address] == max(counts.values()):
-                await self._sio.eio.disconnect(sid)
+                # Without a wait for a client that may never take its messages.
+                await self._sio.eio.sockets.pop(sid).close(wait=False, abort=True)
                 return
 
     def has(self, scope: Scope) -> bool:

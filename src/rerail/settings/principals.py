@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from functools import cache
 from hashlib import sha256
 
-from rerail.kernel.actor import NO_ACTOR, Actor, Proof
+from rerail.kernel.actor import Actor, Proof
 from rerail.settings.tables import TokenTable
 
 INCLUDED = {"act": ("read",), "approve": ("read",), "admin": ("read", "act", "approve", "events")}
@@ -72,8 +72,8 @@ def is_over(row: TokenTable, now: float) -> bool:
 
 def of_environment(tokens: Mapping[str, TokenTable], now: float, via: str) -> tuple[str, Actor]:
     """Return the name and the actor of a program with `RERAIL_TOKEN` in its environment; "" without a known one."""
-    found = named(tokens, os.environ.get("RERAIL_TOKEN", ""), now) if tokens else None
-    return (found.name, found.actor(via)) if found is not None else ("", Actor(via) if via else NO_ACTOR)
+    found = named(tokens, os.environ.get("RERAIL_TOKEN", ""), now)
+    return (found.name, found.actor(via)) if found is not None else ("", Actor(via))
 
 
 @cache

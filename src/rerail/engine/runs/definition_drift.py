@@ -17,6 +17,7 @@ from rerail.engine.parts import EngineParts, Predecessor
 from rerail.errors import PlanError
 from rerail.i18n import tell
 from rerail.kernel import events as ev
+from rerail.kernel.actor import HTTP
 from rerail.kernel.events import Error, Event
 from rerail.kernel.fold import evolve
 from rerail.kernel.policy import Policy, has_caps, merged
@@ -53,7 +54,8 @@ class DefinitionDrift:
         calls = tuple(track.id for track in state.running.values())
         why = "queued" if state.queued else "interrupted" if interrupted else "paused"
         changes = {**self.changes(state), **({"policy": None} if as_started else {})}
-        note = ev.Resumed(by, calls, reason=why, paused=state.paused and resumed, served=self.parts.serves, **changes)
+        served = self.parts.actor.via == HTTP
+        note = ev.Resumed(by, calls, reason=why, paused=state.paused and resumed, served=served, **changes)
         return [note, *lost_calls(state, before, self.parts)]
 
     def changes(self, state: State) -> dict[str, Any]:

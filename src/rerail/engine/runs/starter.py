@@ -20,7 +20,7 @@ from rerail.errors import PlanError, Refused
 from rerail.i18n import Told, tell, words_of
 from rerail.kernel import actions
 from rerail.kernel import events as ev
-from rerail.kernel.actor import Actor
+from rerail.kernel.actor import HTTP, Actor
 from rerail.kernel.failure_memory import preferred
 from rerail.kernel.policy import Policy
 from rerail.kernel.stages import last_files
@@ -134,7 +134,7 @@ class Starter:
                 plan.objective, parent or "", self._policy, by or self._by, self._version, memory,
                 self.origin, above.home if above is not None else "",
                 tuple(ev.FileMade(*file) for file in last_files(above)) if above is not None else (), queued,
-                served=self._parts.serves and not queued, via=actor.via, proof=actor.proof,
+                served=self._parts.actor.via == HTTP and not queued, via=actor.via, proof=actor.proof,
             ),
             *(consulted("plan", "", call) for call in planned.consultations),
             ev.PlanAccepted(

@@ -27,6 +27,7 @@ from rerail.engine.stepping import Stepper
 from rerail.errors import Refused, RerailError, StoreError
 from rerail.i18n import tell
 from rerail.kernel import events as ev
+from rerail.kernel.actor import HTTP
 from rerail.kernel.commands import Command
 from rerail.kernel.decide import Call, decide
 from rerail.kernel.state import State
@@ -146,8 +147,8 @@ class Supervisor:
             self._leases.reserve(loop.lease)
             return
         state, run = loop.state, loop.state.run
-        if state.served != self._parts.serves:
-            loop.note(ev.Resumed(reason="served", served=self._parts.serves))
+        if state.served != (self._parts.actor.via == HTTP):
+            loop.note(ev.Resumed(reason="served", served=self._parts.actor.via == HTTP))
         view = Snapshot(loop.workspace, parent) if state.staged and state.home == (parent or state).run else None
         stepper = self._steppers.get(run)
         if stepper is not None:
