@@ -9,12 +9,14 @@ from typing import Any
 
 import httpx
 
+import rerail
 from rerail.api import Engine
 from rerail.cli.commands.serve import _offered, _place
 from rerail.errors import Refused
 from rerail.kernel.events import Cancelled, Record
 from rerail.server.app import Files, make_app
 from rerail.server.feeds.runs import EventFeed, TooSlow, encoded
+from rerail.server.mcp import server as mcp
 from rerail.server.routes.streams import ALIVE, EventStream, _events
 from rerail.server.state import ServerState
 from rerail.settings.loading import Settings
@@ -105,10 +107,49 @@ def kept(given: Given) -> bool:
     return asyncio.run(main())
 
 
+def reads_on_record(given: Given) -> int:
+    """How many reads of an output are recorded."""
+
+    async def main() -> int:
+        async with Engine("memory://", [rerail.tool(lambda: 1, name="one")]) as engine:
+            run = (await engine.run({"steps": [{"id": "a", "tool": "one"}]})).run_id
+            app = make_app(ServerState(engine, table(given)), "127.0.0.1", Files())
+            async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+                assert (await client.get(f"/api/v1/runs/{run}/artifacts/a")).status_code == 200
+            return len([one for one in await engine.internals.audit_trail(run) if one.action == "read"])
+
+    return asyncio.run(main())
+
+
+def answered_over_mcp(given: Given) -> str:
+    """What becomes of an agent's yes to its own gate, where the person behind it agrees."""
+
+    async def agrees(words: str) -> bool:
+        return True
+
+    async def main() -> str:
+        async with Engine("memory://", [rerail.tool(lambda: 1, name="one")], given, via="mcp") as engine:
+            await engine.run({"steps": [{"id": "a", "tool": "one", "confirm": True}]}, run_id="r")
+            request = mcp._Request(engine, {"run": "r", "step": "a", "wait_seconds": 5}, nothing, agrees)
+            try:
+                return str((await mcp._OFFERS["confirm_step"].answer(request))["status"])
+            except Refused as refused:
+                return refused.code
+
+    return asyncio.run(main())
+
+
+async def nothing(done: float, of: float | None, words: str) -> None:
+    """Progress that is not looked at."""
+
+
 SERVER_BITES: dict[str, tuple[Any, Any, Any, Any, Any]] = {
     "server.host": ("127.0.0.1", "::1", place, ("127.0.0.1", "8420"), ("::1", "8420")),
     "server.port": (1, 2, place, ("127.0.0.1", "1"), ("127.0.0.1", "2")),
     "server.token": (None, "secret", answered, 200, 401),
+    "server.tokens": ({}, {"ops": {"digest": "sha256:0"}}, answered, 200, 401),
+    "server.audit_reads": (False, True, reads_on_record, 0, 1),
+    "mcp.trust_elicitation": (False, True, answered_over_mcp, "PERSON_NEEDED", "completed"),
     "server.allow": ([], ["shell"], withheld, ["ls"], []),
     "server.allow_hosts": ([], ["a.example"], lambda given: answered(given, host="a.example"), 421, 200),
     "server.allow_origins": (

@@ -69,7 +69,7 @@ def test_a_record_is_what_it_holds() -> None:
     record = Record("r", 3, 1.5, ev.Cancelled("ann", "late"))
     assert record.to_dict() == {
         "seq": 3, "run": "r", "at": 1.5, "type": "cancelled", "by": "ann", "reason": "late", "wish": "", "number": 0,
-        "to": "", "after": 0,
+        "to": "", "after": 0, "via": "", "proof": "",
     }  # fmt: skip
     assert record == Record("r", 3, 1.5, ev.Cancelled("ann", "late")) and record != ev.Cancelled("ann", "late")
     others = [("x", 3, 1.5), ("r", 4, 1.5), ("r", 3, 2.5)]
