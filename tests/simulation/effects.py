@@ -158,7 +158,9 @@ def repeated_unlooked(records: list[ev.Record]) -> list[Breach]:
                     bad.append((step, event.attempt, name))
                 mine.add(name)
             looks.pop(step, None)
-            latest[step] = name
+            latest[step] = (
+                name if event.verifiable else ""
+            )  # a call that cannot be looked for is not what a look is about
         elif isinstance(event, ev.StepVerified) or (isinstance(event, ev.StepFailed) and event.looks):
             looks[step] = (latest.pop(step, ""), record.at)
         elif isinstance(event, ev.StepSucceeded):
